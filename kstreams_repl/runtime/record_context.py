@@ -1,0 +1,62 @@
+"""The coordinates of the record a task is working on.
+
+One mutable `RecordContext` per task: the task writes it once per source record, nodes read it (processors' record metadata, dead-letter
+headers, cached entries that flush later under their own coordinates). A node that emits later than the record came (cache flush,
+suppress, punctuation) swaps the context with `replace` and restores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from kstreams_repl.types import Headers, RecordMetadata
+
+
+class ContextSnapshot(NamedTuple):
+    """A record's coordinates kept beside a buffered or cached entry."""
+
+    topic: str | None
+    partition: int
+    offset: int
+    timestamp: int
+    headers: Headers
+
+
+class RecordContext:
+    """Coordinates of the source record now in the task; topic None, partition and offset -1 during punctuation."""
+
+    __slots__ = ("topic", "partition", "offset", "timestamp", "headers", "raw_key", "raw_value")
+
+    def __init__(self) -> None:
+        self.topic: str | None = None
+        self.partition = -1
+        self.offset = -1
+        self.timestamp = -1
+        self.headers: Headers = []
+        self.raw_key: bytes | None = None
+        self.raw_value: bytes | None = None
+
+    def snapshot(self) -> ContextSnapshot:
+        return ContextSnapshot(self.topic, self.partition, self.offset, self.timestamp, self.headers)
+
+    def restore(self, snapshot: ContextSnapshot) -> None:
+        self.topic, self.partition, self.offset, self.timestamp, self.headers = snapshot
+
+    @contextmanager
+    def replace(self, snapshot: ContextSnapshot) -> Iterator[None]:
+        """Work under another record's coordinates; the present ones come back whatever happens."""
+        kept = self.snapshot()
+        self.restore(snapshot)
+        try:
+            yield
+        finally:
+            self.restore(kept)
+
+    def metadata(self) -> RecordMetadata | None:
+        """Topic, partition, offset; None during punctuation."""
+        return None if self.topic is None else RecordMetadata(self.topic, self.partition, self.offset)
+
+
+NOWHERE = ContextSnapshot(None, -1, -1, -1, [])

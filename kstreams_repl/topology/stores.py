@@ -1,0 +1,63 @@
+"""Descriptions of state stores: what a topology knows of a store before any task opens it. Pure data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+
+class StoreKind(StrEnum):
+    KEY_VALUE = "key-value"
+    TIMESTAMPED_KEY_VALUE = "timestamped-key-value"
+    LRU = "lru"
+    VERSIONED = "versioned"
+    WINDOW = "window"
+    TIMESTAMPED_WINDOW = "timestamped-window"
+    SESSION = "session"
+    # private to operators
+    TIME_ORDERED_WINDOW = "time-ordered-window"      # (time, seq, key) order: emit-final aggregates
+    OUTER_JOIN = "outer-join"                        # shared store of left/outer stream-stream joins
+    SUPPRESS_BUFFER = "suppress-buffer"
+    JOIN_GRACE_BUFFER = "join-grace-buffer"          # stream side of a stream-table join with grace
+    SUBSCRIPTION = "subscription"                    # foreign-key join
+
+
+@dataclass(frozen=True, slots=True)
+class StoreBuilder:
+    """One store to be opened in each task of the sub-topology it is connected to.
+
+    Attributes:
+        name: unique in the topology; the changelog is ``<application.id>-<name>-changelog``.
+        kind: which store.
+        key_serde, value_serde: Serde objects (`kstreams_repl.serdes`); None = the application's default.
+        caching: put a record cache over it (sized by ``statestore.cache.max.bytes``, off when that is 0).
+        logging: keep a changelog topic.
+        persistent: False keeps it in memory only.
+        retention_ms: window, session and join stores; history retention of versioned ones.
+        window_size_ms: window stores.
+        retain_duplicates: stream-stream join windows keep several values for one key and time.
+        max_entries: LRU stores.
+        topic_config: extra or overriding changelog topic settings.
+        source_topic: set when the changelog is a source topic (optimised tables, read-only stores).
+        options: what one kind alone needs.
+    """
+
+    name: str
+    kind: StoreKind
+    key_serde: Any = None
+    value_serde: Any = None
+    caching: bool = False
+    logging: bool = True
+    persistent: bool = True
+    retention_ms: int | None = None
+    window_size_ms: int | None = None
+    retain_duplicates: bool = False
+    max_entries: int | None = None
+    topic_config: dict[str, str] = field(default_factory=dict)
+    source_topic: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def with_(self, **changes: Any) -> StoreBuilder:
+        """A copy with the given attributes changed."""
+        return replace(self, **changes)
