@@ -69,3 +69,22 @@ class RecordMetadata:
     topic: str
     partition: int
     offset: int
+
+
+@dataclass(slots=True)
+class RecordBatch:
+    """Consecutive records of one partition in columns: one list per attribute, all of one length.
+
+    `headers` is None when no record of the batch has any; else a list with one `Headers` (or None) per record. Timestamps are ms; offsets
+    ascend but need not be dense (compaction, transaction markers).
+    """
+
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    timestamps: list[int]
+    offsets: list[int]
+    headers: list[Headers | None] | None = None
+    topic: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets)

@@ -1,0 +1,148 @@
+"""The configuration of an application: Kafka Streams' keys with their defaults, checked before anything starts.
+
+Keys keep Kafka Streams' dotted names. Values may be given as the type shown or as text (``"100"``), as in a properties file. Keys that
+start with ``consumer.``, ``producer.`` or ``admin.`` and the client settings of librdkafka (``sasl.*``, ``ssl.*``, ``security.protocol`` ...) pass through to
+the clients unchanged. Ours have the prefix ``repl.``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kstreams_repl.errors import ConfigError, did_you_mean
+
+AT_LEAST_ONCE = "at_least_once"
+EXACTLY_ONCE_V2 = "exactly_once_v2"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One configuration key: how it is read, its default, what it means."""
+
+    read: Callable[[Any], Any]
+    default: Any
+    doc: str
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    raise ValueError("expected true or false")
+
+
+def _one_of(*choices: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if str(value) not in choices:
+            raise ValueError(f"expected one of {', '.join(choices)}")
+        return str(value)
+
+    return read
+
+
+def _at_least(low: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        number = int(value)
+        if number < low:
+            raise ValueError(f"expected a whole number >= {low}")
+        return number
+
+    return read
+
+
+def _anything(value: Any) -> Any:
+    return value
+
+
+def _optional_text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+KEYS: dict[str, Key] = {
+    "application.id": Key(_optional_text, None, "Name of the application; prefix of its internal topics and transactional ids."),
+    "bootstrap.servers": Key(_optional_text, None, "Broker addresses, host:port, comma separated."),
+    "processing.guarantee": Key(_one_of(AT_LEAST_ONCE, EXACTLY_ONCE_V2), AT_LEAST_ONCE, "exactly_once_v2 or at_least_once."),
+    "commit.interval.ms": Key(_at_least(0), 100, "Longest time between commits, in both guarantees (a documented divergence)."),
+    "num.stream.threads": Key(_at_least(1), 1, "Number of instances; each is one Spark Python worker."),
+    "num.processing.threads": Key(_at_least(1), 1, "Processing threads in an instance; 1 runs inline with polling."),
+    "num.standby.replicas": Key(_at_least(0), 0, "Standby copies of each store on other executors."),
+    "state.dir": Key(_optional_text, None, "Directory of local state; default: the project's state directory."),
+    "state.cleanup.delay.ms": Key(_at_least(0), 600_000, "How long an unowned state directory is kept."),
+    "statestore.cache.max.bytes": Key(_at_least(0), 10 * 1024 * 1024, "Record cache of an instance; 0 forwards every update."),
+    "max.task.idle.ms": Key(int, 0, "-1 never waits; 0 waits while a partition is known to lag; >0 waits that long more."),
+    "buffered.records.per.partition": Key(_at_least(1), 1000, "Soft bound of one record queue."),
+    "auto.offset.reset": Key(_one_of("earliest", "latest", "none"), "earliest", "Where a partition without committed offset begins."),
+    "default.timestamp.extractor": Key(_anything, None, "Callable (record, partition_time) -> ms; None: the record's own, negative fails."),
+    "default.key.serde": Key(_anything, None, "Serde of keys where none is given; default: bytes."),
+    "default.value.serde": Key(_anything, None, "Serde of values where none is given; default: bytes."),
+    "default.dsl.store": Key(_one_of("rocksDB", "in_memory", "lmdb"), "lmdb", "Engine of DSL stores; rocksDB is read as lmdb."),
+    "topology.optimization": Key(str, "none", "none, all, or a comma separated list of optimizations."),
+    "deserialization.exception.handler": Key(_anything, "fail", "fail, continue, or a DeserializationHandler."),
+    "production.exception.handler": Key(_anything, "fail", "fail, continue, or a ProductionHandler."),
+    "processing.exception.handler": Key(_anything, "fail", "fail, continue, or a ProcessingHandler."),
+    "errors.dead.letter.queue.topic.name": Key(_optional_text, None, "Dead-letter topic; continue handlers write the record there."),
+    "replication.factor": Key(int, -1, "Replication of internal topics; -1: the broker's default."),
+    "transaction.timeout.ms": Key(_at_least(1000), 10_000, "Timeout of the instance's transactions."),
+    "metrics.recording.level": Key(_one_of("INFO", "DEBUG", "TRACE"), "INFO", "Recording level of metrics."),
+    "application.server": Key(_optional_text, None, "host:port under which interactive queries reach this application."),
+    "repl.epoch.ms": Key(_at_least(500), 30_000, "Length of an epoch (one Spark micro-batch)."),
+    "repl.changelog.suppression": Key(_boolean, True, "One changelog record per key and commit when deployed."),
+    "repl.commit.eager.ms": Key(int, 5, "Commit when the queues are empty, at least this far apart; -1: only by interval."),
+    "repl.snapshot.dir": Key(_optional_text, None, "fsspec path for store snapshots."),
+    "repl.emit.cached": Key(_one_of("on-flush", "always"), "on-flush", "Cached stores forward on flush (Kafka Streams) or always."),
+}
+
+_PASS_THROUGH = ("consumer.", "producer.", "admin.", "main.consumer.", "restore.consumer.", "topic.", "sasl.", "ssl.", "security.", "repl.client.")
+
+
+class StreamsConfig(Mapping[str, Any]):
+    """Checked settings of one application; a mapping with every known key present.
+
+    Args:
+        settings: keys and values; unknown keys raise ConfigError with a "did you mean".
+    """
+
+    def __init__(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
+        given = dict(settings or {}) | {name.replace("_", "."): value for name, value in more.items()}
+        self._values: dict[str, Any] = {name: key.default for name, key in KEYS.items()}
+        self.client: dict[str, Any] = {}
+        self.given = frozenset(given)
+        for name, value in given.items():
+            if name in KEYS:
+                try:
+                    self._values[name] = KEYS[name].read(value)
+                except (TypeError, ValueError) as cause:
+                    raise ConfigError(f"{name} = {value!r} cannot be used: {cause}", hint=KEYS[name].doc, key=name) from cause
+            elif name.startswith(_PASS_THROUGH):
+                self.client[name] = value
+            else:
+                raise ConfigError(
+                    f"unknown configuration key {name!r}",
+                    hint=did_you_mean(name, KEYS) or "keys are Kafka Streams' own; client settings take a prefix such as 'consumer.'",
+                    key=name,
+                )
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def with_(self, **changes: Any) -> StreamsConfig:
+        """A copy with more settings; keys in snake_case (``commit_interval_ms=50``) or as ``**{"commit.interval.ms": 50}``."""
+        settings = {name: self._values[name] for name in self.given if name in self._values}
+        return StreamsConfig(settings | self.client | {k.replace("_", "."): v for k, v in changes.items()})
+
+    @property
+    def exactly_once(self) -> bool:
+        return bool(self._values["processing.guarantee"] == EXACTLY_ONCE_V2)
+
+    def __repr__(self) -> str:
+        shown = {k: self._values[k] for k in sorted(self.given) if k in self._values}
+        return f"StreamsConfig({shown}, client settings: {len(self.client)})"

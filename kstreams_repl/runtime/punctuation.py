@@ -1,0 +1,74 @@
+"""Punctuation: callbacks by stream time or by wall clock, due in Java's priority-queue order.
+
+STREAM_TIME schedules are aligned to 0 and fire first at the first record; WALL_CLOCK_TIME schedules fire first one interval from now. A
+schedule that missed several intervals fires once and goes on at the next aligned multiple. Source: Kafka Streams' punctuation queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from kstreams_repl.runtime.java_queue import JavaPriorityQueue
+
+
+class _Schedule:
+    __slots__ = ("due", "interval", "node", "callback", "cancelled")
+
+    def __init__(self, due: int, interval: int, node: str, callback: Callable[[int], None]) -> None:
+        self.due = due
+        self.interval = interval
+        self.node = node
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """Never fire again; allowed from inside the callback."""
+        self.cancelled = True
+
+
+def _due(schedule: _Schedule) -> int:
+    return schedule.due
+
+
+class PunctuationQueue:
+    """The schedules of one task and one kind of time."""
+
+    def __init__(self) -> None:
+        self._queue: JavaPriorityQueue[_Schedule] = JavaPriorityQueue(_due)
+
+    def schedule(self, first: int, interval: int, node: str, callback: Callable[[int], None]) -> _Schedule:
+        entry = _Schedule(first, interval, node, callback)
+        self._queue.offer(entry)
+        return entry
+
+    @property
+    def next_due(self) -> int | None:
+        """When the next callback is due, None when nothing is scheduled."""
+        top = self._queue.peek()
+        return None if top is None else top.due
+
+    def punctuate(self, now: int, call: Callable[[str, Callable[[int], None], int], None]) -> bool:
+        """Run everything that is due at `now` through `call(node, callback, now)`; True when anything ran."""
+        queue, ran = self._queue, False
+        top = queue.peek()
+        while top is not None and top.due <= now:
+            queue.poll()
+            if not top.cancelled:
+                call(top.node, top.callback, now)
+                ran = True
+                if not top.cancelled:
+                    following = top.due + top.interval
+                    if now >= following:
+                        following = top.due + ((now - top.due) // top.interval + 1) * top.interval
+                    top.due = following
+                    queue.offer(top)
+            top = queue.peek()
+        return ran
+
+
+class PunctuationType(StrEnum):
+    """Which clock drives a punctuation."""
+
+    STREAM_TIME = "STREAM_TIME"
+    WALL_CLOCK_TIME = "WALL_CLOCK_TIME"
