@@ -1,0 +1,23 @@
+"""Forward what comes. Kafka Streams' `PassThrough` (merge, branches) and `KTablePassThrough` (cogroup)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kstreams_repl.operators.base import Operator
+
+
+@dataclass(slots=True)
+class PassThrough(Operator):
+    """Forward each record unchanged: the node of `merge` and of each branch."""
+
+
+@dataclass(slots=True)
+class TablePassThrough(Operator):
+    """Forward each change unchanged: merges the aggregate nodes of a cogroup, all of which write to `store`.
+
+    Attributes:
+        store: the store all parents share; readers of this table get it through a getter on it.
+    """
+
+    store: str

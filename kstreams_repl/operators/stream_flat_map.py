@@ -1,0 +1,20 @@
+"""Any number of pairs for each record. Kafka Streams' `KStreamFlatMap`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kstreams_repl.operators.base import Operator
+
+
+@dataclass(slots=True)
+class StreamFlatMap(Operator):
+    """Forward each pair of `mapper(key, value)` in order, each before the next is taken from the iterable.
+
+    Attributes:
+        mapper: (key, value) -> iterable of (key, value).
+    """
+
+    mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]]

@@ -1,0 +1,20 @@
+"""A new key and value for each record. Kafka Streams' `KStreamMap`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kstreams_repl.operators.base import Operator
+
+
+@dataclass(slots=True)
+class StreamMap(Operator):
+    """Forward `mapper(key, value)`, a pair (new key, new value); timestamp and headers are kept.
+
+    Attributes:
+        mapper: (key, value) -> (key, value); anything that is not a pair is an error.
+    """
+
+    mapper: Callable[[Any, Any], tuple[Any, Any]]
