@@ -1,0 +1,435 @@
+"""`EmbeddedBroker`: a single-node KRaft broker as a child process that never outlives its owner, unless asked to.
+
+Actors: the *owner* (the process that holds this object), the *supervisor* (`supervisor.py`, a script that waits for the owner's end) and the
+*JVM*. Invariants: the JVM holds the directory's lock exactly as long as it lives; all listeners are on 127.0.0.1; the data directory is
+readable by its user only; what is written to it survives kill -9 of any of the three and can be started again.
+
+Start, numbered (each step undoes itself when a later one fails):
+1. the class path (fetched on first use, verified) and a Java; 2. the directory and its lock; 3. free ports; 4. format on first use, write the
+configuration; 5. supervisor and JVM; 6. wait until the broker answers a metadata request with itself in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from kstreams_repl.errors import EmbeddedBrokerError
+from kstreams_repl.java import find_java
+from kstreams_repl.kafka.embedded import supervisor
+from kstreams_repl.kafka.embedded.jars import Progress, ensure_jars
+from kstreams_repl.kafka.embedded.layout import BrokerDirectory, BrokerRecord
+
+START_SECONDS = 60.0
+STOP_SECONDS = supervisor.GRACE_SECONDS + 5
+PORT_TRIES = 3
+
+# SerialGC starts sooner and needs less memory than G1 and is as fast at 512 MB; the rest keeps the JVM quiet and small.
+JVM_FLAGS = (
+    "-Xms128m",
+    "-XX:+UseSerialGC",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-XX:-UsePerfData",
+    "-Xshare:auto",
+    "-Djava.awt.headless=true",
+    "-Djava.net.preferIPv4Stack=true",
+)
+
+
+class EmbeddedBroker:
+    """A real Kafka 4.3 broker on loopback, started in two to three seconds.
+
+    Without ``directory`` the data live in a temporary directory that goes when the broker is stopped or its owner dies. With one they are
+    kept, and the next start (on the same port if that is free) finds them again, after a kill -9 too. The broker ends with the process
+    that started it, however that ends; a *detached* one (``start(detach=True)``, needs a directory) goes on until somebody stops it.
+
+    Args:
+        directory: where to keep the data; None for a temporary directory.
+        port: the client port; None takes the directory's last one when it is free, else any free one.
+        heap: the JVM's largest heap, as ``-Xmx`` takes it. 512 MB serve a million records a second.
+        properties: broker properties on top of the defaults (listeners and directories cannot be changed).
+        mirror: a Maven repository to fetch the broker's jars from.
+        progress: called while jars are fetched; by default a bar on the terminal.
+
+    Example:
+        >>> with EmbeddedBroker() as broker:                        # doctest: +SKIP
+        ...     print(broker.bootstrap_servers)
+        127.0.0.1:40217
+    """
+
+    def __init__(
+        self,
+        directory: Path | str | None = None,
+        *,
+        port: int | None = None,
+        heap: str = "512m",
+        properties: Mapping[str, str] | None = None,
+        mirror: str | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._wanted_directory = Path(directory) if directory is not None else None
+        self._wanted_port = port
+        self._heap = heap
+        self._properties = dict(properties or {})
+        self._mirror = mirror
+        self._progress = progress
+        self._directory: BrokerDirectory | None = None
+        self._record: BrokerRecord | None = None
+        self._supervisor: _Supervisor | None = None
+
+    @classmethod
+    def attach(cls, directory: Path | str) -> EmbeddedBroker:
+        """The running broker of a directory, started by another process or detached; `stop` and `kill` act on it.
+
+        Raises:
+            EmbeddedBrokerError: no broker runs there.
+        """
+        broker = cls(directory)
+        where = BrokerDirectory(Path(directory))
+        record = where.read_record()
+        if record is None or not where.is_locked():
+            raise EmbeddedBrokerError(
+                f"no broker is running in {where.path}",
+                hint="start one with EmbeddedBroker(directory).start(detach=True) or ./kstreams broker start",
+                path=str(where.path),
+            )
+        broker._directory, broker._record = where, record
+        return broker
+
+    def __repr__(self) -> str:
+        if self._record is None:
+            return "EmbeddedBroker(not started)"
+        state = "running" if self.is_alive else "stopped"
+        return f"EmbeddedBroker({self.bootstrap_servers}, {state}, {str(self.directory)!r})"
+
+    @property
+    def directory(self) -> Path:
+        """The broker's directory; of a temporary one, None of it is left after `stop`."""
+        return self._located().path
+
+    @property
+    def log_path(self) -> Path:
+        """The broker's own log."""
+        return self._located().log_path
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``127.0.0.1:<port>``, for a client's ``bootstrap.servers``. The same after `kill` and `start`."""
+        return f"127.0.0.1:{self._started().port}"
+
+    @property
+    def port(self) -> int:
+        return self._started().port
+
+    @property
+    def pid(self) -> int:
+        """The process id of the broker's JVM."""
+        return self._started().jvm_pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the broker's process lives; asks the directory's lock, so it is also right for an attached broker."""
+        return self._directory is not None and self._record is not None and self._directory.is_locked()
+
+    def start(self, *, detach: bool = False) -> EmbeddedBroker:
+        """Starts the broker and returns when it serves requests. Starting a running one does nothing.
+
+        Raises:
+            JavaNotFoundError: there is no Java 17 or newer.
+            EmbeddedBrokerError: the directory is in use, full or not writable; the port is busy; a jar is missing and cannot be
+                fetched; or the broker gave up, with the last error of its log.
+        """
+        if self.is_alive:
+            return self
+        if detach and self._wanted_directory is None:
+            raise EmbeddedBrokerError("a detached broker needs a directory", hint="EmbeddedBroker(directory).start(detach=True)")
+        # 1. What to run.
+        java = find_java().executable
+        class_path = ensure_jars(mirror=self._mirror, progress=self._progress)
+        # 2. Where.
+        directory = self._prepare_directory()
+        try:
+            for attempt in range(PORT_TRIES):
+                # 3. Ports. Another process may take one before the JVM binds it, so ports of our own choice are tried again.
+                record = self._choose_ports(directory, fresh=attempt > 0)
+                if self._try_start(directory, record, java, class_path, detach=detach, last=attempt == PORT_TRIES - 1):
+                    return self
+        except BaseException:
+            if self._wanted_directory is None and self._record is None:
+                shutil.rmtree(directory.path, ignore_errors=True)
+                self._directory = None
+            raise
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def stop(self) -> None:
+        """Stops the broker in order (SIGTERM, after ten seconds SIGKILL) and removes a temporary directory. Stopping twice does nothing."""
+        if self._supervisor is not None:
+            self._supervisor.finish()
+            self._supervisor = None
+        elif self.is_alive:
+            self._signal_attached()
+        if self._wanted_directory is None and self._directory is not None:
+            self._directory = self._record = None
+
+    def kill(self) -> None:
+        """Ends the broker as ``kill -9`` does and keeps its directory: `start` brings it back on the same port. For fault tests."""
+        if not self.is_alive:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self._await_unlocked(STOP_SECONDS)
+
+    def __enter__(self) -> EmbeddedBroker:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    # -- start, step by step
+
+    def _prepare_directory(self) -> BrokerDirectory:
+        if self._directory is None:
+            path = self._wanted_directory or Path(tempfile.mkdtemp(prefix="kstreams-broker-"))
+            self._directory = BrokerDirectory(path)
+        self._directory.create()
+        if self._supervisor is not None:  # the one of a broker that was killed; its directory is still wanted
+            self._supervisor.finish(keep=True)
+            self._supervisor = None
+        return self._directory
+
+    def _choose_ports(self, directory: BrokerDirectory, *, fresh: bool) -> BrokerRecord:
+        last = None if fresh else directory.read_record()
+        if self._wanted_port is not None:
+            if not _is_free(self._wanted_port):
+                raise _busy_port(self._wanted_port, directory)
+            port = self._wanted_port
+        elif last is not None and _is_free(last.port):
+            port = last.port
+        else:
+            port = _free_port()
+        controller = last.controller_port if last is not None and _is_free(last.controller_port) else _free_port()
+        return BrokerRecord(port, controller, owner_pid=os.getpid())
+
+    def _try_start(
+        self, directory: BrokerDirectory, record: BrokerRecord, java: Path, class_path: tuple[Path, ...], *, detach: bool, last: bool
+    ) -> bool:
+        """Steps 2b to 6. False: a port was taken meanwhile and another choice is worth a try."""
+        lock = directory.acquire()
+        try:
+            # 4. What the broker reads.
+            directory.format()
+            directory.write_configuration(record.port, record.controller_port, self._properties)
+            log_start = directory.log_size()
+            # 5. Supervisor and JVM; from here on the lock is theirs.
+            command = [
+                str(java), f"-Xmx{self._heap}", *JVM_FLAGS,
+                f"-Dkstreams.broker.log={directory.log_path}", f"-Dlog4j2.configurationFile={directory.logging_path}",
+                "-cp", os.pathsep.join(map(str, class_path)), "kafka.Kafka", str(directory.properties_path),
+            ]  # fmt: skip
+            remove = self._wanted_directory is None
+            guard = _Supervisor(directory, replace(record, detached=detach), command, lock, remove=remove, detach=detach)
+        except OSError as error:
+            raise EmbeddedBrokerError(
+                f"the broker could not be prepared in {directory.path}: {error.strerror or error}",
+                hint="free some space on that disk, or give another directory",
+                path=str(directory.path),
+            ) from error
+        finally:
+            os.close(lock)
+        try:
+            started = directory.read_record()
+            # 6. Until it serves.
+            _await_ready(directory, started.port if started else record.port, guard)
+        except _NotReady as failure:
+            guard.finish(keep=True)
+            reason = directory.last_error(since=log_start)
+            if reason is not None and "Address already in use" in reason:
+                if self._wanted_port is None and not last:
+                    return False
+                raise _busy_port(record.port, directory) from None
+            raise _broken_start(directory, failure, reason) from None
+        except BaseException:
+            guard.finish(keep=True)
+            raise
+        self._record = directory.read_record()
+        self._supervisor = None if detach else guard
+        return True
+
+    # -- the rest
+
+    def _signal_attached(self) -> None:
+        """Stops a broker of another owner: its pid is right as long as the lock is held."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
+        if not self._await_unlocked(supervisor.GRACE_SECONDS):
+            self.kill()
+
+    def _await_unlocked(self, seconds: float) -> bool:
+        directory, deadline = self._located(), time.monotonic() + seconds
+        while directory.is_locked():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def _located(self) -> BrokerDirectory:
+        if self._directory is None:
+            raise EmbeddedBrokerError("the broker has not been started", hint="call start() first")
+        return self._directory
+
+    def _started(self) -> BrokerRecord:
+        if self._record is None:
+            raise EmbeddedBrokerError("the broker has not been started", hint="call start() first")
+        return self._record
+
+
+class _NotReady(Exception):
+    """The broker ended, or did not answer in time."""
+
+
+class _Supervisor:
+    """The owner's side of `supervisor.py`: the process and the pipe whose end-of-file stops the broker."""
+
+    def __init__(
+        self, directory: BrokerDirectory, record: BrokerRecord, command: list[str], lock: int, *, remove: bool, detach: bool
+    ) -> None:
+        pipe_read, pipe_write = os.pipe()
+        ready_read, ready_write = os.pipe()
+        plan: dict[str, Any] = {
+            "command": command,
+            "directory": str(directory.path),
+            "output": str(directory.jvm_output_path),
+            "record_path": str(directory.record_path),
+            "record": {name: getattr(record, name) for name in BrokerRecord.__slots__},
+            "remove": remove,
+            "lock": lock,
+            "owner_pipe": None if detach else pipe_read,
+            "ready": ready_write,
+        }
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-S", supervisor.__file__, json.dumps(plan)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[lock, ready_write] if detach else [lock, ready_write, pipe_read],
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(pipe_write)
+            os.close(ready_read)
+            raise
+        finally:
+            os.close(pipe_read)
+            os.close(ready_write)
+        # Runs at the latest when the interpreter exits; after that the pipe's end-of-file does the same.
+        self._finalizer = weakref.finalize(self, _finish, self.process, pipe_write, os.getpid())
+        if detach:
+            self._finalizer.detach()
+            os.close(pipe_write)
+        self._pipe_write = pipe_write
+        os.read(ready_read, 1)  # end-of-file: the record is written, or the supervisor has ended
+        os.close(ready_read)
+
+    def has_ended(self, directory: BrokerDirectory) -> bool:
+        return self.process.poll() is not None or not directory.is_locked()
+
+    def finish(self, *, keep: bool = False) -> None:
+        """Ends JVM and supervisor, and the temporary directory unless ``keep``; returns when all are gone."""
+        if self._finalizer.alive:
+            if keep:
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(self._pipe_write, b"k")
+            self._finalizer()
+        elif self.process.poll() is None:  # detached
+            self.process.terminate()
+            self.process.wait(STOP_SECONDS)
+
+
+def _finish(process: subprocess.Popen[bytes], pipe_write: int, owner: int) -> None:
+    if os.getpid() != owner:  # a forked child of the owner must not stop its parent's broker
+        return
+    os.close(pipe_write)
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _await_ready(directory: BrokerDirectory, port: int, guard: _Supervisor) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not _answers(port):
+        if guard.has_ended(directory):
+            raise _NotReady("ended while it started")
+        if time.monotonic() > deadline:
+            raise _NotReady(f"did not answer within {START_SECONDS:.0f} seconds")
+        time.sleep(0.02)
+
+
+def _answers(port: int) -> bool:
+    """Whether the broker is registered and serves: a Metadata request (version 1, no topics) whose answer names a broker."""
+    request = b"\x00\x03\x00\x01\x00\x00\x00\x07\xff\xff\x00\x00\x00\x00"
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+            connection.settimeout(5.0)
+            connection.sendall(len(request).to_bytes(4, "big") + request)
+            answer = b""
+            while len(answer) < 12:
+                part = connection.recv(4096)
+                if not part:
+                    return False
+                answer += part
+            return int.from_bytes(answer[8:12], "big") > 0
+    except OSError:
+        return False
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):
+            return False
+        return True
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _busy_port(port: int, directory: BrokerDirectory) -> EmbeddedBrokerError:
+    return EmbeddedBrokerError(
+        f"port {port} on 127.0.0.1 is taken by another process",
+        hint="leave the port out to take a free one, or give another",
+        port=port,
+        path=str(directory.log_path),
+    )
+
+
+def _broken_start(directory: BrokerDirectory, failure: _NotReady, reason: str | None) -> EmbeddedBrokerError:
+    told = reason or "it wrote no error"
+    full = "No space left on device" in told
+    return EmbeddedBrokerError(
+        f"the embedded broker {failure}: {told} (log: {directory.log_path})",
+        hint=f"free some space on the disk of {directory.path}" if full else f"read {directory.log_path} and {directory.jvm_output_path}",
+        path=str(directory.log_path),
+    )

@@ -1,0 +1,161 @@
+"""The broker's class path: a pinned list of jars, fetched once and verified before each use.
+
+`jars.lock` names each jar by coordinates, size and sha256. What is missing from the cache is fetched by `jgo` one artifact at a time
+(nothing transitive), into a directory of its own, checked there and only then moved into the cache; so a torn download, a lying mirror or
+two processes that fetch at once never put a wrong jar on a class path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from kstreams_repl.errors import EmbeddedBrokerError
+
+KAFKA_VERSION = "4.3.1"
+MIRROR_VARIABLE = "KSTREAMS_MAVEN_MIRROR"
+CACHE_VARIABLE = "KSTREAMS_CACHE"
+
+Progress = Callable[[str, int, int], None]
+"""Called with (file name, bytes done so far in all, bytes in all) while jars are fetched; never called when nothing is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockedJar:
+    """One line of ``jars.lock``."""
+
+    group: str
+    artifact: str
+    version: str
+    size: int
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+    def matches(self, path: Path) -> bool:
+        """Whether the file has this jar's size and sha256; False when it is not there."""
+        try:
+            if path.stat().st_size != self.size:
+                return False
+            with path.open("rb") as stream:
+                return hashlib.file_digest(stream, "sha256").hexdigest() == self.sha256
+        except FileNotFoundError:
+            return False
+
+
+def parse_lock(text: str) -> tuple[LockedJar, ...]:
+    """Reads the lines ``group:artifact:version size sha256``; blank lines and ``#`` lines are skipped."""
+    jars = []
+    for line in text.splitlines():
+        if line.strip() and not line.startswith("#"):
+            coordinates, size, sha256 = line.split()
+            group, artifact, version = coordinates.split(":")
+            jars.append(LockedJar(group, artifact, version, int(size), sha256))
+    return tuple(jars)
+
+
+@cache
+def locked_jars() -> tuple[LockedJar, ...]:
+    """The broker's pinned jars, in class path order."""
+    return parse_lock(files(__package__).joinpath("jars.lock").read_text(encoding="utf-8"))
+
+
+def cache_directory() -> Path:
+    """Where jars are kept: ``$KSTREAMS_CACHE/jars``, else ``$XDG_CACHE_HOME`` or ``~/.cache``, then ``kstreams_repl/jars``."""
+    own = os.environ.get(CACHE_VARIABLE)
+    if own:
+        return Path(own).expanduser() / "jars"
+    root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(root).expanduser() / "kstreams_repl" / "jars"
+
+
+def missing_jars(directory: Path | None = None) -> tuple[LockedJar, ...]:
+    """The jars that are not in the cache, or are there with other bytes than the lock says."""
+    where = directory or cache_directory()
+    return tuple(jar for jar in locked_jars() if not jar.matches(where / jar.file_name))
+
+
+def ensure_jars(directory: Path | None = None, *, mirror: str | None = None, progress: Progress | None = None) -> tuple[Path, ...]:
+    """The class path, complete and verified; fetches what is missing.
+
+    Every jar's size and sha256 are checked on every call (38 MB, some 40 ms), so a jar damaged on disk is fetched again instead of being
+    run. ``mirror`` (else ``$KSTREAMS_MAVEN_MIRROR``) is the root of a Maven repository to fetch from instead of the default one. Without
+    ``progress`` a bar is shown on the terminal while something is fetched.
+
+    Raises:
+        EmbeddedBrokerError: a jar could not be fetched, or what came has another size or sha256.
+    """
+    where = directory or cache_directory()
+    missing = missing_jars(where)
+    if missing:
+        where.mkdir(parents=True, exist_ok=True, mode=0o700)
+        total = sum(jar.size for jar in missing)
+        if progress is not None:
+            _fetch(missing, where, mirror, total, progress)
+        else:
+            with _progress_bar(total) as bar:
+                _fetch(missing, where, mirror, total, bar)
+    return tuple(where / jar.file_name for jar in locked_jars())
+
+
+def _fetch(jars: Iterable[LockedJar], where: Path, mirror: str | None, total: int, progress: Progress) -> None:
+    done = 0
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=where) as scratch, ThreadPoolExecutor(4) as pool:
+        fetched = {pool.submit(_fetch_one, jar, Path(scratch), mirror): jar for jar in jars}
+        for future in as_completed(fetched):
+            jar = fetched[future]
+            try:
+                os.replace(future.result(), where / jar.file_name)
+            except Exception:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            done += jar.size
+            progress(jar.file_name, done, total)
+
+
+def _fetch_one(jar: LockedJar, scratch: Path, mirror: str | None) -> Path:
+    """Fetches and verifies one jar inside ``scratch``; jgo is only imported when something is missing."""
+    from jgo.maven import MavenContext, PythonResolver
+
+    mirror = mirror or os.environ.get(MIRROR_VARIABLE)
+    context = MavenContext(
+        resolver=PythonResolver(),
+        repo_cache=scratch,
+        remote_repos={"mirror": mirror.rstrip("/")} if mirror else None,
+        timeout=30,
+    )
+    try:
+        path = Path(context.project(jar.group, jar.artifact).at_version(jar.version).artifact().resolve())
+    except Exception as error:
+        raise EmbeddedBrokerError(
+            f"the broker's jar {jar.file_name} could not be fetched: {error}",
+            hint=f"the first start needs a Maven repository; set {MIRROR_VARIABLE} to a mirror, or {CACHE_VARIABLE} to a cache that has it",
+            path=str(cache_directory() / jar.file_name),
+        ) from error
+    if not jar.matches(path):
+        raise EmbeddedBrokerError(
+            f"the jar fetched as {jar.file_name} is not the one that jars.lock pins (size or sha256 differs); it was thrown away",
+            hint=f"check the mirror in {MIRROR_VARIABLE}" if mirror else "the download was damaged or tampered with; try again",
+            path=jar.file_name,
+        )
+    return path
+
+
+@contextmanager
+def _progress_bar(total: int) -> Iterator[Progress]:
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("fetching Kafka"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, transient=True) as bar:
+        task = bar.add_task("fetching", total=total)
+        yield lambda name, done, of: bar.update(task, completed=done)
