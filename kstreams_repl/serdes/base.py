@@ -1,0 +1,121 @@
+"""What turns values into bytes and back.
+
+A `Serde` is two plain callables, `serialize(value)` and `deserialize(data)`, because they run once or twice per record: no topic argument,
+no method lookup, no wrapper objects. None passes through both ways without a call to the user's function: null keys and tombstones exist at
+every level of Kafka Streams.
+
+Two more properties let the engine skip work. `passthrough` says that `serialize(deserialize(b)) == b` for all bytes that pass
+`canonical(b)`: such a key or value may travel as raw bytes. `immutable` lists the exact value types that a store may keep as objects
+and serialize later; everything else is serialized at once, so that a change made in place by user code never leaks into a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kstreams_repl.errors import SerializationError
+
+Serializer = Callable[[Any], bytes | None]
+Deserializer = Callable[[bytes | None], Any]
+
+
+def _never(data: bytes) -> bool:
+    return False
+
+
+class Serde:
+    """A pair of functions between values and bytes.
+
+    Your functions never see None. What they raise reaches you unchanged, with the record's coordinates added by the engine.
+
+    Args:
+        serialize: value -> bytes.
+        deserialize: bytes -> value.
+        name: shown in errors and in `repr`.
+        passthrough: any bytes for which `canonical` holds survive a round trip unchanged.
+        canonical: tells such bytes; by default none are.
+        immutable: value types that survive a round trip as equal objects and cannot be changed in place.
+        size_of: serialized size of an `immutable` value without serializing it (an estimate is enough).
+
+    Example:
+        >>> point = Serde(lambda p: f"{p[0]},{p[1]}".encode(), lambda b: tuple(map(int, b.split(b","))), name="point")
+        >>> point.deserialize(point.serialize((1, 2)))
+        (1, 2)
+    """
+
+    __slots__ = ("name", "serialize", "deserialize", "passthrough", "canonical", "immutable", "size_of", "_builtin")
+
+    def __init__(
+        self,
+        serialize: Callable[[Any], bytes],
+        deserialize: Callable[[bytes], Any],
+        *,
+        name: str = "custom",
+        passthrough: bool = False,
+        canonical: Callable[[bytes], bool] = _never,
+        immutable: Iterable[type] = (),
+        size_of: Callable[[Any], int] | None = None,
+        none_safe: bool = False,
+    ) -> None:
+        self.name = name
+        self.serialize: Serializer = serialize if none_safe else _skip_none(serialize)
+        self.deserialize: Deserializer = deserialize if none_safe else _skip_none(deserialize)  # type: ignore[assignment]
+        self.passthrough = passthrough
+        self.canonical = canonical
+        self.immutable = frozenset(immutable)
+        self.size_of: Callable[[Any], int] = size_of or _guess_size
+        self._builtin = False
+
+    def __call__(self) -> Serde:
+        """Itself: `serdes.string` and `serdes.string()` mean the same."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"Serde({self.name})"
+
+    def __reduce__(self) -> Any:
+        if self._builtin:
+            from kstreams_repl import serdes
+
+            return serdes.of, (self.name,)
+        return _rebuild, (self.serialize, self.deserialize, self.name, self.passthrough, self.canonical, tuple(self.immutable), self.size_of)
+
+
+def _rebuild(
+    serialize: Any, deserialize: Any, name: str, passthrough: bool, canonical: Any, immutable: tuple[type, ...], size_of: Any
+) -> Serde:
+    return Serde(
+        serialize, deserialize, name=name, passthrough=passthrough, canonical=canonical, immutable=immutable, size_of=size_of, none_safe=True
+    )
+
+
+def _skip_none(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def call(value: Any) -> Any:
+        return None if value is None else function(value)
+
+    return call
+
+
+def _guess_size(value: Any) -> int:
+    kind = type(value)
+    return len(value) if kind is str or kind is bytes else 8
+
+
+def wrong_type(serde: str, value: Any, expected: str) -> SerializationError:
+    """The error of a built-in serde that was handed a value of another type."""
+    return SerializationError(
+        f"the {serde} serde cannot write a value of type {type(value).__name__}",
+        hint=f"it writes {expected}; give this node or store the serde of its values (key_serde=, value_serde=)",
+        serde=serde,
+    )
+
+
+def wrong_bytes(serde: str, data: Any, expected: str) -> SerializationError:
+    """The error of a built-in serde that was handed bytes it cannot read."""
+    size = f"{len(data)} bytes" if isinstance(data, bytes | bytearray | memoryview) else type(data).__name__
+    return SerializationError(
+        f"the {serde} serde cannot read these {size}: it expects {expected}",
+        hint="the data was written by another serde; check key_serde and value_serde of this topic or store",
+        serde=serde,
+    )

@@ -1,0 +1,60 @@
+"""JSON as compact UTF-8 text, the way Jackson writes it by default: no spaces, keys in order, non-ASCII characters kept."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+
+from kstreams_repl.errors import SerializationError
+from kstreams_repl.serdes.base import Serde, wrong_bytes
+
+_dumps = orjson.dumps
+_loads = orjson.loads
+
+
+def _serialize(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        return _dumps(value)
+    except TypeError:
+        return _serialize_odd(value)
+
+
+def _serialize_odd(value: Any) -> bytes:
+    """What orjson refuses but JSON can say: integers over 64 bits, keys that are not text, lone surrogates."""
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=True).encode("utf-8", "replace")
+    except (TypeError, ValueError) as error:
+        raise SerializationError(
+            f"the json serde cannot write a value of type {type(value).__name__}: {error}",
+            hint="it writes dict, list, str, int, float, bool and None; map the value first, or use Serde(serialize=..., deserialize=...)",
+            serde="json",
+        ) from error
+
+
+def _deserialize(data: bytes | None) -> Any:
+    if data is None:
+        return None
+    try:
+        return _loads(data)
+    except orjson.JSONDecodeError as error:
+        return _deserialize_odd(data, error)
+
+
+def _deserialize_odd(data: bytes, cause: Exception) -> Any:
+    try:
+        return json.loads(bytes(data).decode("utf-8", "replace"))
+    except ValueError:
+        raise wrong_bytes("json", data, f"JSON text ({cause})") from cause
+
+
+JSON = Serde(
+    _serialize,  # type: ignore[arg-type]
+    _deserialize,
+    name="json",
+    immutable=(int, str, bool, float),
+    none_safe=True,
+)

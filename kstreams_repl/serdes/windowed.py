@@ -1,0 +1,56 @@
+"""Windowed keys as bytes: `key‖start` for time windows (the size is not on the wire), `key‖end‖start` for sessions."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from kstreams_repl.serdes.base import Serde, wrong_bytes, wrong_type
+from kstreams_repl.types import Windowed
+
+_LONG = struct.Struct(">q")
+_TWO_LONGS = struct.Struct(">qq")
+MAX_LONG = 2**63 - 1
+
+
+def time_windowed(inner: Serde, size_ms: int) -> Serde:
+    """Keys of time windows of one size, as Kafka Streams' `TimeWindowedSerde`.
+
+    The end of a window is not in the bytes: it is start + `size_ms`, capped at the largest long.
+    """
+    key_to_bytes, key_from_bytes = inner.serialize, inner.deserialize
+    pack, unpack_from = _LONG.pack, _LONG.unpack_from
+
+    def serialize(windowed: Windowed) -> bytes:
+        try:
+            return key_to_bytes(windowed.key) + pack(windowed.start)  # type: ignore[operator]
+        except AttributeError:
+            raise wrong_type("time-windowed", windowed, "Windowed(key, start, end)") from None
+
+    def deserialize(data: bytes) -> Windowed:
+        if len(data) < 8:
+            raise wrong_bytes("time-windowed", data, "a key followed by 8 bytes of window start")
+        start = unpack_from(data, len(data) - 8)[0]
+        return Windowed(key_from_bytes(data[:-8]), start, min(start + size_ms, MAX_LONG))
+
+    return Serde(serialize, deserialize, name=f"time-windowed({inner.name}, {size_ms})")
+
+
+def session_windowed(inner: Serde) -> Serde:
+    """Keys of session windows, as Kafka Streams' `SessionWindowedSerde`."""
+    key_to_bytes, key_from_bytes = inner.serialize, inner.deserialize
+    pack, unpack_from = _TWO_LONGS.pack, _TWO_LONGS.unpack_from
+
+    def serialize(windowed: Windowed) -> bytes:
+        try:
+            return key_to_bytes(windowed.key) + pack(windowed.end, windowed.start)  # type: ignore[operator]
+        except AttributeError:
+            raise wrong_type("session-windowed", windowed, "Windowed(key, start, end)") from None
+
+    def deserialize(data: bytes) -> Any:
+        if len(data) < 16:
+            raise wrong_bytes("session-windowed", data, "a key followed by 16 bytes of window end and start")
+        end, start = unpack_from(data, len(data) - 16)
+        return Windowed(key_from_bytes(data[:-16]), start, end)
+
+    return Serde(serialize, deserialize, name=f"session-windowed({inner.name})")
