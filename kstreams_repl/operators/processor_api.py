@@ -1,31 +1,105 @@
-"""User processors as operators. KIP-28's `Processor`, KIP-820's `FixedKeyProcessor`."""
+"""A user's processor as an operator: the bridge between closures of four arguments and the Processor API's records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.operators.base import Cancellable, NodeContext, Operator, Process
+from kstreams_repl.processor.punctuation import PunctuationType
+from kstreams_repl.processor.record import FixedKeyRecord, Record
+from kstreams_repl.types import Headers, RecordMetadata
 
 
 @dataclass(slots=True)
 class ProcessorOperator(Operator):
-    """A fresh `supplier()` per task: `init(context)` at build, `process(record)` per record, `close()` at the end.
+    """Runs a fresh processor of `supplier` in each task.
 
     Attributes:
-        supplier: () -> Processor; a new object on each call.
+        supplier: callable without arguments giving a `Processor`.
     """
 
     supplier: Callable[[], Any]
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        return _run(self.supplier(), node, forward, Record)
 
 
 @dataclass(slots=True)
 class FixedKeyProcessorOperator(Operator):
-    """As `ProcessorOperator` for a FixedKeyProcessor: the record it forwards keeps its key.
-
-    Attributes:
-        supplier: () -> FixedKeyProcessor; a new object on each call.
-    """
+    """Runs a fresh `FixedKeyProcessor` of `supplier` in each task (`process_values`)."""
 
     supplier: Callable[[], Any]
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        return _run(self.supplier(), node, forward, FixedKeyRecord)
+
+
+def _run(processor: Any, node: NodeContext, forward: Process, record_type: Callable[..., Any]) -> Process:
+    context = NodeProcessorContext(node, forward, fixed_key=record_type is FixedKeyRecord)
+    node.on_init(lambda: processor.init(context))
+    node.on_close(processor.close)
+    work = processor.process
+
+    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        work(record_type(key, value, timestamp, headers))
+
+    return process
+
+
+class NodeProcessorContext:
+    """The `ProcessorContext` of one processor in one task."""
+
+    def __init__(self, node: NodeContext, forward: Process, *, fixed_key: bool) -> None:
+        self._node = node
+        self._forward = forward
+        self._fixed_key = fixed_key
+
+    @property
+    def application_id(self) -> str:
+        return self._node.task.application_id
+
+    @property
+    def task_id(self) -> Any:
+        return self._node.task.task_id
+
+    @property
+    def config(self) -> Any:
+        return self._node.task.config
+
+    def forward(self, record: Any, child: str | None = None) -> None:
+        """Hand a record to all children (or the one named), depth first, before this call returns."""
+        if not isinstance(record, FixedKeyRecord if self._fixed_key else Record):
+            raise KStreamsError(
+                f"{self._node.name} forwarded a {type(record).__name__}",
+                hint="forward a FixedKeyRecord (record.with_value(...))" if self._fixed_key else "forward a Record (record.with_value(...), Record(key, value, timestamp))",
+                node=self._node.name,
+            )
+        (self._forward if child is None else self._node.child(child))(record.key, record.value, record.timestamp, record.headers)
+
+    def record_metadata(self) -> RecordMetadata | None:
+        return self._node.record.metadata()
+
+    def get_state_store(self, name: str) -> Any:
+        return self._node.store(name)
+
+    def schedule(
+        self, interval: timedelta | int, punctuation: PunctuationType, callback: Callable[[int], None], *, start: int | None = None
+    ) -> Cancellable:
+        """See `ProcessingContext.schedule`."""
+        milliseconds = interval if isinstance(interval, int) else round(interval.total_seconds() * 1000)
+        if milliseconds < 1:
+            raise KStreamsError(f"a punctuation interval must be at least 1 ms, not {interval}", node=self._node.name)
+        return self._node.schedule(milliseconds, PunctuationType(punctuation), callback, start)
+
+    def commit(self) -> None:
+        self._node.request_commit()
+
+    def current_stream_time_ms(self) -> int:
+        return self._node.stream_time()
+
+    def current_system_time_ms(self) -> int:
+        return self._node.wall_clock()

@@ -7,7 +7,6 @@ schedule that missed several intervals fires once and goes on at the next aligne
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 
 from kstreams_repl.runtime.java_queue import JavaPriorityQueue
 
@@ -65,10 +64,3 @@ class PunctuationQueue:
                     queue.offer(top)
             top = queue.peek()
         return ran
-
-
-class PunctuationType(StrEnum):
-    """Which clock drives a punctuation."""
-
-    STREAM_TIME = "STREAM_TIME"
-    WALL_CLOCK_TIME = "WALL_CLOCK_TIME"

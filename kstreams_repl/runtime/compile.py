@@ -1,0 +1,167 @@
+"""Turn one sub-topology into callables for one task.
+
+Actors: the nodes of a sub-topology, a `TaskNode` per node (what an operator may ask its task for), and the `Process` entries that come out.
+Nodes are built children first, so that every `forward` is already the fused entry of the children; then the `on_init` callbacks run in
+topology order, as Kafka Streams initialises processors. Invariant: each entry's code object carries its node's name, so a traceback
+tells the node without any work per record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+from kstreams_repl.errors import InvalidStateStoreError, TopologyError, did_you_mean
+from kstreams_repl.operators.base import Process
+from kstreams_repl.runtime.sinks import build_sink
+from kstreams_repl.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+
+if TYPE_CHECKING:
+    from kstreams_repl.runtime.services import TaskServices
+
+Guard = Callable[[str, Process], Process]
+"""Wraps a node's entry (processing exception handlers other than "fail")."""
+
+
+class TaskNode:
+    """One node of one task, as operators see it (`operators.base.NodeContext`)."""
+
+    def __init__(self, name: str, services: TaskServices, stores: Sequence[str], children: Sequence[str], entries: Mapping[str, Process]) -> None:
+        self.name = name
+        self.task = services
+        self.record = services.record
+        self.children = tuple(children)
+        self._stores = tuple(stores)
+        self._entries = entries
+        self._clock = services.clock
+        self.drop = services.drop
+        self.wall_clock = services.wall_clock
+        self.request_commit = services.request_commit
+
+    def store(self, name: str) -> Any:
+        task = self.task
+        if name in self._stores or name in task.global_stores:
+            store = task.stores.get(name)
+            return task.global_stores[name] if store is None else store
+        raise InvalidStateStoreError(
+            f"node {self.name} has no access to store {name!r}",
+            hint=did_you_mean(name, self._stores) or "connect it: stores=[...] on the processor, or connect_processor_and_state_stores",
+            node=self.name,
+            store=name,
+        )
+
+    def child(self, name: str) -> Process:
+        if name in self.children:
+            return self._entries[name]
+        raise TopologyError(
+            f"node {self.name} has no child {name!r}",
+            hint=did_you_mean(name, self.children) or f"its children are: {', '.join(self.children) or 'none'}",
+            node=self.name,
+        )
+
+    forward_to = child
+
+    def stream_time(self) -> int:
+        return self._clock.now
+
+    def schedule(self, interval_ms: int, punctuation: Any, callback: Callable[[int], None], start_ms: int | None = None) -> Any:
+        return self.task.schedule(self.name, interval_ms, punctuation, callback, start_ms)
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        self.task.on_close(self.name, callback)
+
+    def on_init(self, callback: Callable[[], None]) -> None:
+        self.task.on_init(self.name, callback)
+
+
+def children_of(nodes: Sequence[Node]) -> dict[str, list[str]]:
+    """Children of each node in insertion order of the children."""
+    children: dict[str, list[str]] = {node.name: [] for node in nodes}
+    for node in nodes:
+        if not isinstance(node, SourceNode):
+            for parent in node.parents:
+                children[parent].append(node.name)
+    return children
+
+
+def fuse(entries: Sequence[Process]) -> Process:
+    """One entry for all children: the child itself when there is one."""
+    if not entries:
+        return _nowhere
+    if len(entries) == 1:
+        return entries[0]
+    if len(entries) == 2:
+        first, second = entries
+
+        def both(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+            first(key, value, timestamp, headers)
+            second(key, value, timestamp, headers)
+
+        return both
+    every = tuple(entries)
+
+    def all_children(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        for entry in every:
+            entry(key, value, timestamp, headers)
+
+    return all_children
+
+
+def _nowhere(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+    """A node without children."""
+
+
+def named(entry: Process, node: str, codes: dict[CodeType, str]) -> Process:
+    """Give the entry's code object the node's name and remember it; entries that are not plain functions stay as they are."""
+    if isinstance(entry, FunctionType) and entry.__code__ not in codes:
+        entry.__code__ = entry.__code__.replace(co_name=node, co_qualname=node)
+        codes[entry.__code__] = node
+    return entry
+
+
+def compile_nodes(nodes: Sequence[Node], services: TaskServices, guard: Guard | None) -> tuple[dict[str, Process], dict[CodeType, str]]:
+    """Build every node; returns the entries by node name and the map from code objects to node names."""
+    children = children_of(nodes)
+    entries: dict[str, Process] = {}
+    codes: dict[CodeType, str] = {}
+    for node in _children_first(nodes, children):
+        forward = fuse([entries[name] for name in children[node.name]])
+        if isinstance(node, SourceNode):
+            entries[node.name] = forward
+            continue
+        stores = node.stores if isinstance(node, ProcessorNode) else ()
+        context = TaskNode(node.name, services, stores, children[node.name], entries)
+        if isinstance(node, SinkNode):
+            entry = build_sink(node, context, services)
+        else:
+            entry = node.operator.build(context, forward)
+        entry = named(entry, node.name, codes)
+        entries[node.name] = entry if guard is None else guard(node.name, entry)
+    return entries, codes
+
+
+def _children_first(nodes: Sequence[Node], children: Mapping[str, Sequence[str]]) -> list[Node]:
+    by_name = {node.name: node for node in nodes}
+    order: list[Node] = []
+    seen: set[str] = set()
+    for root in nodes:
+        stack: list[tuple[str, bool]] = [(root.name, False)]
+        while stack:
+            name, expanded = stack.pop()
+            if expanded:
+                order.append(by_name[name])
+            elif name not in seen:
+                seen.add(name)
+                stack.append((name, True))
+                stack.extend((child, False) for child in children[name])
+    return order
+
+
+def node_of_traceback(error: BaseException, codes: Mapping[CodeType, str]) -> str | None:
+    """The innermost node whose entry is on the error's traceback."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        found = codes.get(trace.tb_frame.f_code, found)
+        trace = trace.tb_next
+    return found

@@ -1,0 +1,73 @@
+"""What happens to a record that cannot be read, processed or written: fail, continue, retry, or to the dead-letter topic.
+
+A handler is a callable ``(ErrorContext, error) -> Response`` (or one of the words "fail" and "continue"). With
+``errors.dead.letter.queue.topic.name`` set, the failed source record is written there with its original coordinates in headers, in the same commit
+as everything else. Source: KIP-161, KIP-210, KIP-1033, KIP-1034.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from kstreams_repl.errors import ConfigError
+from kstreams_repl.types import Headers
+
+
+class Response(StrEnum):
+    """A handler's answer. RETRY is for production only."""
+
+    FAIL = "fail"
+    CONTINUE = "continue"
+    RETRY = "retry"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorContext:
+    """Where an error happened. Raw key and value are the source record's bytes; None in a punctuation."""
+
+    node: str | None
+    task: str
+    topic: str | None
+    partition: int
+    offset: int
+    timestamp: int
+    raw_key: bytes | None = None
+    raw_value: bytes | None = None
+    headers: Headers = field(default_factory=list)
+
+
+Handler = Callable[[ErrorContext, Exception], Response]
+
+
+def resolve(setting: Any, key: str) -> Handler | None:
+    """The handler of a setting; None for the default "fail", which costs nothing per record."""
+    if setting is None or setting == "fail":
+        return None
+    if setting == "continue":
+        return _continue
+    if callable(setting):
+        return setting  # type: ignore[no-any-return]
+    raise ConfigError(f"{key} = {setting!r} cannot be used", hint="'fail', 'continue' or a callable (context, error) -> Response", key=key)
+
+
+def _continue(context: ErrorContext, error: Exception) -> Response:
+    return Response.CONTINUE
+
+
+def dead_letter_headers(context: ErrorContext, error: BaseException) -> Headers:
+    """The record's own headers plus the coordinates and the error, under Kafka Streams' names (KIP-1034)."""
+    cause = error.__cause__ or error
+    told = {
+        "exception": type(cause).__name__,
+        "message": str(cause),
+        "stacktrace": "".join(traceback.format_exception(cause)),
+        "topic": context.topic or "",
+        "partition": str(context.partition),
+        "offset": str(context.offset),
+        "timestamp": str(context.timestamp),
+    }
+    return [*context.headers, *((f"__streams.errors.{name}", text.encode("utf-8", "replace")) for name, text in told.items())]

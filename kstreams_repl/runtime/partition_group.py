@@ -1,0 +1,92 @@
+"""The queues of one task and the choice of the next record.
+
+The next record is the head with the smallest timestamp; ties leave in the order of Java's priority queue. A task whose queues are not all
+filled waits or goes on as `max.task.idle.ms` says: 0 waits only while a partition is known (or not yet known not) to lag, so that a join
+does not miss a table that is on its way. Source: Kafka Streams' PartitionGroup, KIP-353, KIP-695.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.runtime.java_queue import JavaPriorityQueue
+from kstreams_repl.runtime.record_queue import RecordQueue, StreamClock
+from kstreams_repl.types import RecordBatch, TopicPartition
+
+_FOREVER = 1 << 63
+IDLE_DISABLED = -1
+
+
+def _head_timestamp(queue: RecordQueue) -> int:
+    return queue.head_ts
+
+
+class PartitionGroup:
+    """All record queues of one task."""
+
+    def __init__(self, queues: Iterable[RecordQueue], clock: StreamClock, max_task_idle_ms: int) -> None:
+        self.queues: dict[TopicPartition, RecordQueue] = {queue.partition: queue for queue in queues}
+        self.clock = clock
+        self.max_task_idle_ms = max_task_idle_ms
+        self._filled: JavaPriorityQueue[RecordQueue] = JavaPriorityQueue(_head_timestamp)
+        self._lags: dict[TopicPartition, int] = {}
+        self._deadlines: dict[TopicPartition, int] = {}
+
+    def add(self, partition: TopicPartition, batch: RecordBatch) -> None:
+        queue = self.queues.get(partition)
+        if queue is None:
+            raise KStreamsError(f"partition {partition} does not belong to this task", topic=partition.topic, partition=partition.partition)
+        was_empty = not queue.has_head
+        queue.add(batch)
+        if was_empty and queue.has_head:
+            self._filled.offer(queue)
+
+    def set_lag(self, partition: TopicPartition, lag: int | None) -> None:
+        """How many records of the partition are on the broker and not here; None = not known."""
+        if lag is None:
+            self._lags.pop(partition, None)
+        else:
+            self._lags[partition] = lag
+
+    @property
+    def buffered(self) -> int:
+        return sum(queue.size for queue in self.queues.values())
+
+    def ready(self, wall_clock: int) -> bool:
+        """Whether a record may be taken now. False when nothing is buffered."""
+        filled = len(self._filled)
+        if not filled:
+            return False
+        if filled == len(self.queues) or self.max_task_idle_ms == IDLE_DISABLED:
+            return True
+        waiting = False
+        for partition, queue in self.queues.items():
+            if queue.has_head:
+                self._deadlines.pop(partition, None)
+                continue
+            if self._lags.get(partition, 1) > 0:
+                self._deadlines.pop(partition, None)
+                waiting = True
+                break
+            if wall_clock < self._deadlines.setdefault(partition, wall_clock + self.max_task_idle_ms):
+                waiting = True
+                break
+        return not waiting
+
+    def run(self, count: int) -> int:
+        """Take records of one queue as long as it stays first, at most `count`. Call only when `ready`."""
+        filled = self._filled
+        queue = filled.poll()
+        following = filled.peek()
+        done = queue.run(count, _FOREVER if following is None else following.head_ts)
+        if queue.has_head:
+            filled.offer(queue)
+        return done
+
+    def clear(self) -> None:
+        for queue in self.queues.values():
+            queue.clear()
+        self._filled.remove_if(lambda queue: True)
+        self._lags.clear()
+        self.clock.now = -1

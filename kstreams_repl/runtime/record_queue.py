@@ -1,0 +1,244 @@
+"""The records of one partition waiting for their task.
+
+The queue keeps the *head* decoded and time-stamped, because the task chooses between partitions by head timestamp; a poison record is
+met when it becomes head. Invariants: records leave in offset order; the timestamp extractor sees the partition time of records already
+taken; a queue that holds only poison records still moves the offset on (the last of them becomes a head that is not processed).
+`run` is the hot loop of the engine.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kstreams_repl.types import Headers, RecordBatch, TopicPartition
+
+if TYPE_CHECKING:
+    from kstreams_repl.runtime.record_context import RecordContext
+
+UNKNOWN = -1
+
+
+class Source(Protocol):
+    """What a queue needs of its compiled source node."""
+
+    name: str
+    enter: Callable[[Any, Any, int, Headers], None]
+    deserialize_key: Callable[[bytes | None], Any]
+    deserialize_value: Callable[[bytes | None], Any]
+    extract: Callable[[Any, Any, int, int, Headers, int], int] | None
+
+    def on_poison(self, error: Exception, queue: RecordQueue, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers) -> None:
+        """Raise to stop at this record, return to skip it."""
+
+    def on_negative_timestamp(self, queue: RecordQueue, ts: int, offset: int) -> None:
+        """Raise to stop at this record, return to skip it."""
+
+
+class StreamClock:
+    """The stream time of one task: the largest timestamp taken from its queues."""
+
+    __slots__ = ("now",)
+
+    def __init__(self) -> None:
+        self.now = UNKNOWN
+
+
+_Row = tuple[bytes | None, bytes | None, int, int, Any]
+
+
+def _rows(batch: RecordBatch) -> Iterator[_Row]:
+    headers = batch.headers
+    if headers is None:
+        headers = [None] * len(batch.offsets)
+    return zip(batch.keys, batch.values, batch.timestamps, batch.offsets, headers, strict=True)
+
+
+class RecordQueue:
+    """Decoded head plus undecoded rest of one partition.
+
+    Args:
+        partition: where the records come from; `topic` of a batch overrides the name (pattern sources in the test driver).
+        source: the compiled source node they enter.
+        record: the task's record context, written before each record enters.
+        clock: the task's stream time, advanced as records are taken.
+    """
+
+    __slots__ = (
+        "partition", "source", "record", "clock", "partition_time", "has_head", "corrupted", "head_key", "head_value", "head_ts",
+        "head_offset", "head_headers", "head_raw_key", "head_raw_value", "_rows", "_pending", "_left", "size", "next_offset", "_topic",
+    )  # fmt: skip
+
+    def __init__(self, partition: TopicPartition, source: Source, record: RecordContext, clock: StreamClock) -> None:
+        self.partition = partition
+        self.source = source
+        self.record = record
+        self.clock = clock
+        self.partition_time = UNKNOWN
+        self.has_head = False
+        self.corrupted = False
+        self.head_ts = UNKNOWN
+        self.head_offset = -1
+        self.head_key: Any = None
+        self.head_value: Any = None
+        self.head_headers: Headers = []
+        self.head_raw_key: bytes | None = None
+        self.head_raw_value: bytes | None = None
+        self._rows: Iterator[_Row] = iter(())
+        self._pending: deque[RecordBatch] = deque()
+        self._topic = partition.topic
+        self.size = 0
+        self.next_offset: int | None = None
+
+    def add(self, batch: RecordBatch) -> None:
+        """Append records; they must follow the ones before in offset order."""
+        if not batch.offsets:
+            return
+        self._pending.append(batch)
+        self.size += len(batch.offsets)
+        self.next_offset = batch.offsets[-1] + 1
+        if not self.has_head:
+            self._find_head()
+
+    @property
+    def resume_offset(self) -> int | None:
+        """The offset to commit: that of the head, else the one after the last record seen; None before any record."""
+        return self.head_offset if self.has_head else self.next_offset
+
+    def clear(self) -> None:
+        self._rows, self.has_head, self.corrupted, self.size = iter(()), False, False, 0
+        self._pending.clear()
+        self.head_ts = self.partition_time = UNKNOWN
+
+    def run(self, count: int, limit: int) -> int:
+        """Take and process records while their timestamp is below `limit`, at most `count`; the first one regardless of `limit`.
+
+        Returns:
+            How many records were taken (a poison head that only moves the offset counts as one).
+        """
+        if self.corrupted:
+            self.corrupted = self.has_head = False
+            self.size -= 1
+            self._find_head()
+            return 1
+        source, record, clock = self.source, self.record, self.clock
+        enter, de_key, de_value = source.enter, source.deserialize_key, source.deserialize_value
+        if source.extract is not None:
+            return self._run_extracting(count, limit)
+        record.topic, record.partition = self._topic, self.partition.partition
+        raw_key, raw_value = self.head_raw_key, self.head_raw_value
+        key, value, ts, offset, headers = self.head_key, self.head_value, self.head_ts, self.head_offset, self.head_headers
+        stream_time = clock.now
+        partition_time = self.partition_time
+        done = 0
+        while True:
+            for next_raw_key, next_raw_value, next_ts, next_offset, next_headers in self._rows:
+                record.offset = offset
+                record.timestamp = ts
+                record.headers = headers
+                record.raw_key = raw_key
+                record.raw_value = raw_value
+                if ts > partition_time:
+                    partition_time = ts
+                    if ts > stream_time:
+                        stream_time = clock.now = ts
+                done += 1
+                enter(key, value, ts, headers)
+                raw_key, raw_value, ts, offset = next_raw_key, next_raw_value, next_ts, next_offset
+                headers = [] if next_headers is None else next_headers
+                try:
+                    key = de_key(raw_key)
+                    value = de_value(raw_value)
+                except Exception as error:
+                    self._leave(done, partition_time)
+                    self._skip_poison(error, raw_key, raw_value, ts, offset, headers)
+                    return done
+                if ts >= limit or done >= count or ts < 0:
+                    self._leave(done, partition_time)
+                    if ts < 0:
+                        source.on_negative_timestamp(self, ts, offset)
+                        self.size -= 1
+                        self._find_head()
+                        return done
+                    self._set_head(key, value, ts, offset, headers, raw_key, raw_value)
+                    return done
+            # the rows are used up: the record in hand is the last of its batch
+            record.offset = offset
+            record.timestamp = ts
+            record.headers = headers
+            record.raw_key = raw_key
+            record.raw_value = raw_value
+            if ts > partition_time:
+                partition_time = ts
+                if ts > stream_time:
+                    stream_time = clock.now = ts
+            done += 1
+            enter(key, value, ts, headers)
+            self._leave(done, partition_time)
+            self._find_head()
+            return done
+
+    def _run_extracting(self, count: int, limit: int) -> int:
+        record, clock, enter = self.record, self.clock, self.source.enter
+        done = 0
+        while self.has_head and not self.corrupted and done < count and (done == 0 or self.head_ts < limit):
+            record.topic, record.partition, record.offset = self._topic, self.partition.partition, self.head_offset
+            record.timestamp, record.headers = self.head_ts, self.head_headers
+            record.raw_key, record.raw_value = self.head_raw_key, self.head_raw_value
+            self.partition_time = max(self.partition_time, self.head_ts)
+            clock.now = max(clock.now, self.head_ts)
+            done += 1
+            enter(self.head_key, self.head_value, self.head_ts, self.head_headers)
+            self.size -= 1
+            self.has_head = False
+            self._find_head()
+        return done
+
+    def _leave(self, done: int, partition_time: int) -> None:
+        self.size -= done
+        self.partition_time = partition_time
+        self.has_head = False
+
+    def _set_head(self, key: Any, value: Any, ts: int, offset: int, headers: Headers, raw_key: bytes | None, raw_value: bytes | None) -> None:
+        self.head_key, self.head_value, self.head_ts, self.head_offset, self.head_headers = key, value, ts, offset, headers
+        self.head_raw_key, self.head_raw_value = raw_key, raw_value
+        self.has_head = True
+
+    def _skip_poison(self, error: Exception, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers) -> None:
+        self.source.on_poison(error, self, key, value, ts, offset, headers)
+        self.size -= 1
+        self._find_head(poison_offset=offset)
+
+    def _find_head(self, poison_offset: int | None = None) -> None:
+        """Decode until a good record is found; with none left the last poison record becomes a head that only moves the offset."""
+        source, extract = self.source, self.source.extract
+        while True:
+            for raw_key, raw_value, ts, offset, row_headers in self._rows:
+                headers: Headers = [] if row_headers is None else row_headers
+                try:
+                    key = source.deserialize_key(raw_key)
+                    value = source.deserialize_value(raw_value)
+                except Exception as error:
+                    source.on_poison(error, self, raw_key, raw_value, ts, offset, headers)
+                    self.size -= 1
+                    poison_offset = offset
+                    continue
+                if extract is not None:
+                    ts = extract(key, value, ts, offset, headers, self.partition_time)
+                if ts < 0:
+                    source.on_negative_timestamp(self, ts, offset)
+                    self.size -= 1
+                    continue
+                self._set_head(key, value, ts, offset, headers, raw_key, raw_value)
+                return
+            if not self._pending:
+                break
+            batch = self._pending.popleft()
+            self._rows = _rows(batch)
+            self._topic = batch.topic or self.partition.topic
+        self.head_ts = UNKNOWN
+        if poison_offset is not None:
+            self.size += 1
+            self.head_offset = poison_offset
+            self.has_head = self.corrupted = True

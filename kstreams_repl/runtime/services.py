@@ -1,0 +1,77 @@
+"""What all nodes of one task share: identity, stores, output, clocks, schedules. Nodes reach it through their `TaskNode`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kstreams_repl import serdes
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.processor.punctuation import PunctuationType
+from kstreams_repl.runtime.collector import RecordCollector
+from kstreams_repl.runtime.punctuation import PunctuationQueue
+from kstreams_repl.runtime.record_context import RecordContext
+from kstreams_repl.runtime.record_queue import StreamClock
+from kstreams_repl.types import TaskId
+
+
+class TaskServices:
+    """The shared side of one task (`operators.base.TaskContext` and more)."""
+
+    def __init__(
+        self,
+        application_id: str,
+        task_id: TaskId,
+        *,
+        config: StreamsConfig,
+        collector: RecordCollector,
+        wall_clock: Callable[[], int],
+        global_stores: Mapping[str, Any],
+        internal_topics: frozenset[str],
+    ) -> None:
+        self.application_id = application_id
+        self.task_id = task_id
+        self.config = config
+        self.collector = collector
+        self.wall_clock = wall_clock
+        self.global_stores = global_stores
+        self.internal_topics = internal_topics
+        self.record = RecordContext()
+        self.clock = StreamClock()
+        self.stores: dict[str, Any] = {}
+        self.dropped: dict[str, int] = {}
+        self.commit_requested = False
+        self.stream_punctuations = PunctuationQueue()
+        self.wall_punctuations = PunctuationQueue()
+        self.init_callbacks: list[tuple[str, Callable[[], None]]] = []
+        self.close_callbacks: list[tuple[str, Callable[[], None]]] = []
+
+    def drop(self, reason: str) -> None:
+        """Count a dropped record under its reason."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+    def request_commit(self) -> None:
+        self.commit_requested = True
+
+    def key_serde(self, serde: Any) -> Any:
+        return serde or self.config["default.key.serde"] or serdes.bytes
+
+    def value_serde(self, serde: Any) -> Any:
+        return serde or self.config["default.value.serde"] or serdes.bytes
+
+    def real_topic(self, topic: str) -> str:
+        """The topic's name on the broker: internal topics carry the application's id."""
+        return f"{self.application_id}-{topic}" if topic in self.internal_topics else topic
+
+    def schedule(self, node: str, interval: int, punctuation: Any, callback: Callable[[int], None], start: int | None) -> Any:
+        """Stream time is aligned to 0 and due with the first record; wall clock is due one interval from now."""
+        if punctuation is PunctuationType.STREAM_TIME:
+            return self.stream_punctuations.schedule(start or 0, interval, node, callback)
+        first = self.wall_clock() + interval if start is None else start
+        return self.wall_punctuations.schedule(first, interval, node, callback)
+
+    def on_close(self, node: str, callback: Callable[[], None]) -> None:
+        self.close_callbacks.append((node, callback))
+
+    def on_init(self, node: str, callback: Callable[[], None]) -> None:
+        self.init_callbacks.append((node, callback))

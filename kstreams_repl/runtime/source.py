@@ -1,0 +1,98 @@
+"""Source nodes: decode, time-stamp, and hand poison records to the deserialization handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kstreams_repl.errors import SerializationError, StreamsProcessingError
+from kstreams_repl.operators.base import Process
+from kstreams_repl.runtime.handlers import ErrorContext, Handler, Response
+from kstreams_repl.runtime.record_queue import RecordQueue
+from kstreams_repl.runtime.user_error import user_line
+from kstreams_repl.topology.nodes import SourceNode
+from kstreams_repl.types import Headers
+
+if TYPE_CHECKING:
+    from kstreams_repl.runtime.services import TaskServices
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedRecord:
+    """What a timestamp extractor is given; `timestamp` is the one on the broker (ms)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: Any
+    value: Any
+    headers: Headers
+
+
+class CompiledSource:
+    """One source node of one task (`record_queue.Source`)."""
+
+    def __init__(self, node: SourceNode, enter: Process, services: TaskServices, handler: Handler | None, dead_letter: Callable[..., None]) -> None:
+        self.name = node.name
+        self.enter = enter
+        self.deserialize_key = services.key_serde(node.key_serde).deserialize
+        self.deserialize_value = services.value_serde(node.value_serde).deserialize
+        self._services = services
+        self._handler = handler
+        self._dead_letter = dead_letter
+        extractor = node.timestamp_extractor or services.config["default.timestamp.extractor"]
+        self._extractor = extractor
+        self._negative_fails = extractor is None
+        self.extract = None if extractor is None else self._extract
+        self._queue_topic = ""
+
+    def _extract(self, key: Any, value: Any, timestamp: int, offset: int, headers: Headers, partition_time: int) -> int:
+        topic = self._services.record.topic or self._queue_topic
+        record = ConsumedRecord(topic, self._services.task_id.partition, offset, timestamp, key, value, headers)
+        try:
+            extracted = self._extractor(record, partition_time)
+        except Exception as cause:
+            line = user_line(cause)
+            raise StreamsProcessingError(
+                f"the timestamp extractor of {self.name} raised {type(cause).__name__}: {cause}" + (f"\n  {line}" if line else ""),
+                hint="fix the extractor, or return a negative number to drop such records",
+                node=self.name,
+                offset=offset,
+                user_line=line,
+            ) from cause
+        return int(extracted)
+
+    def on_poison(self, error: Exception, queue: RecordQueue, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers) -> None:
+        """Ask the handler; FAIL raises with the record's coordinates, CONTINUE counts a dropped record."""
+        if isinstance(error, StreamsProcessingError):
+            raise error
+        at = queue.partition
+        context = ErrorContext(self.name, str(self._services.task_id), at.topic, at.partition, offset, ts, key, value, headers)
+        response = Response.FAIL if self._handler is None else Response(self._handler(context, error))
+        self._dead_letter(context, error)
+        if response is Response.FAIL:
+            raise SerializationError(
+                f"{self.name} cannot read the record at {at} offset {offset}: {error}",
+                hint="fix the serde or the producer, or set deserialization.exception.handler to 'continue' (with a dead-letter topic, if wanted)",
+                node=self.name,
+                topic=at.topic,
+                partition=at.partition,
+                offset=offset,
+            ) from error
+        self._services.drop("deserialization")
+
+    def on_negative_timestamp(self, queue: RecordQueue, ts: int, offset: int) -> None:
+        """Fail for the default extractor (as FailOnInvalidTimestamp does), else drop and count."""
+        if self._negative_fails:
+            at = queue.partition
+            raise StreamsProcessingError(
+                f"the record at {at} offset {offset} has the negative timestamp {ts}",
+                hint="give the source a timestamp_extractor that says what to do with it",
+                node=self.name,
+                topic=at.topic,
+                partition=at.partition,
+                offset=offset,
+            )
+        self._services.drop("negative timestamp")

@@ -1,0 +1,308 @@
+"""One task: a sub-topology over one group of partitions. Sans-IO: records, a clock and stores come in; effects go out.
+
+Actors: the `PartitionGroup` (which record is next), the compiled nodes, the stores in their environment, the `RecordCollector`. The host
+calls, on one thread: `add_records`, `process`, `punctuate_*`, and around its commit protocol `prepare_commit` and `post_commit`. Invariants: records
+are taken in Kafka Streams' order; nothing is committed after an error; `close` may be called in any state. Source: Kafka Streams'
+StreamTask, KIP-28.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.errors import KStreamsError, StreamsProcessingError
+from kstreams_repl.operators.base import Process
+from kstreams_repl.runtime.collector import RecordCollector
+from kstreams_repl.runtime.compile import compile_nodes, node_of_traceback
+from kstreams_repl.runtime.handlers import ErrorContext, Handler, Response, dead_letter_headers, resolve
+from kstreams_repl.runtime.partition_group import PartitionGroup
+from kstreams_repl.runtime.record_context import NOWHERE
+from kstreams_repl.runtime.record_queue import RecordQueue
+from kstreams_repl.runtime.services import TaskServices
+from kstreams_repl.runtime.source import CompiledSource
+from kstreams_repl.runtime.user_error import user_line
+from kstreams_repl.stores.cache import RecordCache
+from kstreams_repl.stores.factory import open_store
+from kstreams_repl.topology.nodes import SourceNode
+from kstreams_repl.topology.subtopologies import Subtopology
+from kstreams_repl.types import RecordBatch, TaskId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPlan:
+    """What a commit has to write for one task.
+
+    Attributes:
+        offsets: the next offset of each input partition that has been read from.
+        partition_times: the partition time beside each offset (goes into the offset metadata).
+        stream_time: the task's stream time.
+    """
+
+    offsets: Mapping[TopicPartition, int]
+    partition_times: Mapping[TopicPartition, int]
+    stream_time: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """All a host needs to make a task; the same for each partition but for `task_id` and `partitions`."""
+
+    application_id: str
+    subtopology: Subtopology
+    task_id: TaskId
+    partitions: Mapping[TopicPartition, str]
+    """Input partition -> name of its source node."""
+    config: StreamsConfig
+    internal_topics: frozenset[str] = field(default_factory=frozenset)
+    """Topics of the topology that carry the application's id on the broker."""
+
+
+class StreamTask:
+    """A running task.
+
+    Args:
+        spec: what to run.
+        environment: the task's stores (`stores.engine`), open and owned.
+        collector: where output and changelog records go.
+        wall_clock: ms; the only clock the task knows.
+        global_stores: stores of global tables, shared and read-only.
+    """
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        *,
+        environment: Any,
+        collector: RecordCollector,
+        wall_clock: Callable[[], int],
+        global_stores: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.id = spec.task_id
+        self.environment = environment
+        self.services = TaskServices(
+            spec.application_id,
+            spec.task_id,
+            config=spec.config,
+            collector=collector,
+            wall_clock=wall_clock,
+            global_stores=global_stores or {},
+            internal_topics=spec.internal_topics,
+        )
+        self.cache = RecordCache(spec.config["statestore.cache.max.bytes"])
+        self._processing_handler = resolve(spec.config["processing.exception.handler"], "processing.exception.handler")
+        self._closed = False
+        self._open_stores()
+        self.entries, self._codes = compile_nodes(spec.subtopology.nodes, self.services, None if self._processing_handler is None else self._guard)
+        self.group = PartitionGroup(self._queues(), self.services.clock, spec.config["max.task.idle.ms"])
+
+    def initialize(self) -> None:
+        """Run the processors' `init` in topology order. Call once, after the stores are restored and before the first record."""
+        order = {node.name: index for index, node in enumerate(self.spec.subtopology.nodes)}
+        self.services.record.restore(NOWHERE)
+        for node, callback in sorted(self.services.init_callbacks, key=lambda entry: order[entry[0]]):
+            self._call(node, callback)
+
+    # ---- input -----------------------------------------------------------------------------------------------------------------
+
+    def add_records(self, partition: TopicPartition, batch: RecordBatch) -> None:
+        """Append records of one input partition; raises for a poison head when the deserialization handler says fail."""
+        self.group.add(partition, batch)
+
+    def set_lag(self, partition: TopicPartition, lag: int | None) -> None:
+        """Tell how far the broker is ahead of what was added (see `max.task.idle.ms`); None = unknown."""
+        self.group.set_lag(partition, lag)
+
+    def set_partition_time(self, partition: TopicPartition, partition_time: int) -> None:
+        """Take the partition time that was committed beside the offset."""
+        self.group.queues[partition].partition_time = partition_time
+        self.services.clock.now = max(self.services.clock.now, partition_time)
+
+    @property
+    def buffered(self) -> int:
+        """Records waiting in the queues."""
+        return self.group.buffered
+
+    def is_processable(self) -> bool:
+        return self.group.ready(self.services.wall_clock())
+
+    # ---- work ------------------------------------------------------------------------------------------------------------------
+
+    def process(self, max_records: int = 1) -> int:
+        """Process up to `max_records` records in order; returns how many were taken (0: nothing is ready).
+
+        Raises:
+            StreamsProcessingError: a user function raised; the task must not be used or committed any more.
+        """
+        group, done = self.group, 0
+        wall_clock = self.services.wall_clock
+        try:
+            while done < max_records and group.ready(wall_clock()):
+                done += group.run(max_records - done)
+        except KStreamsError:
+            raise
+        except Exception as error:
+            raise self._explain(error, None) from error
+        return done
+
+    def punctuate_stream_time(self) -> bool:
+        """Run the stream-time punctuations that are due; True when any ran."""
+        now = self.services.clock.now
+        return now >= 0 and self.services.stream_punctuations.punctuate(now, self._punctuate)
+
+    def punctuate_wall_clock(self) -> bool:
+        return self.services.wall_punctuations.punctuate(self.services.wall_clock(), self._punctuate)
+
+    @property
+    def next_wall_clock_punctuation(self) -> int | None:
+        """When `punctuate_wall_clock` has something to do (ms), None when nothing is scheduled."""
+        return self.services.wall_punctuations.next_due
+
+    # ---- commit ----------------------------------------------------------------------------------------------------------------
+
+    @property
+    def commit_requested(self) -> bool:
+        return self.services.commit_requested
+
+    def prepare_commit(self) -> CommitPlan:
+        """Step 2 of the commit protocol: flush the caches until quiet (which may forward and send), and say what to commit."""
+        try:
+            while True:
+                for store in self.services.stores.values():
+                    store.flush()
+                if not self.cache.dirty:
+                    break
+        except KStreamsError:
+            raise
+        except Exception as error:
+            raise self._explain(error, None) from error
+        self.services.record.restore(NOWHERE)
+        queues = self.group.queues.items()
+        return CommitPlan(
+            {partition: offset for partition, queue in queues if (offset := queue.resume_offset) is not None},
+            {partition: queue.partition_time for partition, queue in queues},
+            self.services.clock.now,
+        )
+
+    def post_commit(self, commit_id: int, changelog_positions: Mapping[str, int]) -> None:
+        """Step 5: commit the local stores with their positions, atomically."""
+        self.environment.commit(changelog_positions, commit_id)
+        self.services.commit_requested = False
+
+    def close(self) -> None:
+        """Run the processors' `close` in topology order and close the stores; idempotent, and everything is tried even if one fails."""
+        if self._closed:
+            return
+        self._closed = True
+        errors: list[Exception] = []
+        self.services.record.restore(NOWHERE)
+        order = {node.name: index for index, node in enumerate(self.spec.subtopology.nodes)}
+        callbacks = [callback for _, callback in sorted(self.services.close_callbacks, key=lambda entry: order[entry[0]])]
+        for callback in [*callbacks, *(store.close for store in self.services.stores.values())]:
+            try:
+                callback()
+            except Exception as error:  # the first one is raised below; the rest must still be closed
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    # ---- inside ----------------------------------------------------------------------------------------------------------------
+
+    @property
+    def stores(self) -> dict[str, Any]:
+        return self.services.stores
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Dropped records by reason."""
+        return self.services.dropped
+
+    def changelog_topic(self, store: str) -> str:
+        return f"{self.spec.application_id}-{store}-changelog"
+
+    def _open_stores(self) -> None:
+        services, partition = self.services, self.id.partition
+        for builder in self.spec.subtopology.stores:
+            send = None
+            if builder.logging and builder.source_topic is None:
+                raw = services.collector.sender(self.changelog_topic(builder.name))
+
+                def send(key: Any, value: Any, timestamp: int, headers: Any, _: int | None = None, raw: Any = raw) -> None:
+                    raw(key, value, timestamp, headers, partition)
+
+            services.stores[builder.name] = open_store(
+                builder,
+                self.environment,
+                record_context=services.record,
+                send=send,
+                cache=self.cache if builder.caching else None,
+                defaults=(services.key_serde(None), services.value_serde(None)),
+                on_dropped=services.drop,
+                suppress_changelog=self.spec.config["repl.changelog.suppression"],
+            )
+
+    def _queues(self) -> list[RecordQueue]:
+        sources = {node.name: node for node in self.spec.subtopology.nodes if isinstance(node, SourceNode)}
+        handler = resolve(self.spec.config["deserialization.exception.handler"], "deserialization.exception.handler")
+        compiled = {name: CompiledSource(node, self.entries[name], self.services, handler, self._dead_letter) for name, node in sources.items()}
+        return [RecordQueue(at, compiled[name], self.services.record, self.services.clock) for at, name in self.spec.partitions.items()]
+
+    def _punctuate(self, node: str, callback: Callable[[int], None], now: int) -> None:
+        self.services.record.restore(NOWHERE)
+        self._call(node, lambda: callback(now))
+
+    def _call(self, node: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except KStreamsError:
+            raise
+        except Exception as error:
+            raise self._explain(error, node) from error
+
+    def _explain(self, error: Exception, node: str | None) -> StreamsProcessingError:
+        node = node_of_traceback(error, self._codes) or node
+        at, line = self.services.record, user_line(error)
+        where = f"{at.topic}-{at.partition} offset {at.offset}" if at.topic is not None else "a punctuation"
+        return StreamsProcessingError(
+            f"{type(error).__name__}: {error}" + (f"\n  {line}" if line else "") + f"\n  in node {node}, task {self.id}, at {where}",
+            hint="fix the function and deploy again; what was committed stays and nothing is lost",
+            node=node,
+            task=str(self.id),
+            topic=at.topic,
+            partition=at.partition,
+            offset=at.offset,
+            user_line=line,
+        )
+
+    def _guard(self, node: str, entry: Process) -> Process:
+        decide = self._decide
+
+        def guarded(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+            try:
+                entry(key, value, timestamp, headers)
+            except KStreamsError:
+                raise
+            except Exception as error:
+                decide(node, error)
+
+        return guarded
+
+    def _decide(self, node: str, error: Exception) -> None:
+        handler: Handler | None = self._processing_handler
+        at = self.services.record
+        context = ErrorContext(node, str(self.id), at.topic, at.partition, at.offset, at.timestamp, at.raw_key, at.raw_value, at.headers)
+        assert handler is not None
+        response = Response(handler(context, error))
+        self._dead_letter(context, error)
+        if response is Response.FAIL:
+            raise self._explain(error, node) from error
+        self.services.drop("processing")
+
+    def _dead_letter(self, context: ErrorContext, error: Exception) -> None:
+        topic = self.spec.config["errors.dead.letter.queue.topic.name"]
+        if topic is not None:
+            send = self.services.collector.sender(topic)
+            send(context.raw_key, context.raw_value, max(context.timestamp, 0), dead_letter_headers(context, error), None)

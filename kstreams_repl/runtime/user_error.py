@@ -1,0 +1,31 @@
+"""Find the user's own line in a traceback: the last frame that is neither ours nor the interpreter's."""
+
+from __future__ import annotations
+
+import linecache
+from pathlib import Path
+from traceback import walk_tb
+from typing import NamedTuple
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+
+
+class UserLine(NamedTuple):
+    """File (or cell), line number and source text of a line of the user's code."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text}" if self.text else f"{self.file}:{self.line}"
+
+
+def user_line(error: BaseException) -> UserLine | None:
+    """The innermost line of user code on the traceback, None when only our own code is on it."""
+    found = None
+    for frame, line in walk_tb(error.__traceback__):
+        name = frame.f_code.co_filename
+        if not name.startswith(_PACKAGE) and "site-packages" not in name and not name.startswith("<frozen"):
+            found = UserLine(name, line, linecache.getline(name, line).strip())
+    return found
