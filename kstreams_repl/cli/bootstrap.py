@@ -1,14 +1,14 @@
 """Makes the virtual environment that ``./kstreams`` runs in. Standard library only: it runs before anything is installed.
 
-The environment is a function of three inputs: ``requirements.lock``, ``pyproject.toml`` and the folder of the checkout. It is made in
-place (virtual environments cannot be moved) by these steps:
+The environment is a function of three inputs: ``requirements.lock``, ``pyproject.toml`` and the folder of the checkout. It is made
+in place (virtual environments cannot be moved) by these steps:
 
 1. Lock: one builder at a time, by an advisory lock on the checkout's folder. The installers inherit the lock, so it outlives a killed
    builder for as long as its installer still writes.
 2. Look again: another call may have finished the work while this one waited.
 3. Clear: only a folder that this script made (it holds ``OWNER_MARK``) is ever deleted.
-4. Make the environment, copy the lock file into it, and install from that copy, each archive checked against its hash (uv when it is
-   there, else pip).
+4. Make the environment, copy the lock file into it, and install from that copy, each archive checked against its hash (uv when it
+   is there, else pip).
 5. Copy pyproject.toml likewise and install the project itself, editable, without dependencies.
 6. Stamp the root's path. A build interrupted anywhere before has no stamp and is made anew by the next call.
 
@@ -138,7 +138,8 @@ def run_installer(command: list[str], lock: int, log: Path, total: int, step: st
                 seen += line.startswith(("Collecting ", " + "))
                 if sys.stderr.isatty():
                     counted = f"{min(seen, total)}/{total} packages, " if seen and total > 1 else ""
-                    print(f"\r\033[Kkstreams: {step}: {counted}{time.monotonic() - started:.0f} s", end="", file=sys.stderr, flush=True)
+                    elapsed = f"{time.monotonic() - started:.0f} s"
+                    print(f"\r\033[Kkstreams: {step}: {counted}{elapsed}", end="", file=sys.stderr, flush=True)
             status = process.wait()
         except BaseException:
             process.send_signal(signal.SIGTERM)
@@ -228,7 +229,8 @@ def main(arguments: list[str]) -> int:
         print(f"Error: {error}\nHint: {error.hint}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"Error: the environment could not be made: {error}\nHint: check the disk and the permissions of {root}", file=sys.stderr)
+        print(f"Error: the environment could not be made: {error}", file=sys.stderr)
+        print(f"Hint: check the disk and the permissions of {root}", file=sys.stderr)
         return 1
     return 0
 

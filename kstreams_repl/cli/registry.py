@@ -29,14 +29,14 @@ class CommandEntry:
 
 
 COMMANDS: dict[str, CommandEntry] = {
-    "demo": CommandEntry("kstreams_repl.demo", "main", "The main job: flights of 2013 through Kafka and Spark, checked by DuckDB."),
+    "demo": CommandEntry("kstreams_repl.demo", "main", "The main job: the flights of 2013 through Kafka and Spark, checked."),
     "lab": CommandEntry("kstreams_repl.cli.lab", "main", "Open JupyterLab on the example notebooks."),
     "repl": CommandEntry("kernel_ext.terminal", "main", "A terminal REPL (IPython) with the same magics and API."),
     "test": CommandEntry("kstreams_repl.cli.test", "main", "Run the checks and tests of this checkout."),
-    "doctor": CommandEntry("kstreams_repl.cli.doctor", "main", "Show what was found on this machine, with a fix beside each miss."),
+    "doctor": CommandEntry("kstreams_repl.cli.doctor", "main", "Show what this machine has, with a fix beside each miss."),
     "bench": CommandEntry("kstreams_repl.bench", "main", "Run a benchmark; one JSON line per measurement."),
     "conformance": CommandEntry(
         "kstreams_repl.testing.conformance", "main", "Run case files whose results Kafka Streams on the JVM produced."
     ),
-    "broker": CommandEntry("kstreams_repl.cli.broker", "main", "Run the embedded Kafka broker in the foreground."),
+    "broker": CommandEntry("kstreams_repl.cli.broker", "main", "Start, stop or fetch the embedded Kafka broker."),
 }

@@ -1,0 +1,29 @@
+"""Where the checkout is, for the commands that need more than the installed package: notebooks, tests, lock file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import kstreams_repl
+from kstreams_repl.errors import KStreamsError
+
+
+def find_checkout() -> Path | None:
+    """The folder that holds ``pyproject.toml`` and this package; None when the package was installed from a wheel."""
+    root = Path(kstreams_repl.__file__).resolve().parent.parent
+    return root if (root / "pyproject.toml").is_file() and (root / "kstreams").is_file() else None
+
+
+def require_checkout(what: str) -> Path:
+    """As `find_checkout`.
+
+    Raises:
+        KStreamsError: there is no checkout around this package.
+    """
+    root = find_checkout()
+    if root is None:
+        raise KStreamsError(
+            f"{what} needs the project's checkout, and this package was installed without one.",
+            hint="clone the repository and call ./kstreams there",
+        )
+    return root

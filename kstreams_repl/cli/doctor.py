@@ -1,0 +1,45 @@
+"""``./kstreams doctor``: a table of what was found on this machine, with a fix beside each miss."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from kstreams_repl.cli.checks import Finding, Status, examine
+
+STYLES = {Status.OK: "[green]ok[/]", Status.WARNING: "[yellow]warning[/]", Status.MISSING: "[red]missing[/]"}
+
+
+def as_table(findings: Sequence[Finding]) -> Table:
+    table = Table("", "state", "found", "fix", title="./kstreams doctor", title_justify="left")
+    table.columns[2].overflow = table.columns[3].overflow = "fold"
+    for finding in findings:
+        table.add_row(finding.name, STYLES[finding.status], escape(finding.found), escape(finding.fix))
+    return table
+
+
+def as_json(findings: Sequence[Finding], healthy: bool) -> str:
+    checks = [{"name": item.name, "status": str(item.status), "found": item.found, "fix": item.fix} for item in findings]
+    return json.dumps({"ok": healthy, "checks": checks})
+
+
+@click.command()
+@click.option("--json", "machine_readable", is_flag=True, help="One line of JSON instead of the table.")
+@click.pass_context
+def main(context: click.Context, machine_readable: bool) -> None:
+    """Show what was found on this machine, with a fix beside each miss.
+
+    Ends with exit code 1 when something is missing that the project cannot run without. Nothing is fetched.
+    """
+    findings = examine()
+    healthy = all(finding.status is not Status.MISSING for finding in findings)
+    if machine_readable:
+        click.echo(as_json(findings, healthy))
+    else:
+        Console().print(as_table(findings))
+    context.exit(0 if healthy else 1)

@@ -1,0 +1,59 @@
+"""``./kstreams lab``: JupyterLab on the example notebooks, with Spark's Java and Python already chosen for the kernels."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from kstreams_repl.cli.checkout import find_checkout
+from kstreams_repl.errors import JavaNotFoundError, KStreamsError
+from kstreams_repl.java import spark_environment
+
+
+def lab_command(arguments: tuple[str, ...]) -> list[str]:
+    """The command line of JupyterLab: the user's arguments last, so that they win.
+
+    Updates and news are not looked up: a first start should reach no host but this one.
+    """
+    root = find_checkout()
+    folder = root / "notebooks" if root is not None else Path.cwd()
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "jupyterlab",
+        f"--ServerApp.root_dir={folder}",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.news_url=None",
+    ]
+    if os.geteuid() == 0:
+        command.append("--allow-root")
+    return [*command, *arguments]
+
+
+def lab_environment() -> dict[str, str]:
+    """The kernels' environment. Without Java the notebooks still open; what needs it says so."""
+    # The environment's own kernels and extensions come before those in the user's home, which belong to other Pythons.
+    environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
+    try:
+        return environment | spark_environment()
+    except JavaNotFoundError as error:
+        click.echo(f"Warning: {error}", err=True)
+        return environment
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("jupyter_arguments", nargs=-1, type=click.UNPROCESSED)
+def main(jupyter_arguments: tuple[str, ...]) -> None:
+    """Open JupyterLab on the example notebooks.
+
+    Everything else on the line goes to JupyterLab: ./kstreams lab --no-browser --port 8899
+    """
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise KStreamsError("JupyterLab is not installed.", hint="pip install 'kstreams-repl[notebook]'")
+    command = lab_command(jupyter_arguments)
+    os.execve(command[0], command, lab_environment())
