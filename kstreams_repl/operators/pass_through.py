@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
 
 
 @dataclass(slots=True)
 class PassThrough(Operator):
     """Forward each record unchanged: the node of `merge` and of each branch."""
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        return forward
 
 
 @dataclass(slots=True)
@@ -21,3 +24,6 @@ class TablePassThrough(Operator):
     """
 
     store: str
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        return forward

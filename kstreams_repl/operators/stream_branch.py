@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -23,3 +24,18 @@ class StreamBranch(Operator):
 
     predicates: list[Callable[[Any, Any], Any]]
     child_names: list[str]
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        children = [node.child(name) for name in self.child_names]
+        tests = tuple(zip(self.predicates, children, strict=False))
+        default = children[len(self.predicates)] if len(children) > len(self.predicates) else None
+
+        def branch(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            for predicate, child in tests:
+                if predicate(key, value):
+                    child(key, value, timestamp, headers)
+                    return
+            if default is not None:
+                default(key, value, timestamp, headers)
+
+        return branch

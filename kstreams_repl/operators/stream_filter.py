@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -22,3 +23,19 @@ class StreamFilter(Operator):
 
     predicate: Callable[[Any, Any], Any]
     negate: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        predicate = self.predicate
+        if self.negate:
+
+            def filter_not(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                if not predicate(key, value):
+                    forward(key, value, timestamp, headers)
+
+            return filter_not
+
+        def filter_(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if predicate(key, value):
+                forward(key, value, timestamp, headers)
+
+        return filter_

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -18,3 +19,12 @@ class StreamFlatMap(Operator):
     """
 
     mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]]
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        mapper = self.mapper
+
+        def flat_map(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            for new_key, new_value in mapper(key, value):
+                forward(new_key, new_value, timestamp, headers)
+
+        return flat_map

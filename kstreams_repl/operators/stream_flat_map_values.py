@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -20,3 +21,19 @@ class StreamFlatMapValues(Operator):
 
     mapper: Callable[..., Any]
     with_key: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        mapper = self.mapper
+        if self.with_key:
+
+            def flat_map_values_with_key(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                for new_value in mapper(key, value):
+                    forward(key, new_value, timestamp, headers)
+
+            return flat_map_values_with_key
+
+        def flat_map_values(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            for new_value in mapper(value):
+                forward(key, new_value, timestamp, headers)
+
+        return flat_map_values

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -18,3 +19,12 @@ class StreamMap(Operator):
     """
 
     mapper: Callable[[Any, Any], tuple[Any, Any]]
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        mapper = self.mapper
+
+        def map_(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            new_key, new_value = mapper(key, value)
+            forward(new_key, new_value, timestamp, headers)
+
+        return map_

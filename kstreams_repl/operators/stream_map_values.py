@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -20,3 +21,17 @@ class StreamMapValues(Operator):
 
     mapper: Callable[..., Any]
     with_key: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        mapper = self.mapper
+        if self.with_key:
+
+            def map_values_with_key(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                forward(key, mapper(key, value), timestamp, headers)
+
+            return map_values_with_key
+
+        def map_values(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(key, mapper(value), timestamp, headers)
+
+        return map_values

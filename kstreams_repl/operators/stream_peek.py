@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -20,6 +21,21 @@ class StreamPeek(Operator):
 
     action: Callable[[Any, Any], Any]
     forward_down: bool = True
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        action = self.action
+        if self.forward_down:
+
+            def peek(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                action(key, value)
+                forward(key, value, timestamp, headers)
+
+            return peek
+
+        def foreach(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            action(key, value)
+
+        return foreach
 
 
 @dataclass(slots=True)
@@ -35,3 +51,16 @@ class StreamPrint(Operator):
     label: str
     mapper: Callable[[Any, Any], str] | None = None
     path: str | None = None
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        label, mapper = self.label, self.mapper
+        # sys.stdout is looked up per record: notebooks and test runners replace it.
+        out = None if self.path is None else open(self.path, "a", encoding="utf-8")  # noqa: SIM115 - closed by on_close
+        if out is not None:
+            node.on_close(out.close)
+
+        def print_(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            text = f"{key}, {value}" if mapper is None else mapper(key, value)
+            print(f"[{label}]: {text}", file=out, flush=out is not None)
+
+        return print_

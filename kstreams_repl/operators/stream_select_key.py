@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -18,3 +19,11 @@ class StreamSelectKey(Operator):
     """
 
     selector: Callable[[Any, Any], Any]
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        selector = self.selector
+
+        def select_key(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(selector(key, value), value, timestamp, headers)
+
+        return select_key

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
 class TableToStream(Operator):
     """Forward (key, change.new): tombstones become records with a None value."""
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        def to_stream(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(key, value[0], timestamp, headers)
+
+        return to_stream
