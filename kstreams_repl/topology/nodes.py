@@ -1,7 +1,7 @@
 """The nodes of a logical topology: immutable values that a mutable `Topology` connects.
 
-A node names its parents; children follow from that in insertion order. Nothing here runs: the runtime turns a sub-topology of nodes into
-callables, once per task.
+A node names its parents; children follow from that in insertion order. Nothing here runs: the runtime turns a sub-topology of
+nodes into callables, once per task.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class ProcessorNode:
     """Runs an operator of the DSL or a user's processor.
 
     Attributes:
-        operator: an `operators.base.Operator`; a user's supplier comes wrapped in `operators.processor_api.ProcessorOperator`.
+        operator: an `operators.base.Operator`, or (Processor API) the user's supplier as it was given, which the runtime wraps in
+            `operators.processor_api.ProcessorOperator`.
         stores: names of the stores this node may use, in the order they were connected.
     """
 
@@ -65,7 +66,8 @@ class SinkNode:
     Attributes:
         topic: the topic's name, or None when `topic_extractor` chooses per record.
         topic_extractor: callable (key, value, RecordMetadata) -> topic name.
-        partitioner: callable (topic, key, value, partitions) -> partition, a set of partitions (empty drops), or None for the default.
+        partitioner: callable (topic, key, value, partitions) -> partition, a set of partitions (empty drops), or None for the
+            default.
         internal: the topic belongs to the topology (repartition).
     """
 

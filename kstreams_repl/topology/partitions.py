@@ -1,0 +1,168 @@
+"""How many partitions each internal topic gets, and hence how many tasks each sub-topology has. Pure functions.
+
+Repartition topics take the largest count upstream; a co-partitioned group takes the count of its external topics, or, when all
+its topics are internal, the largest (or the one that was asked for). A changelog has as many partitions as its sub-topology has
+tasks.
+Sources: Kafka Streams' `RepartitionTopics`, `CopartitionedTopicsEnforcer`, `ChangelogTopics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kstreams_repl.errors import TopologyError, UnknownTopicError, did_you_mean
+from kstreams_repl.topology.graph import TopologyGraph
+from kstreams_repl.topology.internal_topics import DAY_MS, InternalTopic, changelog, repartition_config
+from kstreams_repl.topology.names import internal_topic
+from kstreams_repl.topology.nodes import SinkNode, SourceNode
+from kstreams_repl.topology.subtopologies import Subtopology
+from kstreams_repl.types import TaskId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedTopology:
+    """What a topology needs on one cluster.
+
+    Attributes:
+        repartition_topics, changelog_topics: to be created, with counts and settings.
+        tasks: each task's input partitions, by names on the broker.
+        source_topics: sub-topology id -> topics its sources read on this cluster, patterns resolved.
+    """
+
+    repartition_topics: tuple[InternalTopic, ...]
+    changelog_topics: tuple[InternalTopic, ...]
+    tasks: Mapping[TaskId, tuple[TopicPartition, ...]]
+    source_topics: Mapping[int, tuple[str, ...]]
+
+
+def resolve_partitions(
+    topology: TopologyGraph,
+    application_id: str,
+    partition_counts: Mapping[str, int],
+    *,
+    additional_retention_ms: int = DAY_MS,
+) -> ResolvedTopology:
+    """Partition counts of all internal topics and the tasks that follow.
+
+    Args:
+        topology: what is to run.
+        application_id: goes before the names of internal topics.
+        partition_counts: the cluster's topics and their numbers of partitions.
+        additional_retention_ms: ``windowstore.changelog.additional.retention.ms``.
+
+    Raises:
+        UnknownTopicError: a source topic is not on the cluster, or a pattern matches none where a count is needed.
+        TopologyError: topics that must be co-partitioned are not.
+    """
+    parts = [part for part in topology.subtopologies() if not part.global_]
+    sources = {part.id: _source_topics(part, topology, partition_counts) for part in parts}
+    counts = _repartition_counts(topology, parts, sources, partition_counts)
+    for group in topology.copartition_groups():
+        _enforce(group, topology.internal_topics, counts, partition_counts)
+
+    def count_of(topic: str) -> int:
+        return counts[topic] if topic in counts else partition_counts[topic]
+
+    def on_broker(topic: str) -> str:
+        return internal_topic(application_id, topic) if topic in topology.internal_topics else topic
+
+    tasks: dict[TaskId, tuple[TopicPartition, ...]] = {}
+    changelogs: dict[str, InternalTopic] = {}
+    for part in parts:
+        size = max((count_of(topic) for topic in sources[part.id]), default=0)
+        for number in range(size):
+            tasks[TaskId(part.id, number)] = tuple(
+                TopicPartition(on_broker(topic), number) for topic in sources[part.id] if number < count_of(topic)
+            )
+        for store in part.stores:
+            topic = changelog(store, application_id, size, additional_retention_ms)
+            if topic is not None:
+                changelogs[topic.name] = topic
+    repartitions = tuple(
+        InternalTopic(on_broker(topic), "repartition", count, repartition_config()) for topic, count in counts.items()
+    )
+    return ResolvedTopology(
+        repartitions,
+        tuple(changelogs.values()),
+        tasks,
+        {number: tuple(on_broker(topic) for topic in topics) for number, topics in sources.items()},
+    )
+
+
+def _source_topics(part: Subtopology, topology: TopologyGraph, known: Mapping[str, int]) -> tuple[str, ...]:
+    topics: dict[str, None] = {}
+    for node in part.nodes:
+        if not isinstance(node, SourceNode):
+            continue
+        if node.pattern is not None:
+            pattern = node.pattern
+            topics.update(dict.fromkeys(topic for topic in sorted(known) if pattern.fullmatch(topic)))
+        for topic in node.topics:
+            if topic not in topology.internal_topics and topic not in known:
+                raise UnknownTopicError(
+                    f"source {node.name!r} reads topic {topic!r}, which is not on the cluster",
+                    hint=did_you_mean(topic, known) or "create the topic first",
+                    node=node.name,
+                    topic=topic,
+                )
+            topics[topic] = None
+    return tuple(topics)
+
+
+def _repartition_counts(
+    topology: TopologyGraph, parts: Collection[Subtopology], sources: Mapping[int, tuple[str, ...]], known: Mapping[str, int]
+) -> dict[str, int]:
+    wanted = dict.fromkeys(topic for part in parts for topic in sources[part.id] if topic in topology.internal_topics)
+    counts = {topic: count for topic in wanted if (count := topology.internal_topics[topic]) is not None}
+    writers = {
+        topic: [part.id for part in parts if any(isinstance(node, SinkNode) and node.topic == topic for node in part.nodes)]
+        for topic in wanted
+    }
+    missing = [topic for topic in wanted if topic not in counts]
+    while missing:
+        found = False
+        for topic in missing:
+            upstream = [up for part in writers[topic] for up in sources[part]]
+            candidates = [counts.get(up) if up in topology.internal_topics else known[up] for up in upstream]
+            largest = max((count for count in candidates if count is not None), default=None)
+            if largest is not None:
+                counts[topic] = largest
+                found = True
+        missing = [topic for topic in missing if topic not in counts]
+        if missing and not found:
+            raise UnknownTopicError(
+                f"the number of partitions of {', '.join(missing)} cannot be found out",
+                hint="make sure that every source topic exists and that each pattern matches at least one topic",
+                topic=missing[0],
+            )
+    return {topic: counts[topic] for topic in wanted}
+
+
+def _enforce(group: frozenset[str], asked: Mapping[str, int | None], counts: dict[str, int], known: Mapping[str, int]) -> None:
+    internal = sorted(topic for topic in group if topic in counts)
+    external = {topic: known[topic] for topic in sorted(group) if topic not in counts}
+    if external:
+        if len(set(external.values())) > 1:
+            raise _not_copartitioned(
+                external, "create one of them anew with the other's number of partitions, or repartition() that stream"
+            )
+        size = next(iter(external.values()))
+    else:
+        fixed = {topic: count for topic in internal if (count := asked[topic]) is not None}
+        if len(set(fixed.values())) > 1:
+            raise _not_copartitioned(fixed, "give the same partitions= to both repartition() calls")
+        size = next(iter(fixed.values())) if fixed else max(counts[topic] for topic in internal)
+    for topic in internal:
+        if asked[topic] not in (None, size):
+            raise _not_copartitioned({**external, topic: counts[topic]}, f"use partitions={size}, or leave it out")
+        counts[topic] = size
+
+
+def _not_copartitioned(topics: Mapping[str, int], hint: str) -> TopologyError:
+    shown = ", ".join(f"{topic} has {count}" for topic, count in topics.items())
+    return TopologyError(
+        f"topics that are joined or merged by key have different numbers of partitions: {shown}",
+        hint=hint,
+        topic=next(iter(topics)),
+    )
