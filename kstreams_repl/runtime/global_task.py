@@ -1,0 +1,112 @@
+"""Global tables: every instance holds all partitions of the topic, applied as they come, outside stream time.
+
+One `GlobalTask` runs all global sub-topologies of an application: a record enters its source and ends in a store that every task may read.
+Poison records are skipped and counted, as Kafka Streams does it for global stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.runtime.collector import Send
+from kstreams_repl.runtime.compile import compile_nodes
+from kstreams_repl.runtime.record_context import NOWHERE
+from kstreams_repl.runtime.services import TaskServices
+from kstreams_repl.stores.factory import open_store
+from kstreams_repl.topology.nodes import SourceNode
+from kstreams_repl.topology.subtopologies import Subtopology
+from kstreams_repl.types import RecordBatch, TaskId
+
+
+class _NoOutput:
+    """Global nodes have no sinks and no changelogs."""
+
+    def sender(self, topic: str) -> Send:
+        raise AssertionError(f"a global table cannot write to {topic}")
+
+    def partitions(self, topic: str) -> int:
+        return 0
+
+    def partition_of(self, topic: str, key: bytes) -> int:
+        return 0
+
+
+class GlobalTask:
+    """All global stores of one instance.
+
+    Args:
+        subtopologies: the global ones.
+        environment: their stores (one environment per instance).
+    """
+
+    def __init__(
+        self, application_id: str, subtopologies: Sequence[Subtopology], *, config: StreamsConfig, environment: Any, wall_clock: Callable[[], int]
+    ) -> None:
+        nodes = [node for sub in subtopologies for node in sub.nodes]
+        self.environment = environment
+        self.services = TaskServices(
+            application_id,
+            TaskId(-1, -1),
+            config=config,
+            collector=_NoOutput(),
+            wall_clock=wall_clock,
+            global_stores={},
+            internal_topics=frozenset(),
+        )
+        self._builders = {builder.name: builder for sub in subtopologies for builder in sub.stores}
+        for builder in self._builders.values():
+            self.services.stores[builder.name] = open_store(
+                builder,
+                environment,
+                record_context=self.services.record,
+                send=None,
+                cache=None,
+                defaults=(self.services.key_serde(None), self.services.value_serde(None)),
+                on_dropped=self.services.drop,
+                suppress_changelog=True,
+            )
+        entries, _ = compile_nodes(nodes, self.services, None)
+        self._sources = {topic: (node, entries[node.name]) for node in nodes if isinstance(node, SourceNode) for topic in node.topics}
+        self.services.record.restore(NOWHERE)
+        for _, callback in self.services.init_callbacks:
+            callback()
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return tuple(self._sources)
+
+    @property
+    def stores(self) -> Mapping[str, Any]:
+        return self.services.stores
+
+    def update(self, topic: str, partition: int, batch: RecordBatch) -> None:
+        """Apply records of one partition, in offset order."""
+        node, enter = self._sources[topic]
+        services, record = self.services, self.services.record
+        de_key = services.key_serde(node.key_serde).deserialize
+        de_value = services.value_serde(node.value_serde).deserialize
+        headers = batch.headers or [None] * len(batch)
+        for raw_key, raw_value, ts, offset, row in zip(batch.keys, batch.values, batch.timestamps, batch.offsets, headers, strict=True):
+            try:
+                key, value = de_key(raw_key), de_value(raw_value)
+            except Exception:  # a poison record of a global table is skipped, and counted
+                services.drop("deserialization")
+                continue
+            record.topic, record.partition, record.offset, record.timestamp, record.headers = topic, partition, offset, ts, row or []
+            services.clock.now = max(services.clock.now, ts)
+            enter(key, value, ts, record.headers)
+        record.restore(NOWHERE)
+
+    def commit(self, positions: Mapping[str, int], commit_id: int) -> None:
+        """Make what was applied durable with its positions (topic-partition -> next offset)."""
+        for store in self.services.stores.values():
+            store.flush()
+        self.environment.commit(positions, commit_id)
+
+    def close(self) -> None:
+        for _, callback in self.services.close_callbacks:
+            callback()
+        for store in self.services.stores.values():
+            store.close()

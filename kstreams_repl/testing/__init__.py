@@ -1,0 +1,1 @@
+"""Test tools for users: the topology test driver, conformance cases, record literals."""

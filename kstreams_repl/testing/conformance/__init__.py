@@ -1,0 +1,1 @@
+"""Conformance cases: topology + input + clock -> what Kafka Streams does, checked on the JVM."""

@@ -1,0 +1,188 @@
+"""Run conformance cases: build each with our own DSL, drive it with the test driver, compare step by step with the JVM's result.
+
+A case fails on the first difference found in: the refusal at build time, `describe()`, the trace (which records left at which step), topics,
+stores, dump, dropped. Waivers are by id, each with its reason (docs/divergences.md); a waived case that passes is simply passed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kstreams_repl import serdes
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.testing.conformance.loader import build_topology
+from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.types import VersionedRecord, Windowed
+
+BASE_CONFIG = {
+    "application.id": "app",
+    "default.key.serde": serdes.string,
+    "default.value.serde": serdes.json,
+    "repl.changelog.suppression": "false",
+}
+QUIRKS_WAIVED = frozenset({"retention-zero", "sliding-zero", "grace-null-key", "cogroup-two-rekeyed", "as-of-valid-to", "private-bytes"})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One case: `difference` is None when it passed; `waived` names the quirk when a failing case may fail."""
+
+    case_id: str
+    difference: str | None
+    waived: str | None = None
+
+
+def read_cases(path: Path) -> Iterator[dict[str, Any]]:
+    """The cases of a file, one JSON object a line."""
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.strip():
+                yield json.loads(line)
+
+
+def run_case(case: dict[str, Any]) -> Outcome:
+    """Build, drive and compare one case."""
+    try:
+        difference = _difference(case)
+    except Exception as error:  # an unexpected error is a failed case, told with its place
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        at = f" at {trace.tb_frame.f_code.co_filename.rsplit('/', 2)[-1]}:{trace.tb_lineno}" if trace else ""
+        difference = f"{type(error).__name__}: {error}{at}"
+    quirk = case.get("quirk")
+    return Outcome(case["id"], difference, quirk if difference is not None and quirk in QUIRKS_WAIVED else None)
+
+
+def run_cases(cases: Iterable[dict[str, Any]]) -> list[Outcome]:
+    return [run_case(case) for case in cases]
+
+
+def _difference(case: dict[str, Any]) -> str | None:
+    expect = case["expect"]
+    config = BASE_CONFIG | case.get("config", {})
+    try:
+        topology = build_topology(case, config)
+    except KStreamsError as error:
+        return None if "error" in expect else f"refused at build: {error}"
+    if "describe" in expect:
+        shown = str(topology.describe())
+        if shown != expect["describe"]:
+            return "describe() differs\n" + _diff(expect["describe"].splitlines(), shown.splitlines())
+    try:
+        driver = TopologyTestDriver(topology, config, start_ms=case.get("start_ms", 0))
+    except KStreamsError as error:
+        return None if "error" in expect else f"refused by the driver: {error}"
+    if "error" in expect:
+        return f"expected to be refused with {expect['error']}, but it runs"
+    with driver:
+        return _compare_run(case, expect, driver)
+
+
+def _compare_run(case: dict[str, Any], expect: dict[str, Any], driver: TopologyTestDriver) -> str | None:
+    outputs = {topic: driver.create_output_topic(topic, *_observed_serdes(types)) for topic, types in sorted(case.get("observe", {}).items())}
+    keys: set[str] = set()
+    failed = False
+    for number, (event, want) in enumerate(zip(case["events"], expect["trace"], strict=False)):
+        got: dict[str, Any] = {}
+        try:
+            _apply(driver, event, keys)
+        except KStreamsError as error:
+            got["error"] = str(error)
+            failed = True
+        for topic, output in outputs.items():
+            if not output.is_empty():
+                got[topic] = [_shown(record, case["observe"][topic]) for record in output.read_records()]
+        if ("error" in want) != ("error" in got) or {k: v for k, v in want.items() if k != "error"} != {k: v for k, v in got.items() if k != "error"}:
+            return f"step {number} {json.dumps(event)}\n" + _diff([json.dumps(want)], [json.dumps(got)])
+        if failed:
+            break
+    return _compare_end(case, expect, driver, keys, failed)
+
+
+def _compare_end(case: dict[str, Any], expect: dict[str, Any], driver: TopologyTestDriver, keys: set[str], failed: bool) -> str | None:
+    topics = sorted(driver.produced_topic_names())
+    if topics != expect.get("topics", topics):
+        return "topics differ\n" + _diff(expect["topics"], topics)
+    stores = {name: "persistent" if store.persistent else "in-memory" for name, store in sorted(driver.all_state_stores().items())}
+    if "stores" in expect and stores != expect["stores"]:
+        return "stores differ\n" + _diff([f"{k}: {v}" for k, v in expect["stores"].items()], [f"{k}: {v}" for k, v in stores.items()])
+    if case.get("dump") and not failed:
+        for name, want in expect["dump"].items():
+            if want.get("type") in ("other", "unreadable") or _internal_rows(want):
+                continue
+            got = _dump(driver.state_store(name), keys)
+            if got != want["rows"]:
+                return f"store {name} differs\n" + _diff([json.dumps(row) for row in want["rows"]], [json.dumps(row) for row in got])
+    if driver.dropped != expect.get("dropped", driver.dropped):
+        return f"dropped: expected {expect['dropped']}, got {driver.dropped}"
+    return None
+
+
+def _internal_rows(want: dict[str, Any]) -> bool:
+    """Rows of private stores (outer join, foreign key) show Kafka Streams' own Java text; they need not be compared."""
+    return any(isinstance(cell, str) and ("org.apache.kafka" in cell or "SubscriptionWrapper" in cell or "LeftOrRight" in cell or "CombinedKey" in cell
+                                          or "TimestampedKeyAndJoinSide" in cell) for row in want.get("rows", ()) for cell in row)  # fmt: skip
+
+
+def _apply(driver: TopologyTestDriver, event: dict[str, Any], keys: set[str]) -> None:
+    if "wall" in event:
+        driver.advance_wall_clock_time(event["wall"])
+        return
+    key = event.get("k")
+    if key is not None:
+        keys.add(key)
+    headers = [(name, None if value is None else value.encode()) for name, value in event.get("h", ())]
+    timestamp = event["ts"] if event["ts"] >= 0 else driver.now()
+    driver.pipe_bytes(event["t"], serdes.string.serialize(key), serdes.json.serialize(event.get("v")), timestamp, headers)
+
+
+def _observed_serdes(types: str) -> tuple[Any, Any]:
+    key, value = types.split(",")
+    if key.startswith("tw:"):
+        key_serde: Any = serdes.time_windowed(serdes.string, int(key[3:]))
+    else:
+        key_serde = {"string": serdes.string, "sw": serdes.session_windowed(serdes.string), "bytes": serdes.bytes}[key]
+    return key_serde, {"any": serdes.json, "long": serdes.long, "bytes": serdes.bytes}[value]
+
+
+def _shown(record: Any, types: str) -> list[Any]:
+    row = [_cell(record.key), _cell(record.value), record.timestamp]
+    if record.headers:
+        row.append([[name, None if value is None else value.decode()] for name, value in record.headers])
+    return row
+
+
+def _cell(item: Any) -> Any:
+    if isinstance(item, Windowed):
+        return str(item)
+    return item.hex() if isinstance(item, bytes) else item
+
+
+def _dump(store: Any, keys: set[str]) -> list[list[Any]]:
+    rows: list[list[Any]] = []
+    if hasattr(store, "prefix_scan"):
+        entries: Iterable[tuple[Any, Any]] = store.all()
+    elif hasattr(store, "fetch_session") or hasattr(store, "fetch_all"):
+        entries = store.all()
+    else:
+        entries = [(key, version) for key in sorted(keys) if (version := store.get(key)) is not None]
+    for key, value in entries:
+        row = [str(key.key), key.start, key.end] if isinstance(key, Windowed) else [_cell(key)]
+        if isinstance(value, VersionedRecord):
+            row += [_cell(value.value), value.timestamp]
+        elif isinstance(value, tuple):
+            row += [_cell(value[0]), value[1]]
+        else:
+            row.append(_cell(value))
+        rows.append(row)
+    return rows
+
+
+def _diff(want: list[str], got: list[str]) -> str:
+    return "\n".join(difflib.unified_diff(want, got, "expected (JVM)", "got", lineterm="", n=2))
