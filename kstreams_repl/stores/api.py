@@ -13,6 +13,10 @@ from typing import Any, Protocol, runtime_checkable
 from kstreams_repl.types import ValueAndTimestamp, VersionedRecord, Windowed
 
 
+NOT_PUT = -(1 << 63)
+"""What a versioned put answers when the version was older than the history that is kept."""
+
+
 class StateStore(Protocol):
     """What every store has."""
 
@@ -108,7 +112,7 @@ class SessionStore(Protocol):
 
 class VersionedKeyValueStore(Protocol):
     def put(self, key: Any, value: Any, timestamp: int) -> int | None:
-        """valid_to of the put version: its successor's timestamp, None when current; -1 (PUT_RETURN_CODE_NOT_PUT) when too old."""
+        """valid_to of the put version: its successor's timestamp, None when it is the current one; NOT_PUT when it was too old."""
 
     def delete(self, key: Any, timestamp: int) -> VersionedRecord | None: ...
 
