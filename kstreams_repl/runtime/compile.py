@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import InvalidStateStoreError, TopologyError, did_you_mean
 from kstreams_repl.operators.base import Process
+from kstreams_repl.operators.processor_api import ProcessorOperator
 from kstreams_repl.runtime.sinks import build_sink
 from kstreams_repl.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
@@ -135,7 +136,8 @@ def compile_nodes(nodes: Sequence[Node], services: TaskServices, guard: Guard | 
         if isinstance(node, SinkNode):
             entry = build_sink(node, context, services)
         else:
-            entry = node.operator.build(context, forward)
+            operator = node.operator if hasattr(node.operator, "build") else ProcessorOperator(node.operator)
+            entry = operator.build(context, forward)
         entry = named(entry, node.name, codes)
         entries[node.name] = entry if guard is None else guard(node.name, entry)
     return entries, codes
