@@ -13,7 +13,8 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import InvalidStateStoreError, TopologyError, did_you_mean
-from kstreams_repl.operators.base import Process
+from kstreams_repl.operators.base import Operator, Process
+from kstreams_repl.operators.processor_api import ProcessorOperator
 from kstreams_repl.operators.processor_api import ProcessorOperator
 from kstreams_repl.runtime.sinks import build_sink
 from kstreams_repl.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
