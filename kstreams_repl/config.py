@@ -92,6 +92,9 @@ KEYS: dict[str, Key] = {
     "repl.changelog.suppression": Key(_boolean, True, "One changelog record per key and commit when deployed."),
     "repl.commit.eager.ms": Key(int, 5, "Commit when the queues are empty, at least this far apart; -1: only by interval."),
     "repl.snapshot.dir": Key(_optional_text, None, "fsspec path for store snapshots."),
+    "repl.outer.join.emit.interval.ms": Key(
+        _at_least(0), 1000, "How far apart (wall clock) left and outer stream-stream joins look for parked results that are due."
+    ),
     "repl.emit.cached": Key(_one_of("on-flush", "always"), "on-flush", "Cached stores forward on flush (Kafka Streams) or always."),
 }
 

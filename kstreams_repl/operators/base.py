@@ -33,6 +33,14 @@ class TaskContext(Protocol):
     application_id: str
     task_id: Any
     config: Any
+    shared: dict[str, Any]
+    """What nodes of the task share with each other under a name (both sides of a stream-stream join: one time tracker)."""
+
+    def key_serde(self, serde: Any) -> Any:
+        """`serde`, or the application's default key serde when it is None."""
+
+    def value_serde(self, serde: Any) -> Any:
+        """`serde`, or the application's default value serde when it is None."""
 
 
 class NodeContext(Protocol):
@@ -42,6 +50,9 @@ class NodeContext(Protocol):
     task: TaskContext
     record: RecordContext
     children: tuple[str, ...]
+    metadata: dict[str, int]
+    """Processor metadata of the task: numbers that are committed with its offsets (the last emit time of windows that are emitted on
+    close). Restored before `on_init` callbacks run, not before `build`."""
 
     def store(self, name: str) -> Any:
         """The open store; InvalidStateStoreError when this node is not connected to it."""

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.window_close import SessionCloser
+from kstreams_repl.types import Headers, Windowed
 
 
 @dataclass(slots=True)
@@ -14,8 +16,9 @@ class StreamSessionWindowAggregate(Operator):
     """Merge a record with all sessions of its key within `gap_ms` on both sides; one row per merged session `[start, end]`.
 
     None keys are dropped and counted; None values are aggregated. Order of calls: initializer, mergers, aggregator last.
-    Merged sessions
-    get a tombstone each, in store order, before the new one is forwarded. Results have timestamp = session end and no headers.
+    Merged sessions get a tombstone each, in store order, before the new one is forwarded; no tombstone only when the one merged session is
+    exactly the record's instant. Results have timestamp = session end and no headers; those emitted on close have the closing
+    record's.
 
     Attributes:
         store: name of the session store.
@@ -37,3 +40,56 @@ class StreamSessionWindowAggregate(Operator):
     emit_on_close: bool = False
     send_old_values: bool = False
     count: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        store, drop = node.store(self.store), node.drop
+        find, put, remove = store.find_sessions, store.put, store.remove
+        initializer, aggregator, merger = self.initializer, self.aggregator, self.merger
+        gap, lateness, send_old = self.gap_ms, self.gap_ms + self.grace_ms, self.send_old_values
+        emit_closed: Callable[[int, Headers], None] | None = None
+        to_children: Process | None = None
+        if self.emit_on_close:
+            emit_closed = SessionCloser(node, self.store, store, forward).emit
+        else:
+
+            def flushed(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
+                forward(key, (new, old, True), key[2], headers)
+
+            to_children = None if store.set_flush_listener(flushed, send_old) else forward
+        observed = -1
+
+        def sessions(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            nonlocal observed
+            if key is None:
+                drop("null key")
+                return
+            if timestamp > observed:
+                observed = timestamp
+                if emit_closed is not None:
+                    emit_closed(timestamp - lateness, headers)
+            aggregate = initializer()
+            start = end = timestamp
+            merged = []
+            for session in find(key, timestamp - gap, timestamp + gap):
+                merged.append(session)
+                window, part = session
+                aggregate = merger(key, aggregate, part)
+                if window[1] < start:
+                    start = window[1]
+                if window[2] > end:
+                    end = window[2]
+            if end < observed - lateness:
+                drop("expired window")
+                return
+            if start != timestamp or end != timestamp:
+                for window, part in merged:
+                    remove(window)
+                    if to_children is not None:
+                        to_children(window, (None, part if send_old else None, True), window[2], [])
+            aggregate = aggregator(key, value, aggregate)
+            window = Windowed(key, start, end)
+            put(window, aggregate)
+            if to_children is not None:
+                to_children(window, (aggregate, None, True), end, [])
+
+        return sessions

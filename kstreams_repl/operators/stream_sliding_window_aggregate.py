@@ -6,7 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.flushed import forward_flushed
+from kstreams_repl.operators.window_close import WindowCloser
+from kstreams_repl.types import Headers, Windowed
 
 
 @dataclass(slots=True)
@@ -14,7 +18,9 @@ class StreamSlidingWindowAggregate(Operator):
     """Aggregate each record into every window `[start, start + time_difference_ms]` (both ends included) that ends or starts
     at a record.
 
-    None keys and None values are dropped and counted. A window with `end < stream time - grace_ms` is late.
+    None keys and None values are dropped and counted. A window with `end < stream time - grace_ms` is late. Records earlier than
+    `time_difference_ms` share the window `[0, time_difference_ms]`, since no window starts before 0. Windows are visited newest
+    first, which shows in the order of results.
 
     Attributes:
         store: name of the timestamped window store (time-ordered kind when `emit_on_close`).
@@ -34,3 +40,142 @@ class StreamSlidingWindowAggregate(Operator):
     emit_on_close: bool = False
     send_old_values: bool = False
     count: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        store = node.store(self.store)
+        difference, grace, drop = self.time_difference_ms, self.grace_ms, node.drop
+        closer: WindowCloser | None = None
+        to_children: Process | None = None
+        if self.emit_on_close:
+            closer = WindowCloser(node, self.store, store, forward, reach_ms=difference + 1, step_ms=1)
+        else:
+            to_children = None if store.set_flush_listener(forward_flushed(forward), self.send_old_values) else forward
+        windows = _SlidingWindows(self, store, to_children, drop)
+        early, regular = windows.early, windows.regular
+        observed = -1
+
+        def sliding(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            nonlocal observed
+            if key is None or value is None:
+                drop("null key or value")
+                return
+            if timestamp > observed:
+                observed = timestamp
+            close = observed - grace
+            if timestamp + difference < close:
+                drop("expired window")
+                return
+            if not difference:
+                raise KStreamsError(
+                    f"{node.name}: a sliding window of time difference 0 has no length", hint="use at least 1 ms", node=node.name
+                )
+            if closer is not None and close >= closer.next_close:
+                closer.emit(close, headers)
+            if timestamp < difference:
+                early(key, value, timestamp, headers, close)
+            else:
+                regular(key, value, timestamp, headers, close)
+
+        return sliding
+
+
+class _SlidingWindows:
+    """The windows around one record. Cells are `(aggregate, timestamp)`, the timestamp being the latest record's in the window."""
+
+    def __init__(self, operator: StreamSlidingWindowAggregate, store: Any, forward: Process | None, drop: Callable[[str], None]) -> None:
+        self._difference = operator.time_difference_ms
+        self._initializer = operator.initializer
+        self._aggregator = operator.aggregator
+        self._send_old = operator.send_old_values
+        self._store = store
+        self._forward = forward
+        self._drop = drop
+
+    def regular(self, key: Any, value: Any, timestamp: int, headers: Headers, close: int) -> None:
+        """A record whose left window `[timestamp - difference, timestamp]` does not start before 0."""
+        difference = self._difference
+        starts: set[int] = set()
+        left_cell = right_cell = None
+        left_exists = right_exists = False
+        previous: int | None = None
+        # One past the record catches its own right window.
+        for start, cell in self._store.backward_fetch(key, max(0, timestamp - 2 * difference), timestamp + 1):
+            starts.add(start)
+            end, latest = start + difference, cell[1]
+            if start == timestamp + 1:
+                right_exists = True
+            elif end > timestamp:
+                if right_cell is None:
+                    right_cell = cell
+                self._update(key, value, timestamp, headers, start, cell, close)
+            elif end == timestamp:
+                left_exists = True
+                self._update(key, value, timestamp, headers, start, cell, close)
+                if latest >= timestamp:
+                    return
+                previous = latest
+            else:
+                left_cell, previous = cell, latest
+                break
+        if previous is not None and previous + 1 not in starts and previous + 1 + difference >= timestamp:
+            self._update(key, value, timestamp, headers, previous + 1, self._first(timestamp), close)
+        if not left_exists:
+            if previous is not None and left_cell is not None and timestamp - difference <= previous:
+                cell = (left_cell[0], timestamp)
+            else:
+                cell = self._first(timestamp)
+            self._update(key, value, timestamp, headers, timestamp - difference, cell, close)
+        if not right_exists:
+            self._make_right(key, timestamp, headers, right_cell)
+
+    def early(self, key: Any, value: Any, timestamp: int, headers: Headers, close: int) -> None:
+        """A record before `difference`: it goes into `[0, difference]` and into the windows that start in between."""
+        starts: set[int] = set()
+        combined = right_cell = None
+        right_exists = False
+        previous: int | None = None
+        for start, cell in self._store.fetch(key, 0, timestamp + 1):
+            starts.add(start)
+            if start == 0:
+                combined = cell
+                if cell[1] < timestamp:
+                    previous = cell[1]
+            elif start <= timestamp:
+                right_cell = cell
+                self._update(key, value, timestamp, headers, start, cell, close)
+            else:
+                right_exists = True
+        if right_cell is None and combined is not None and combined[1] > timestamp:
+            # No window starts between 0 and this record, so all that [0, difference] holds later is in this record's right window.
+            right_cell = combined
+        if not right_exists:
+            self._make_right(key, timestamp, headers, right_cell)
+        if previous is not None and previous + 1 not in starts:
+            self._update(key, value, timestamp, headers, previous + 1, self._first(timestamp), close)
+        self._update(key, value, timestamp, headers, 0, self._first(timestamp) if combined is None else combined, close)
+
+    def _first(self, timestamp: int) -> tuple[Any, int] | None:
+        initial = self._initializer()
+        return None if initial is None else (initial, timestamp)
+
+    def _make_right(self, key: Any, timestamp: int, headers: Headers, cell: tuple[Any, int] | None) -> None:
+        """The window that starts just after the record, when later records are known: their aggregate is its first."""
+        if cell is None or cell[1] <= timestamp:
+            return
+        start = timestamp + 1
+        self._store.put(key, cell, start)
+        if self._forward is not None:
+            self._forward(Windowed(key, start, start + self._difference), (cell[0], None, True), cell[1], headers)
+
+    def _update(self, key: Any, value: Any, timestamp: int, headers: Headers, start: int, cell: tuple[Any, int] | None, close: int) -> None:
+        end = start + self._difference
+        if end < close:
+            self._drop("expired window")
+            return
+        old, latest = (None, timestamp) if cell is None else cell
+        if latest < timestamp:
+            latest = timestamp
+        new = self._aggregator(key, value, old)
+        self._store.put(key, None if new is None else (new, latest), start)
+        if self._forward is not None:
+            self._forward(Windowed(key, start, end), (new, old if self._send_old else None, True), latest, headers)

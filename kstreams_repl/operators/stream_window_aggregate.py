@@ -6,7 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.flushed import forward_flushed
+from kstreams_repl.operators.window_close import WindowCloser
+from kstreams_repl.types import Headers, Windowed
+
+_END_OF_TIME = 2**63 - 1
+
+_Update = Callable[[Any, bytes, Any, int, Headers, int, int], None]
+"""One window's update: (key, serialized key, value, timestamp, headers, window start, window end)."""
 
 
 @dataclass(slots=True)
@@ -17,7 +25,8 @@ class StreamWindowAggregate(Operator):
     `[start, start + size_ms)`; with `unlimited_start_ms` there is one window `[unlimited_start_ms, 2**63 - 1)` and earlier
     records hit none.
     Stream time is the operator's own (largest timestamp it was given, the record's included). A window with
-    `end <= stream time - grace_ms` is late: counted as dropped, one per missed window.
+    `end <= stream time - grace_ms` is late: counted as dropped, one per missed window. The old value of a window's first
+    aggregate is the initializer's, as in Kafka Streams (a cached store sends None instead).
 
     Attributes:
         store: name of the timestamped window store (time-ordered kind when `emit_on_close`).
@@ -40,3 +49,157 @@ class StreamWindowAggregate(Operator):
     emit_on_close: bool = False
     send_old_values: bool = False
     count: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        store = node.store(self.store)
+        if self.emit_on_close:
+            closer = WindowCloser(node, self.store, store, forward, reach_ms=self.size_ms, step_ms=self.advance_ms)
+            return self._on_close(node, store, closer)
+        cached = store.set_flush_listener(forward_flushed(forward), self.send_old_values)
+        to_children = None if cached else forward
+        if self.unlimited_start_ms is not None:
+            return self._unlimited(node, store, to_children, self.unlimited_start_ms)
+        if self.advance_ms != self.size_ms:
+            return self._hopping(node, store, to_children)
+        if self.count:
+            return self._tumbling_count(node, store, to_children)
+        return self._tumbling(node, store, to_children)
+
+    def _tumbling_count(self, node: NodeContext, store: Any, forward: Process | None) -> Process:
+        """The commonest of all: one window, inline 0 and + 1."""
+        to_bytes, fetch, put, drop = store.serialize_key, store.fetch_raw, store.put_raw, node.drop
+        size, grace, send_old, windowed = self.size_ms, self.grace_ms, self.send_old_values, Windowed
+        close = -1 - grace
+
+        def tumbling_count(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            nonlocal close
+            if key is None:
+                drop("null key")
+                return
+            if timestamp - grace > close:
+                close = timestamp - grace
+            start = timestamp - timestamp % size
+            if start + size <= close:
+                drop("expired window")
+                return
+            data = to_bytes(key)
+            cell = fetch(data, start)
+            if cell is None:
+                old, latest = 0, timestamp
+            else:
+                old, latest = cell
+                if latest < timestamp:
+                    latest = timestamp
+            put(data, (old + 1, latest), start)
+            if forward is not None:
+                forward(windowed(key, start, start + size), (old + 1, old if send_old else None, True), latest, headers)
+
+        return tumbling_count
+
+    def _tumbling(self, node: NodeContext, store: Any, forward: Process | None) -> Process:
+        to_bytes, fetch, put, drop = store.serialize_key, store.fetch_raw, store.put_raw, node.drop
+        size, grace, send_old, windowed = self.size_ms, self.grace_ms, self.send_old_values, Windowed
+        initializer, aggregator = self.initializer, self.aggregator
+        close = -1 - grace
+
+        def tumbling(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            nonlocal close
+            if key is None:
+                drop("null key")
+                return
+            if timestamp - grace > close:
+                close = timestamp - grace
+            start = timestamp - timestamp % size
+            if start + size <= close:
+                drop("expired window")
+                return
+            data = to_bytes(key)
+            cell = fetch(data, start)
+            if cell is None:
+                old, latest = initializer(), timestamp
+            else:
+                old, latest = cell
+                if latest < timestamp:
+                    latest = timestamp
+            new = aggregator(key, value, old)
+            put(data, None if new is None else (new, latest), start)
+            if forward is not None:
+                forward(windowed(key, start, start + size), (new, old if send_old else None, True), latest, headers)
+
+        return tumbling
+
+    def _update(self, store: Any, forward: Process | None) -> _Update:
+        fetch, put = store.fetch_raw, store.put_raw
+        initializer, aggregator, send_old = self.initializer, self.aggregator, self.send_old_values
+
+        def update(key: Any, data: bytes, value: Any, timestamp: int, headers: Headers, start: int, end: int) -> None:
+            cell = fetch(data, start)
+            if cell is None:
+                old, latest = initializer(), timestamp
+            else:
+                old, latest = cell
+                if latest < timestamp:
+                    latest = timestamp
+            new = aggregator(key, value, old)
+            put(data, None if new is None else (new, latest), start)
+            if forward is not None:
+                forward(Windowed(key, start, end), (new, old if send_old else None, True), latest, headers)
+
+        return update
+
+    def _hopping(self, node: NodeContext, store: Any, forward: Process | None) -> Process:
+        to_bytes, drop, update = store.serialize_key, node.drop, self._update(store, forward)
+        size, advance, grace = self.size_ms, self.advance_ms, self.grace_ms
+        close = -1 - grace
+
+        def hopping(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            nonlocal close
+            if key is None:
+                drop("null key")
+                return
+            if timestamp - grace > close:
+                close = timestamp - grace
+            data = to_bytes(key)
+            first = timestamp - size + advance
+            for start in range(first - first % advance if first > 0 else 0, timestamp + 1, advance):
+                if start + size > close:
+                    update(key, data, value, timestamp, headers, start, start + size)
+                else:
+                    drop("expired window")
+
+        return hopping
+
+    def _on_close(self, node: NodeContext, store: Any, closer: WindowCloser) -> Process:
+        to_bytes, drop, emit_closed, update = store.serialize_key, node.drop, closer.emit, self._update(store, None)
+        size, advance, grace = self.size_ms, self.advance_ms, self.grace_ms
+        close = -1 - grace
+
+        def windows_on_close(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            nonlocal close
+            if key is None:
+                drop("null key")
+                return
+            if timestamp - grace > close:
+                close = timestamp - grace
+                if close >= closer.next_close:
+                    emit_closed(close, headers)
+            data = to_bytes(key)
+            first = timestamp - size + advance
+            for start in range(first - first % advance if first > 0 else 0, timestamp + 1, advance):
+                if start + size > close:
+                    update(key, data, value, timestamp, headers, start, start + size)
+                else:
+                    drop("expired window")
+
+        return windows_on_close
+
+    def _unlimited(self, node: NodeContext, store: Any, forward: Process | None, start: int) -> Process:
+        to_bytes, drop, update = store.serialize_key, node.drop, self._update(store, forward)
+
+        def unlimited(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                drop("null key")
+            elif timestamp >= start:
+                update(key, to_bytes(key), value, timestamp, headers, start, _END_OF_TIME)
+
+        return unlimited

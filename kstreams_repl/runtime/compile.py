@@ -33,6 +33,7 @@ class TaskNode:
         self.name = name
         self.task = services
         self.record = services.record
+        self.metadata = services.metadata
         self.children = tuple(children)
         self._stores = tuple(stores)
         self._entries = entries

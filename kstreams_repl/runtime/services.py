@@ -40,6 +40,8 @@ class TaskServices:
         self.clock = StreamClock()
         self.stores: dict[str, Any] = {}
         self.dropped: dict[str, int] = {}
+        self.shared: dict[str, Any] = {}
+        self.metadata: dict[str, int] = {}
         self.commit_requested = False
         self.stream_punctuations = PunctuationQueue()
         self.wall_punctuations = PunctuationQueue()

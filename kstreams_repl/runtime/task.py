@@ -39,11 +39,13 @@ class CommitPlan:
         offsets: the next offset of each input partition that has been read from.
         partition_times: the partition time beside each offset (goes into the offset metadata).
         stream_time: the task's stream time.
+        metadata: processor metadata (goes into the offset metadata of every partition, as in Kafka Streams).
     """
 
     offsets: Mapping[TopicPartition, int]
     partition_times: Mapping[TopicPartition, int]
     stream_time: int
+    metadata: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,12 @@ class StreamTask:
         self.group.queues[partition].partition_time = partition_time
         self.services.clock.now = max(self.services.clock.now, partition_time)
 
+    def set_metadata(self, metadata: Mapping[str, int]) -> None:
+        """Take processor metadata that was committed beside an offset, before `initialize`; of several partitions the largest counts."""
+        kept = self.services.metadata
+        for name, number in metadata.items():
+            kept[name] = max(number, kept.get(name, number))
+
     @property
     def buffered(self) -> int:
         """Records waiting in the queues."""
@@ -185,6 +193,7 @@ class StreamTask:
             {partition: offset for partition, queue in queues if (offset := queue.resume_offset) is not None},
             {partition: queue.partition_time for partition, queue in queues},
             self.services.clock.now,
+            dict(self.services.metadata),
         )
 
     def post_commit(self, commit_id: int, changelog_positions: Mapping[str, int]) -> None:

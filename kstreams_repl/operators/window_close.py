@@ -1,0 +1,87 @@
+"""Emit windows once, when they close (KIP-825), without losing any.
+
+Kafka Streams writes the closing record first and then looks for closed windows; the write moves the store's time, and what
+fell out of retention by that move is never emitted. Here the closed windows are read and forwarded *before* the record that closes them is
+written. A closing record never belongs to a window that it closes, so nothing else changes. There is no wall-clock throttle: the store
+is only read when at least one window may have closed. How far it has emitted is kept as processor metadata, with the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kstreams_repl.operators.base import NodeContext, Process
+from kstreams_repl.types import Headers
+
+NEVER = -1
+
+
+class WindowCloser:
+    """Forwards the windows of one time-ordered window store that have closed since the last time.
+
+    Args:
+        node: whose windows; `node.metadata` keeps the time of the last emit over a restart.
+        name: key of that metadata: the store's name, as in Kafka Streams.
+        store: window store to read from.
+        forward: gets `(Windowed, (value, None, True), aggregate's timestamp, headers of the closing record)`.
+        reach_ms: a window that starts at t closes when `close >= t + reach_ms`.
+        step_ms: windows start at multiples of this (1: anywhere).
+    """
+
+    __slots__ = ("next_close", "_last", "_metadata", "_name", "_store", "_forward", "_reach", "_step")
+
+    def __init__(self, node: NodeContext, name: str, store: Any, forward: Process, *, reach_ms: int, step_ms: int) -> None:
+        self._metadata = node.metadata
+        self._name = name
+        self._store = store
+        self._forward = forward
+        self._reach = reach_ms
+        self._step = step_ms
+        self._last = NEVER
+        self.next_close = reach_ms
+        """The smallest close time at which something may have to be emitted."""
+        node.on_init(self._resume)
+
+    def _resume(self) -> None:
+        self._remember(self._metadata.get(self._name, NEVER))
+
+    def _remember(self, close: int) -> None:
+        self._last = close
+        self.next_close = self._reach if close < self._reach else ((close - self._reach) // self._step + 1) * self._step + self._reach
+
+    def emit(self, close: int, headers: Headers) -> None:
+        """Forward every window that closes in (last close, close], by time, then key."""
+        first = 0 if self._last < self._reach else self._last - self._reach + 1
+        self._remember(close)
+        self._metadata[self._name] = close
+        forward, rows = self._forward, self._store.fetch_all(first, close - self._reach)
+        for key, (value, timestamp) in rows:
+            forward(key, (value, None, True), timestamp, headers)
+
+
+class SessionCloser:
+    """As `WindowCloser`, for sessions: `[start, end]` closes when `close > end`; results have timestamp = end."""
+
+    __slots__ = ("_last", "_metadata", "_name", "_find", "_forward")
+
+    def __init__(self, node: NodeContext, name: str, store: Any, forward: Process) -> None:
+        self._metadata = node.metadata
+        self._name = name
+        self._find: Callable[[int, int], Iterator[tuple[Any, Any]]] = store.find_closed
+        self._forward = forward
+        self._last = NEVER
+        node.on_init(self._resume)
+
+    def _resume(self) -> None:
+        self._last = self._metadata.get(self._name, NEVER)
+
+    def emit(self, close: int, headers: Headers) -> None:
+        """Forward every session with last close <= end < close, by time, then key."""
+        first, last = max(self._last, 0), close - 1
+        if close <= self._last or last < first:
+            return
+        forward, rows = self._forward, self._find(first, last)
+        self._last = self._metadata[self._name] = close
+        for key, value in rows:
+            forward(key, (value, None, True), key[2], headers)
