@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from types import ModuleType
 
 import click
 
@@ -22,7 +23,9 @@ class CommandEntry:
         Raises:
             TypeError: what is there is no click command (an error of ours, never of the user).
         """
-        command = getattr(importlib.import_module(self.module), self.attribute)
+        command = getattr(importlib.import_module(self.module), self.attribute, None)
+        if command is None or isinstance(command, ModuleType):  # a package may keep its command in a module of that name
+            command = getattr(importlib.import_module(f"{self.module}.{self.attribute}"), self.attribute)
         if not isinstance(command, click.Command):
             raise TypeError(f"{self.module}.{self.attribute} is no click command but {command!r}")
         return command

@@ -1,0 +1,216 @@
+"""`./kstreams` itself, on small checkouts: the real script, a real virtual environment, pip without any network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kstreams_repl.cli.bootstrap import LOCK_STAMP, OWNER_MARK, PROJECT_STAMP, ROOT_STAMP
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCES = ("kstreams", "kstreams_repl/cli/bootstrap.py")
+
+# An in-tree build backend of the standard library alone: an editable wheel is a .pth file and three lines of metadata.
+BACKEND = '''
+import os, time, zipfile
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    time.sleep(float(os.environ.get("SLOW_BUILD", "0")))
+    name, info = "small-1.0-py3-none-any.whl", "small-1.0.dist-info"
+    with zipfile.ZipFile(os.path.join(wheel_directory, name), "w") as wheel:
+        wheel.writestr("small.pth", os.getcwd() + "\\n")
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: small\\nVersion: 1.0\\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    return name
+'''
+PROJECT = """[project]
+name = "small"
+version = "1.0"
+
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+"""
+COMMAND = "import sys\nprint(sys.prefix, *sys.argv[1:], sep='|')\n"
+
+pytestmark = pytest.mark.integration
+
+
+class Checkout:
+    """A checkout with the real bootstrap and a command line of two lines."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for source in SOURCES:
+            (root / source).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / source, root / source)
+        (root / "kstreams_repl/__init__.py").touch()
+        (root / "kstreams_repl/cli/__init__.py").touch()
+        (root / "kstreams_repl/cli/__main__.py").write_text(COMMAND)
+        (root / "backend.py").write_text(BACKEND)
+        (root / "pyproject.toml").write_text(PROJECT)
+        (root / "requirements.lock").write_text("")
+        self.home = root.parent / "home"
+        self.home.mkdir(exist_ok=True)
+
+    @property
+    def venv(self) -> Path:
+        return self.root / ".venv"
+
+    def environment(self, **extra: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON", "VIRTUAL_ENV", "KSTREAMS_"))}
+        kept |= {name: value for name, value in os.environ.items() if name == "KSTREAMS_TEST_RUN"}
+        # No uv here: these tests are about the way that needs nothing but Python.
+        return kept | {"HOME": str(self.home), "PATH": "/usr/bin:/bin", "KSTREAMS_PYTHON": sys.executable} | extra
+
+    def start(self, *arguments: str, script: Path | None = None, cwd: Path | None = None, **extra: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [script or self.root / "kstreams", *arguments],
+            cwd=cwd or self.root,
+            env=self.environment(**extra),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str, script: Path | None = None, cwd: Path | None = None, **extra: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments, script=script, cwd=cwd, **extra)
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path / "my check out")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout after its first call; tests that use it change nothing."""
+    checkout = Checkout(tmp_path_factory.mktemp("built") / "check out")
+    done = checkout.run("hello")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{checkout.venv}|hello\n"
+    return checkout
+
+
+def test_later_calls_run_at_once(built: Checkout) -> None:
+    done = built.run("demo", "--json", "a b")
+    assert (done.stdout, done.stderr) == (f"{built.venv}|demo|--json|a b\n", "")
+
+
+def test_it_runs_from_anywhere_and_through_a_link(built: Checkout, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(built.root / "kstreams")
+    (tmp_path / "second").symlink_to("link")
+    done = built.run("x", script=tmp_path / "second", cwd=tmp_path)
+    assert (done.stdout, done.stderr) == (f"{built.venv}|x\n", "")
+
+
+def test_a_module_in_the_callers_folder_is_not_taken_for_ours(built: Checkout, tmp_path: Path) -> None:
+    (tmp_path / "kstreams_repl").mkdir()
+    (tmp_path / "kstreams_repl" / "__init__.py").write_text("raise SystemExit('the wrong one')")
+    assert built.run("x", cwd=tmp_path).returncode == 0
+
+
+def test_a_changed_lock_makes_the_environment_anew(checkout: Checkout) -> None:
+    checkout.run()
+    (checkout.venv / "left-over").touch()
+    (checkout.root / "requirements.lock").write_text("# another pin\n")
+    done = checkout.run("x")
+    assert done.stdout == f"{checkout.venv}|x\n"
+    assert not (checkout.venv / "left-over").exists()
+    assert (checkout.venv / LOCK_STAMP).read_text() == "# another pin\n"
+
+
+def test_a_changed_project_file_installs_only_the_project(checkout: Checkout) -> None:
+    checkout.run()
+    (checkout.venv / "left-over").touch()
+    (checkout.root / "pyproject.toml").write_text(PROJECT + "# changed\n")
+    assert "installing the locked packages" not in checkout.run("x").stderr
+    assert (checkout.venv / "left-over").exists()
+    assert checkout.run("x").stderr == ""
+
+
+def test_a_first_call_that_was_killed_is_taken_up_by_the_next(checkout: Checkout) -> None:
+    killed = checkout.start(SLOW_BUILD="60")
+    while not (checkout.venv / PROJECT_STAMP).exists():
+        assert killed.poll() is None
+        time.sleep(0.01)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    assert not (checkout.venv / ROOT_STAMP).exists()
+    assert checkout.run("x").stdout == f"{checkout.venv}|x\n"
+
+
+def test_a_first_call_that_was_interrupted_ends_quietly_and_leaves_no_stamp(checkout: Checkout) -> None:
+    interrupted = checkout.start(SLOW_BUILD="60")
+    while not (checkout.venv / LOCK_STAMP).exists():
+        assert interrupted.poll() is None
+        time.sleep(0.01)
+    os.killpg(interrupted.pid, signal.SIGINT)
+    _, err = interrupted.communicate()
+    assert interrupted.returncode in (130, -signal.SIGINT)  # some shells end by the signal itself; both read as 130
+    assert "Traceback" not in err
+    assert not (checkout.venv / ROOT_STAMP).exists()
+
+
+def test_first_calls_at_the_same_time_make_one_environment(checkout: Checkout) -> None:
+    calls = [checkout.start(str(number)) for number in range(3)]
+    ended = [call.communicate() for call in calls]
+    assert [out for out, _ in ended] == [f"{checkout.venv}|{number}\n" for number in range(3)]
+    assert sum("ready after" in err for _, err in ended) == 1
+
+
+def test_a_moved_checkout_gets_an_environment_of_its_own(checkout: Checkout, tmp_path: Path) -> None:
+    checkout.run()
+    checkout.root.rename(tmp_path / "moved")
+    done = subprocess.run(
+        [tmp_path / "moved" / "kstreams", "x"], env=checkout.environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    assert done.stdout == f"{tmp_path / 'moved' / '.venv'}|x\n"
+
+
+def test_somebody_elses_environment_is_not_touched(checkout: Checkout) -> None:
+    checkout.venv.mkdir()
+    (checkout.venv / "precious").touch()
+    done = checkout.run()
+    assert done.returncode == 1
+    assert "was not made by ./kstreams" in done.stderr
+    assert "Hint: " in done.stderr
+    assert os.listdir(checkout.venv) == ["precious"]
+
+
+def test_the_environment_may_be_elsewhere(checkout: Checkout, tmp_path: Path) -> None:
+    done = checkout.run("x", KSTREAMS_VENV=str(tmp_path / "other"))
+    assert done.stdout == f"{tmp_path / 'other'}|x\n"
+    assert not checkout.venv.exists()
+
+
+def test_a_failed_installation_tells_where_its_log_is(checkout: Checkout) -> None:
+    (checkout.root / "requirements.lock").write_text("no-such-package==1.0 --hash=sha256:" + "0" * 64 + "\n")
+    done = checkout.run(PIP_NO_INDEX="1")
+    assert done.returncode == 1
+    assert "Error: installing the locked packages failed" in done.stderr
+    assert "no-such-package" in done.stderr
+    log = checkout.venv / "kstreams-install.log"
+    assert f"Hint: the whole log is {log}" in done.stderr
+    assert "no-such-package" in log.read_text()
+    assert (checkout.venv / OWNER_MARK).exists()
+
+
+def test_without_a_usable_python_it_says_so(checkout: Checkout) -> None:
+    done = checkout.run(KSTREAMS_PYTHON="/nowhere/python3")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: no Python 3.11 or newer")
+    assert "\nHint: " in done.stderr
