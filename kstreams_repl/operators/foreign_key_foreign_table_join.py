@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.serdes.foreign_key import SubscriptionResponse, foreign_key_prefix
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -21,3 +23,21 @@ class ForeignTableJoin(Operator):
     store: str
     foreign_key_serde: Any = None
     versioned: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        scan, drop, versioned = node.store(self.store).prefix_scan_raw, node.drop, self.versioned
+        foreign_key_to_bytes = node.task.key_serde(self.foreign_key_serde).serialize
+
+        def notify_subscribers(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                drop("null key")
+                return
+            if versioned and not value[2]:
+                drop("out of order in a versioned table")
+                return
+            new = value[0]
+            for _, (subscription, _) in scan(foreign_key_prefix(foreign_key_to_bytes(key))):
+                digest, _, primary_key, partition = subscription
+                forward(primary_key, SubscriptionResponse(digest, new, partition), timestamp, headers)
+
+        return notify_subscribers

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.getters import ValueGetter
+from kstreams_repl.serdes.murmur3 import hash128
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
 class ResponseJoin(Operator):
-    """Join a response with the present left row when its hash still matches; stale responses are dropped silently.
+    """Join a response with the present left row when its hash still matches; stale responses are dropped and counted.
 
     Attributes:
         primary: how to read the left table's row.
@@ -29,3 +31,26 @@ class ResponseJoin(Operator):
     value_serde: Any = None
     with_key: bool = False
     value_topic: str = ""
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        read, drop, left_join = self.primary.build(node), node.drop, self.left_join
+        value_to_bytes = node.task.value_serde(self.value_serde).serialize
+        joiner = self.joiner if self.with_key else _without_key(self.joiner)
+
+        def join_response(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            digest, foreign_value = value[0], value[1]
+            row = read(key)
+            present = None if row is None else row[0]
+            if digest != (None if row is None else hash128(value_to_bytes(present))):
+                drop("stale foreign-key response")
+                return
+            joined = None
+            if foreign_value is not None or (left_join and row is not None):
+                joined = joiner(key, present, foreign_value)
+            forward(key, joined, timestamp, headers)
+
+        return join_response
+
+
+def _without_key(joiner: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    return lambda key, left, right: joiner(left, right)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.serdes.foreign_key import DELETE_KEY_AND_PROPAGATE, PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE, foreign_key_prefix
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
 class SubscriptionReceive(Operator):
-    """Write or delete `store[foreign key, primary key]` and forward (combined key, change of subscription wrappers).
+    """Write or delete `store[foreign key, primary key]` and forward (foreign key, subscription).
+
+    A None foreign key is answered without being stored when its instruction asks for an answer, else dropped and counted.
 
     Attributes:
         store: name of the subscription store (timestamped key-value; key = int32 length, foreign key, primary key).
@@ -21,3 +25,25 @@ class SubscriptionReceive(Operator):
     store: str
     foreign_key_serde: Any = None
     key_serde: Any = None
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        store, drop = node.store(self.store), node.drop
+        put, delete = store.put_raw, store.delete_raw
+        foreign_key_to_bytes = node.task.key_serde(self.foreign_key_serde).serialize
+        primary_key_to_bytes = node.task.key_serde(self.key_serde).serialize
+
+        def receive_subscription(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            instruction = value[1]
+            if key is None:
+                if instruction != PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE:
+                    drop("null foreign key")
+                    return
+            else:
+                combined = foreign_key_prefix(foreign_key_to_bytes(key)) + primary_key_to_bytes(value[2])
+                if instruction <= DELETE_KEY_AND_PROPAGATE:
+                    delete(combined)
+                else:
+                    put(combined, value, timestamp)
+            forward(key, value, timestamp, headers)
+
+        return receive_subscription

@@ -6,7 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.serdes.foreign_key import (
+    DELETE_KEY_AND_PROPAGATE,
+    DELETE_KEY_NO_PROPAGATE,
+    PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE,
+    PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE,
+    Subscription,
+)
+from kstreams_repl.serdes.murmur3 import hash128
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -38,3 +47,57 @@ class SubscriptionSend(Operator):
     versioned: bool = False
     foreign_key_topic: str = ""
     value_topic: str = ""
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        task, record, drop, versioned = node.task, node.record, node.drop, self.versioned
+        value_to_bytes = task.value_serde(self.value_serde).serialize
+        key_to_bytes = task.key_serde(self.foreign_key_serde).serialize
+        extract = self.extractor if self.with_key else _without_key(self.extractor)
+        instruct = _left_instructions if self.left_join else _inner_instructions
+
+        def changed(old_key: Any, new_key: Any) -> bool:
+            return bool(key_to_bytes(old_key) != key_to_bytes(new_key))
+
+        def send_subscriptions(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            new, old, is_latest = value
+            if versioned and not is_latest:
+                drop("out of order in a versioned table")
+                return
+            if new is None and old is None:
+                return
+            old_key = None if old is None else extract(key, old)
+            new_key = None if new is None else extract(key, new)
+            if new is not None and new_key is None and instruct is _inner_instructions:
+                drop("null foreign key")
+            digest = None
+            hashed = new is None
+            for foreign_key, instruction in instruct(new, old_key, new_key, changed):
+                if not hashed:
+                    digest, hashed = hash128(value_to_bytes(new)), True
+                forward(foreign_key, Subscription(digest, instruction, key, record.partition), timestamp, headers)
+
+        return send_subscriptions
+
+
+Instructions = tuple[tuple[Any, int], ...]
+
+
+def _left_instructions(new: Any, old_key: Any, new_key: Any, changed: Callable[[Any, Any], bool]) -> Instructions:
+    """Every change is answered; a deletion subscribes to no key, only to get its answer."""
+    subscribe = (new_key, PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
+    if old_key is not None and changed(old_key, new_key):
+        return (old_key, DELETE_KEY_NO_PROPAGATE), subscribe
+    return (subscribe,)
+
+
+def _inner_instructions(new: Any, old_key: Any, new_key: Any, changed: Callable[[Any, Any], bool]) -> Instructions:
+    """A row that may have been joined before is unset when the new key has no row; a row that never was needs no answer then."""
+    if new_key is None:
+        return () if old_key is None else ((old_key, DELETE_KEY_AND_PROPAGATE),)
+    if old_key is None or not changed(old_key, new_key):
+        return ((new_key, PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE),)
+    return (old_key, DELETE_KEY_NO_PROPAGATE), (new_key, PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
+
+
+def _without_key(extractor: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda key, value: extractor(value)

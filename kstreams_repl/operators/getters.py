@@ -13,8 +13,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from kstreams_repl.errors import TopologyError
+from kstreams_repl.operators.base import NodeContext
+from kstreams_repl.operators.transformer_context import start_transformer
+
 Get = Callable[[Any], tuple[Any, int] | None]
-"""key -> (value, timestamp), or None when there is no row."""
+"""key -> (value, timestamp), or None when there is no row. The value of a row is never None."""
+
+GetAsOf = Callable[[Any, int], tuple[Any, int] | None]
+"""(key, timestamp) -> the row that was valid at that time, or None."""
+
+UNKNOWN_TIMESTAMP = -1
 
 
 class ValueGetter(ABC):
@@ -25,6 +34,18 @@ class ValueGetter(ABC):
     @abstractmethod
     def stores(self) -> tuple[str, ...]:
         """Names of all stores it reads; the reading node must be connected to them."""
+
+    @abstractmethod
+    def build(self, node: NodeContext) -> Get:
+        """Make the reading call for one task; `node` is the node that reads."""
+
+    def build_as_of(self, node: NodeContext) -> GetAsOf:
+        """As `build`, for reading past versions; only where `versioned` is True."""
+        raise TopologyError(
+            f"node {node.name} reads a table as of a time, but the table is not versioned",
+            hint="give the table a versioned store (history_retention=...)",
+            node=node.name,
+        )
 
     @property
     def versioned(self) -> bool:
@@ -56,6 +77,44 @@ class StoreGetter(ValueGetter):
     def versioned(self) -> bool:
         return self.kind is StoreKindRead.VERSIONED
 
+    def build(self, node: NodeContext) -> Get:
+        store = node.store(self.store)
+        if self.kind is StoreKindRead.KEY_VALUE:
+            return store.get  # type: ignore[no-any-return]
+        if self.kind is StoreKindRead.VERSIONED:
+            get = store.get
+
+            def get_latest(key: Any) -> tuple[Any, int] | None:
+                version = get(key)
+                return None if version is None else (version[0], version[1])
+
+            return get_latest
+        if self.kind is StoreKindRead.WINDOW:
+            fetch = store.fetch
+
+            def get_window(key: Any) -> tuple[Any, int] | None:
+                return fetch(key[0], key[1])  # type: ignore[no-any-return]
+
+            return get_window
+        fetch_session = store.fetch_session
+
+        def get_session(key: Any) -> tuple[Any, int] | None:
+            aggregate = fetch_session(key[0], key[1], key[2])
+            return None if aggregate is None else (aggregate, key[2])
+
+        return get_session
+
+    def build_as_of(self, node: NodeContext) -> GetAsOf:
+        if not self.versioned:
+            return super(StoreGetter, self).build_as_of(node)
+        get = node.store(self.store).get
+
+        def get_as_of(key: Any, timestamp: int) -> tuple[Any, int] | None:
+            version = get(key, timestamp)
+            return None if version is None else (version[0], version[1])
+
+        return get_as_of
+
 
 @dataclass(slots=True)
 class FilterGetter(ValueGetter):
@@ -71,6 +130,24 @@ class FilterGetter(ValueGetter):
     @property
     def versioned(self) -> bool:
         return self.parent.versioned
+
+    def build(self, node: NodeContext) -> Get:
+        read, predicate, negate = self.parent.build(node), self.predicate, self.negate
+
+        def get_filtered(key: Any) -> tuple[Any, int] | None:
+            row = read(key)
+            return row if row is not None and bool(predicate(key, row[0])) is not negate else None
+
+        return get_filtered
+
+    def build_as_of(self, node: NodeContext) -> GetAsOf:
+        read, predicate, negate = self.parent.build_as_of(node), self.predicate, self.negate
+
+        def get_filtered_as_of(key: Any, timestamp: int) -> tuple[Any, int] | None:
+            row = read(key, timestamp)
+            return row if row is not None and bool(predicate(key, row[0])) is not negate else None
+
+        return get_filtered_as_of
 
 
 @dataclass(slots=True)
@@ -88,6 +165,28 @@ class MapValuesGetter(ValueGetter):
     def versioned(self) -> bool:
         return self.parent.versioned
 
+    def build(self, node: NodeContext) -> Get:
+        read, mapped = self.parent.build(node), self._mapped
+
+        def get_mapped(key: Any) -> tuple[Any, int] | None:
+            row = read(key)
+            return None if row is None else mapped(key, row)
+
+        return get_mapped
+
+    def build_as_of(self, node: NodeContext) -> GetAsOf:
+        read, mapped = self.parent.build_as_of(node), self._mapped
+
+        def get_mapped_as_of(key: Any, timestamp: int) -> tuple[Any, int] | None:
+            row = read(key, timestamp)
+            return None if row is None else mapped(key, row)
+
+        return get_mapped_as_of
+
+    def _mapped(self, key: Any, row: tuple[Any, int]) -> tuple[Any, int] | None:
+        value = self.mapper(key, row[0]) if self.with_key else self.mapper(row[0])
+        return None if value is None else (value, row[1])
+
 
 @dataclass(slots=True)
 class TransformValuesGetter(ValueGetter):
@@ -99,6 +198,37 @@ class TransformValuesGetter(ValueGetter):
 
     def stores(self) -> tuple[str, ...]:
         return self.parent.stores() + self.transformer_stores
+
+    @property
+    def versioned(self) -> bool:
+        return self.parent.versioned
+
+    def build(self, node: NodeContext) -> Get:
+        read, transformed = self.parent.build(node), self._build_transform(node)
+
+        def get_transformed(key: Any) -> tuple[Any, int] | None:
+            return transformed(key, read(key))
+
+        return get_transformed
+
+    def build_as_of(self, node: NodeContext) -> GetAsOf:
+        read, transformed = self.parent.build_as_of(node), self._build_transform(node)
+
+        def get_transformed_as_of(key: Any, timestamp: int) -> tuple[Any, int] | None:
+            return transformed(key, read(key, timestamp))
+
+        return get_transformed_as_of
+
+    def _build_transform(self, node: NodeContext) -> Callable[[Any, tuple[Any, int] | None], tuple[Any, int] | None]:
+        transform, record = start_transformer(node, self.supplier).transform, node.record
+
+        def transformed(key: Any, row: tuple[Any, int] | None) -> tuple[Any, int] | None:
+            old, timestamp = (None, UNKNOWN_TIMESTAMP) if row is None else (row[0], row[1])
+            with record.replace(record.snapshot()._replace(topic=None, partition=-1, offset=-1, timestamp=timestamp, headers=[])):
+                value = transform(key, old)
+            return None if value is None else (value, timestamp)
+
+        return transformed
 
 
 @dataclass(slots=True)
@@ -120,6 +250,25 @@ class JoinGetter(ValueGetter):
     def stores(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.left.stores() + self.right.stores()))
 
+    def build(self, node: NodeContext) -> Get:
+        left, right, kind = self.left.build(node), self.right.build(node), self.kind
+        joiner, with_key = self.joiner, self.with_key
+        needs_left, needs_right = kind in ("inner", "left"), kind in ("inner", "right")
+
+        def get_joined(key: Any) -> tuple[Any, int] | None:
+            one = left(key)
+            if one is None and needs_left:
+                return None
+            two = right(key)
+            if two is None and (needs_right or one is None):
+                return None
+            this, this_time = (None, UNKNOWN_TIMESTAMP) if one is None else (one[0], one[1])
+            other, other_time = (None, UNKNOWN_TIMESTAMP) if two is None else (two[0], two[1])
+            value = joiner(key, this, other) if with_key else joiner(this, other)
+            return None if value is None else (value, max(this_time, other_time))
+
+        return get_joined
+
 
 @dataclass(slots=True)
 class SuppressGetter(ValueGetter):
@@ -130,3 +279,14 @@ class SuppressGetter(ValueGetter):
 
     def stores(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.parent.stores(), self.store)))
+
+    def build(self, node: NodeContext) -> Get:
+        prior_value, read = node.store(self.store).prior_value, self.parent.build(node)
+
+        def get_shown(key: Any) -> tuple[Any, int] | None:
+            prior = prior_value(key)
+            if prior is None:
+                return read(key)
+            return None if prior[0] is None else (prior[0], UNKNOWN_TIMESTAMP)
+
+        return get_shown

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.materialized import forwards_on_flush, keeper
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -31,6 +33,69 @@ class StreamAggregate(Operator):
     send_old_values: bool = False
     versioned: bool = False
 
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        if self.versioned:
+            return self._build_versioned(node, forward)
+        store = node.store(self.store)
+        to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_raw, node.drop, self.send_old_values
+        initializer, aggregator = self.initializer, self.aggregator
+        if forwards_on_flush(store, forward, send_old):
+
+            def aggregate_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                if key is None or value is None:
+                    drop("null key or value")
+                    return
+                data = to_bytes(key)
+                row = get(data)
+                if row is None:
+                    put(data, aggregator(key, value, initializer()), timestamp)
+                else:
+                    old, before = row
+                    put(data, aggregator(key, value, old), timestamp if timestamp > before else before)
+
+            return aggregate_cached
+
+        def aggregate(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                drop("null key or value")
+                return
+            data = to_bytes(key)
+            row = get(data)
+            if row is None:
+                old = initializer()
+                new = aggregator(key, value, old)
+            else:
+                old, before = row
+                new = aggregator(key, value, old)
+                if before > timestamp:
+                    timestamp = before
+            put(data, new, timestamp)
+            forward(key, (new, old if send_old else None, True), timestamp, headers)
+
+        return aggregate
+
+    def _build_versioned(self, node: NodeContext, forward: Process) -> Process:
+        get, drop, send_old = node.store(self.store).get, node.drop, self.send_old_values
+        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=True)
+        initializer, aggregator = self.initializer, self.aggregator
+
+        def aggregate_versioned(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                drop("null key or value")
+                return
+            row = get(key)
+            if row is None:
+                old = initializer()
+                new = aggregator(key, value, old)
+            else:
+                old, before = row[0], row[1]
+                new = aggregator(key, value, old)
+                if before > timestamp:
+                    timestamp = before
+            keep(key, new, old if send_old else None, timestamp, headers)
+
+        return aggregate_versioned
+
 
 @dataclass(slots=True)
 class StreamReduce(Operator):
@@ -48,6 +113,67 @@ class StreamReduce(Operator):
     send_old_values: bool = False
     versioned: bool = False
 
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        if self.versioned:
+            return self._build_versioned(node, forward)
+        store = node.store(self.store)
+        to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_raw, node.drop, self.send_old_values
+        reducer = self.reducer
+        if forwards_on_flush(store, forward, send_old):
+
+            def reduce_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                if key is None or value is None:
+                    drop("null key or value")
+                    return
+                data = to_bytes(key)
+                row = get(data)
+                if row is None:
+                    put(data, value, timestamp)
+                else:
+                    old, before = row
+                    put(data, reducer(old, value), timestamp if timestamp > before else before)
+
+            return reduce_cached
+
+        def reduce(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                drop("null key or value")
+                return
+            data = to_bytes(key)
+            row = get(data)
+            if row is None:
+                old, new = None, value
+            else:
+                old, before = row
+                new = reducer(old, value)
+                if before > timestamp:
+                    timestamp = before
+            put(data, new, timestamp)
+            forward(key, (new, old if send_old else None, True), timestamp, headers)
+
+        return reduce
+
+    def _build_versioned(self, node: NodeContext, forward: Process) -> Process:
+        get, drop, send_old = node.store(self.store).get, node.drop, self.send_old_values
+        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=True)
+        reducer = self.reducer
+
+        def reduce_versioned(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                drop("null key or value")
+                return
+            row = get(key)
+            if row is None:
+                old, new = None, value
+            else:
+                old, before = row[0], row[1]
+                new = reducer(old, value)
+                if before > timestamp:
+                    timestamp = before
+            keep(key, new, old if send_old else None, timestamp, headers)
+
+        return reduce_versioned
+
 
 @dataclass(slots=True)
 class StreamCount(Operator):
@@ -62,3 +188,62 @@ class StreamCount(Operator):
     store: str
     send_old_values: bool = False
     versioned: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        if self.versioned:
+            return self._build_versioned(node, forward)
+        store = node.store(self.store)
+        to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_raw, node.drop, self.send_old_values
+        if forwards_on_flush(store, forward, send_old):
+
+            def count_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                if key is None or value is None:
+                    drop("null key or value")
+                    return
+                data = to_bytes(key)
+                row = get(data)
+                if row is None:
+                    put(data, 1, timestamp)
+                else:
+                    old, before = row
+                    put(data, old + 1, timestamp if timestamp > before else before)
+
+            return count_cached
+
+        def count(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                drop("null key or value")
+                return
+            data = to_bytes(key)
+            row = get(data)
+            if row is None:
+                old, new = 0, 1
+            else:
+                old, before = row
+                new = old + 1
+                if before > timestamp:
+                    timestamp = before
+            put(data, new, timestamp)
+            forward(key, (new, old if send_old else None, True), timestamp, headers)
+
+        return count
+
+    def _build_versioned(self, node: NodeContext, forward: Process) -> Process:
+        get, drop, send_old = node.store(self.store).get, node.drop, self.send_old_values
+        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=True)
+
+        def count_versioned(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                drop("null key or value")
+                return
+            row = get(key)
+            if row is None:
+                old, new = 0, 1
+            else:
+                old, before = row[0], row[1]
+                new = old + 1
+                if before > timestamp:
+                    timestamp = before
+            keep(key, new, old if send_old else None, timestamp, headers)
+
+        return count_versioned

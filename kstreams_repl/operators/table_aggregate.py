@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.materialized import keeper
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -32,6 +34,26 @@ class TableAggregate(Operator):
     send_old_values: bool = False
     versioned: bool = False
 
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        get, initializer, add, remove, send_old = node.store(self.store).get, self.initializer, self.add, self.remove, self.send_old_values
+        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned)
+
+        def aggregate(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            new, old = value[0], value[1]
+            row = get(key)
+            before = result = None
+            if row is not None:
+                before = result = row[0]
+                if row[1] > timestamp and (old is not None or new is not None):
+                    timestamp = row[1]
+                if old is not None:
+                    result = remove(key, old, result)
+            if new is not None:
+                result = add(key, new, initializer() if result is None else result)
+            keep(key, result, before if send_old else None, timestamp, headers)
+
+        return aggregate
+
 
 @dataclass(slots=True)
 class TableReduce(Operator):
@@ -50,3 +72,23 @@ class TableReduce(Operator):
     remove: Callable[[Any, Any], Any]
     send_old_values: bool = False
     versioned: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        get, add, remove, send_old = node.store(self.store).get, self.add, self.remove, self.send_old_values
+        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned)
+
+        def reduce(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            new, old = value[0], value[1]
+            row = get(key)
+            before = result = None
+            if row is not None:
+                before = result = row[0]
+                if row[1] > timestamp and (old is not None or new is not None):
+                    timestamp = row[1]
+                if old is not None:
+                    result = remove(result, old)
+            if new is not None:
+                result = new if result is None else add(result, new)
+            keep(key, result, before if send_old else None, timestamp, headers)
+
+        return reduce

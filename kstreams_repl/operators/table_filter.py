@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.materialized import keeper, old_value
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -32,3 +34,32 @@ class TableFilter(Operator):
     send_old_values: bool = False
     versioned: bool = False
     store_versioned: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        predicate, negate, send_old, versioned = self.predicate, self.negate, self.send_old_values, self.versioned
+        if self.store is None:
+
+            def filter_(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                new, old, is_latest = value
+                if new is not None and bool(predicate(key, new)) is negate:
+                    new = None
+                if not send_old or (old is not None and bool(predicate(key, old)) is negate):
+                    old = None
+                if new is None and old is None and send_old and not versioned:
+                    return  # a row that was never shown
+                forward(key, (new, old, is_latest), timestamp, headers)
+
+            return filter_
+        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.store_versioned)
+        shown = old_value(node.store(self.store))
+
+        def filter_stored(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            new = value[0]
+            if new is not None and bool(predicate(key, new)) is negate:
+                new = None
+            old = shown(key) if send_old else None
+            if new is None and old is None and send_old and not versioned:
+                return
+            keep(key, new, old, timestamp, headers)
+
+        return filter_stored

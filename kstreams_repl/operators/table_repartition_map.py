@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -26,3 +28,30 @@ class TableRepartitionMap(Operator):
 
     mapper: Callable[[Any, Any], tuple[Any, Any]]
     versioned: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        mapper, versioned, name = self.mapper, self.versioned, node.name
+
+        def repartition(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                raise KStreamsError(f"{name} regroups a table row without a key", hint="filter null keys upstream", node=name)
+            new, old, is_latest = value
+            if versioned and not is_latest:
+                return
+            new_key = new_value = old_key = old_value = None
+            if new is not None:
+                new_key, new_value = mapper(key, new)
+            if old is not None:
+                old_key, old_value = mapper(key, old)
+            if old_key is None or old_value is None:
+                if new_key is not None and new_value is not None:
+                    forward(new_key, (new_value, None, is_latest), timestamp, headers)
+            elif new_key is None or new_value is None:
+                forward(old_key, (None, old_value, is_latest), timestamp, headers)
+            elif old_key == new_key and type(old_key) is type(new_key):
+                forward(old_key, (new_value, old_value, is_latest), timestamp, headers)
+            else:
+                forward(old_key, (None, old_value, is_latest), timestamp, headers)
+                forward(new_key, (new_value, None, is_latest), timestamp, headers)
+
+        return repartition

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.materialized import forwards_on_flush, keeper, old_value
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -23,3 +26,54 @@ class TableSource(Operator):
     store: str | None
     send_old_values: bool = False
     versioned: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        drop, send_old = node.drop, self.send_old_values
+        if self.store is None:
+
+            def source(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                if key is None:
+                    drop("null key")
+                    return
+                forward(key, (value, None, True), timestamp, headers)
+
+            return source
+        if self.versioned:
+            keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=True)
+            old = old_value(node.store(self.store))
+
+            def source_versioned(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                if key is None:
+                    drop("null key")
+                    return
+                keep(key, value, old(key) if send_old else None, timestamp, headers)
+
+            return source_versioned
+        return self._build_timestamped(node, forward, self.store)
+
+    def _build_timestamped(self, node: NodeContext, forward: Process, name: str) -> Process:
+        store, drop, send_old = node.store(name), node.drop, self.send_old_values
+        to_bytes, get, put = store.serialize_key, store.get_raw, store.put_raw
+        if forwards_on_flush(store, forward, send_old):
+
+            def source_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                if key is None:
+                    drop("null key")
+                    return
+                put(to_bytes(key), value, timestamp)
+
+            return source_cached
+
+        def source_stored(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                drop("null key")
+                return
+            data, old = to_bytes(key), None
+            if send_old:
+                row = get(data)
+                if row is not None:
+                    old = row[0]
+            put(data, value, timestamp)
+            forward(key, (value, old, True), timestamp, headers)
+
+        return source_stored

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.getters import ValueGetter
+from kstreams_repl.operators.materialized import keeper
+from kstreams_repl.types import Headers
 
 
 class TableJoinKind(StrEnum):
@@ -45,6 +47,113 @@ class TableTableJoin(Operator):
     with_key: bool = False
     send_old_values: bool = False
 
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        if self.kind is TableJoinKind.INNER:
+            return self._build_inner(node, forward)
+        if self.kind is TableJoinKind.LEFT:
+            return self._build_left(node, forward)
+        if self.kind is TableJoinKind.RIGHT:
+            return self._build_right(node, forward)
+        return self._build_outer(node, forward)
+
+    def _build_inner(self, node: NodeContext, forward: Process) -> Process:
+        read, join, drop, send_old = self.other.build(node), self._join(), node.drop, self.send_old_values
+
+        def inner_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                drop("null key")
+                return
+            new, old, is_latest = value
+            if not is_latest:
+                drop("out of order in a versioned table")
+                return
+            row = read(key)
+            if row is None:
+                return
+            other, other_time = row
+            new = None if new is None else join(key, new, other)
+            old = join(key, old, other) if send_old and old is not None else None
+            forward(key, (new, old, True), timestamp if timestamp > other_time else other_time, headers)
+
+        return inner_join
+
+    def _build_left(self, node: NodeContext, forward: Process) -> Process:
+        read, join, drop, send_old = self.other.build(node), self._join(), node.drop, self.send_old_values
+
+        def left_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                drop("null key")
+                return
+            new, old, is_latest = value
+            if not is_latest:
+                drop("out of order in a versioned table")
+                return
+            row = read(key)
+            other = None
+            if row is not None:
+                other, other_time = row
+                if other_time > timestamp:
+                    timestamp = other_time
+            elif new is None and old is None:
+                return
+            new = None if new is None else join(key, new, other)
+            old = join(key, old, other) if send_old and old is not None else None
+            forward(key, (new, old, True), timestamp, headers)
+
+        return left_join
+
+    def _build_right(self, node: NodeContext, forward: Process) -> Process:
+        read, join, drop, send_old = self.other.build(node), self._join(), node.drop, self.send_old_values
+
+        def right_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                drop("null key")
+                return
+            new, old, is_latest = value
+            if not is_latest:
+                drop("out of order in a versioned table")
+                return
+            row = read(key)
+            if row is None:
+                return
+            other, other_time = row
+            old = join(key, old, other) if send_old else None
+            forward(key, (join(key, new, other), old, True), timestamp if timestamp > other_time else other_time, headers)
+
+        return right_join
+
+    def _build_outer(self, node: NodeContext, forward: Process) -> Process:
+        read, join, drop, send_old = self.other.build(node), self._join(), node.drop, self.send_old_values
+
+        def outer_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                drop("null key")
+                return
+            new, old, is_latest = value
+            if not is_latest:
+                drop("out of order in a versioned table")
+                return
+            row = read(key)
+            other = None
+            if row is not None:
+                other, other_time = row
+                if other_time > timestamp:
+                    timestamp = other_time
+            elif new is None and old is None:
+                return
+            joined = join(key, new, other) if other is not None or new is not None else None
+            before = join(key, old, other) if send_old and (other is not None or old is not None) else None
+            forward(key, (joined, before, True), timestamp, headers)
+
+        return outer_join
+
+    def _join(self) -> Callable[[Any, Any, Any], Any]:
+        """The joiner as (key, value of this side, value of the other side) -> value."""
+        joiner = self.joiner
+        if self.with_key:
+            return (lambda key, this, other: joiner(key, other, this)) if self.this_is_right else joiner
+        return (lambda key, this, other: joiner(other, this)) if self.this_is_right else (lambda key, this, other: joiner(this, other))
+
 
 @dataclass(slots=True)
 class TableTableJoinMerger(Operator):
@@ -59,3 +168,20 @@ class TableTableJoinMerger(Operator):
     store: str | None = None
     send_old_values: bool = False
     store_versioned: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        send_old = self.send_old_values
+        if self.store is None:
+            if send_old:
+                return forward
+
+            def merge(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                forward(key, (value[0], None, value[2]), timestamp, headers)
+
+            return merge
+        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.store_versioned)
+
+        def merge_stored(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            keep(key, value[0], value[1] if send_old else None, timestamp, headers)
+
+        return merge_stored

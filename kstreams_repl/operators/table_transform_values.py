@@ -6,8 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.getters import ValueGetter
+from kstreams_repl.operators.materialized import keeper, old_value
+from kstreams_repl.operators.transformer_context import start_transformer
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -33,3 +36,22 @@ class TableTransformValues(Operator):
     store: str | None = None
     send_old_values: bool = False
     store_versioned: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        send_old, transform = self.send_old_values, start_transformer(node, self.supplier).transform
+        if self.store is None:
+
+            def transform_values(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                new = transform(key, value[0])
+                old = transform(key, value[1]) if send_old else None
+                forward(key, (new, old, value[2]), timestamp, headers)
+
+            return transform_values
+        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.store_versioned)
+        shown = old_value(node.store(self.store))
+
+        def transform_values_stored(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            new = transform(key, value[0])
+            keep(key, new, shown(key) if send_old else None, timestamp, headers)
+
+        return transform_values_stored

@@ -1,0 +1,64 @@
+"""What operators with a store of their own share: reading the old row, keeping the new one, and forwarding unless a cache will.
+
+A cached store forwards its entries itself when they leave the cache (flush, eviction), each under its own record context; the operator
+that writes it must then stay silent. A versioned store says whether a row was put as the latest version, as an older one, or not at all.
+Source: Kafka Streams' TimestampedTupleForwarder, TimestampedCacheFlushListener, KeyValueStoreWrapper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kstreams_repl.operators.base import NodeContext, Process
+from kstreams_repl.stores.api import NOT_PUT
+from kstreams_repl.types import Headers
+
+Keep = Callable[[Any, Any, Any, int, Headers], None]
+"""(key, new, old, timestamp, headers): store the new row and forward the change."""
+
+
+def forwards_on_flush(store: Any, forward: Process, send_old_values: bool) -> bool:
+    """Let a cached store forward `(new, old, True)` as entries leave its cache. False: it is not cached, forward yourself."""
+
+    def entry_left(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
+        forward(key, (new, old, True), timestamp, headers)
+
+    return bool(store.set_flush_listener(entry_left, send_old_values))
+
+
+def old_value(store: Any) -> Callable[[Any], Any]:
+    """key -> the present row's value, or None. For timestamped and versioned stores alike: a row begins with its value."""
+    get = store.get
+
+    def old(key: Any) -> Any:
+        row = get(key)
+        return None if row is None else row[0]
+
+    return old
+
+
+def keeper(node: NodeContext, name: str, forward: Process, *, send_old_values: bool, versioned: bool) -> Keep:
+    """The call that keeps a table's result in its store. The caller passes `old` None where old values are not sent."""
+    store = node.store(name)
+    put = store.put
+    if versioned:
+
+        def keep_version(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
+            valid_to = put(key, new, timestamp)
+            if valid_to != NOT_PUT:
+                forward(key, (new, old, valid_to is None), timestamp, headers)
+
+        return keep_version
+    if forwards_on_flush(store, forward, send_old_values):
+
+        def keep_cached(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
+            put(key, None if new is None else (new, timestamp))
+
+        return keep_cached
+
+    def keep(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
+        put(key, None if new is None else (new, timestamp))
+        forward(key, (new, old, True), timestamp, headers)
+
+    return keep

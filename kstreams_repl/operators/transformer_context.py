@@ -1,0 +1,36 @@
+"""What a value transformer may ask of its task: everything a processor may, but forwarding."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.operators.base import NodeContext
+from kstreams_repl.operators.processor_api import NodeProcessorContext
+
+
+def _nothing(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+    """Never called: `TransformerContext.forward` raises first."""
+
+
+class TransformerContext(NodeProcessorContext):
+    """The context of `transform_values`: its result is what the transformer returns, so `forward` is an error."""
+
+    def __init__(self, node: NodeContext) -> None:
+        super().__init__(node, _nothing, fixed_key=True)
+
+    def forward(self, record: Any, child: str | None = None) -> NoReturn:
+        raise KStreamsError(
+            f"the transformer of {self._node.name} called forward",
+            hint="return the new value from transform(key, value), or use process_values on a stream",
+            node=self._node.name,
+        )
+
+
+def start_transformer(node: NodeContext, supplier: Any) -> Any:
+    """A fresh transformer whose `init` and `close` follow the task's."""
+    transformer = supplier()
+    context = TransformerContext(node)
+    node.on_init(lambda: transformer.init(context))
+    node.on_close(transformer.close)
+    return transformer

@@ -1,0 +1,134 @@
+"""What travels between the two sides of a foreign-key join, as values and as bytes.
+
+Left to right a *subscription*, keyed by the foreign key: "tell me of your row, my row hashes to this". Right to left a *response*, keyed
+by the primary key, with the hash sent back so that the left side can tell stale responses. The store of subscriptions is keyed by both
+keys. Source: Kafka Streams' SubscriptionWrapperSerde, SubscriptionResponseWrapperSerde, CombinedKeySchema; KIP-213, KIP-775.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from kstreams_repl.errors import SerializationError
+from kstreams_repl.serdes.base import Serde, wrong_bytes
+from kstreams_repl.serdes.deferred import around
+
+DELETE_KEY_NO_PROPAGATE = 0
+"""Unsubscribe; no answer."""
+DELETE_KEY_AND_PROPAGATE = 1
+"""Unsubscribe and answer with None."""
+PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE = 2
+"""Subscribe and answer with the row, or with None when there is none."""
+PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE = 3
+"""Subscribe and answer only when there is a row."""
+
+_HASH_IS_NULL = 0x80
+_HASH_SIZE = 16
+_LENGTH = struct.Struct(">i")
+
+
+class Subscription(NamedTuple):
+    """A left row's wish to hear of a right row.
+
+    Attributes:
+        hash: Murmur3 of the serialized left value, 16 bytes; None when the left row was deleted.
+        instruction: one of the four constants above.
+        primary_key: key of the left row.
+        primary_partition: partition of the left row, where responses go; None in records of version 0.
+    """
+
+    hash: bytes | None
+    instruction: int
+    primary_key: Any
+    primary_partition: int | None
+
+
+class SubscriptionResponse(NamedTuple):
+    """A right row for one left row.
+
+    Attributes:
+        hash: the hash that came with the subscription.
+        foreign_value: value of the right row, None when there is none.
+        primary_partition: where to send it; not on the wire, so None after reading.
+    """
+
+    hash: bytes | None
+    foreign_value: Any
+    primary_partition: int | None = None
+
+
+def subscription(primary_key_serde: Serde | None = None) -> Any:
+    """The serde of `Subscription`; None: the application's default key serde."""
+    return around(_subscription, primary_key_serde, "key")
+
+
+def _subscription(inner: Serde) -> Serde:
+    to_bytes, from_bytes = inner.serialize, inner.deserialize
+
+    def serialize(value: Subscription) -> bytes:
+        digest, instruction, primary_key, partition = value
+        data = to_bytes(primary_key)
+        if data is None:
+            raise SerializationError("a subscription of a foreign-key join needs a primary key", serde="subscription")
+        if partition is None:  # read from version 0, so written back as version 0
+            version, tail = 0, b""
+        else:
+            version, tail = 1, _LENGTH.pack(partition)
+        if digest is None:
+            return bytes((version | _HASH_IS_NULL, instruction)) + data + tail
+        return bytes((version, instruction)) + digest + data + tail
+
+    def deserialize(data: bytes) -> Subscription:
+        version, instruction = data[0] & 0x7F, data[1]
+        if version > 1 or instruction > PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE:
+            raise wrong_bytes("subscription", data, "version 0 or 1 and an instruction from 0 to 3")
+        digest, start, end, partition = None, 2, len(data), None
+        if not data[0] & _HASH_IS_NULL:
+            start += _HASH_SIZE
+            digest = data[2:start]
+        if version:
+            end -= 4
+            partition = _LENGTH.unpack_from(data, end)[0]
+        return Subscription(digest, instruction, from_bytes(data[start:end]), partition)
+
+    return Serde(serialize, deserialize, name=f"subscription({inner.name})")
+
+
+def subscription_response(value_serde: Serde | None = None) -> Any:
+    """The serde of `SubscriptionResponse`; None: the application's default value serde."""
+    return around(_subscription_response, value_serde, "value")
+
+
+def _subscription_response(inner: Serde) -> Serde:
+    to_bytes, from_bytes = inner.serialize, inner.deserialize
+
+    def serialize(value: SubscriptionResponse) -> bytes:
+        data = to_bytes(value[1]) or b""
+        return b"\x80" + data if value[0] is None else b"\x00" + value[0] + data
+
+    def deserialize(data: bytes) -> SubscriptionResponse:
+        if data[0] & 0x7F:
+            raise wrong_bytes("subscription response", data, "version 0")
+        if data[0] & _HASH_IS_NULL:
+            digest, rest = None, data[1:]
+        else:
+            digest, rest = data[1 : 1 + _HASH_SIZE], data[1 + _HASH_SIZE :]
+        return SubscriptionResponse(digest, from_bytes(rest) if rest else None)
+
+    return Serde(serialize, deserialize, name=f"subscription-response({inner.name})")
+
+
+def foreign_key_prefix(foreign_key: bytes) -> bytes:
+    """What all keys of one foreign key's subscriptions begin with."""
+    return _LENGTH.pack(len(foreign_key)) + foreign_key
+
+
+def primary_key_of(combined_key: bytes) -> bytes:
+    """The serialized primary key in a subscription store's key."""
+    return combined_key[4 + _LENGTH.unpack_from(combined_key)[0] :]
+
+
+def response_partitioner(topic: str, key: Any, value: SubscriptionResponse, partitions: int) -> int | None:
+    """Responses go back to the partition their left row came from."""
+    return value[2]
