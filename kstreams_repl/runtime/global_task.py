@@ -58,7 +58,7 @@ class GlobalTask:
         self._builders = {builder.name: builder for sub in subtopologies for builder in sub.stores}
         for builder in self._builders.values():
             self.services.stores[builder.name] = open_store(
-                builder,
+                self.services.with_serdes(builder),
                 environment,
                 record_context=self.services.record,
                 send=None,

@@ -12,6 +12,9 @@ from kstreams_repl.runtime.collector import RecordCollector
 from kstreams_repl.runtime.punctuation import PunctuationQueue
 from kstreams_repl.runtime.record_context import RecordContext
 from kstreams_repl.runtime.record_queue import StreamClock
+from kstreams_repl.serdes.base import Serde
+from kstreams_repl.serdes.deferred import DeferredSerde
+from kstreams_repl.topology.stores import StoreBuilder
 from kstreams_repl.types import TaskId
 
 
@@ -56,10 +59,22 @@ class TaskServices:
         self.commit_requested = True
 
     def key_serde(self, serde: Any) -> Any:
-        return serde or self.config["default.key.serde"] or serdes.bytes
+        return self._bound(serde or self.config["default.key.serde"])
 
     def value_serde(self, serde: Any) -> Any:
-        return serde or self.config["default.value.serde"] or serdes.bytes
+        return self._bound(serde or self.config["default.value.serde"])
+
+    def with_serdes(self, builder: StoreBuilder) -> StoreBuilder:
+        """The builder with its deferred serdes bound; None is left for the store to fill."""
+        return builder.with_(
+            key_serde=builder.key_serde and self._bound(builder.key_serde), value_serde=builder.value_serde and self._bound(builder.value_serde)
+        )
+
+    def _bound(self, serde: Any) -> Serde:
+        """A serde from what users write; one that waits for the application's default is given it."""
+        if isinstance(serde, DeferredSerde):
+            return serde.bind(self.key_serde(None), self.value_serde(None))
+        return serdes.resolve(serde)
 
     def real_topic(self, topic: str) -> str:
         """The topic's name on the broker: internal topics carry the application's id."""

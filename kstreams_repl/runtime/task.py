@@ -243,7 +243,7 @@ class StreamTask:
                     raw(key, value, timestamp, headers, partition)
 
             services.stores[builder.name] = open_store(
-                builder,
+                services.with_serdes(builder),
                 self.environment,
                 record_context=services.record,
                 send=send,
