@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.getters import ValueGetter
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -15,8 +16,9 @@ class StreamGlobalTableJoin(Operator):
     """As `StreamTableJoin`, but the row's key is `key_mapper(key, value)` and the table is global (never buffered, not
     versioned).
 
-    Inner: a None *mapped* key is dropped and counted. Left: a None mapped key joins with None. The stream record's key and
-    timestamp are kept.
+    Inner: a None *mapped* key is dropped and counted. Left: a record without a key is kept (its mapped key is looked up; None
+    joins with None), but a None mapped key of a record that has a key is dropped and counted, as in Kafka Streams. The stream
+    record's key and timestamp are kept.
 
     Attributes:
         table: how to read the global table's row.
@@ -31,3 +33,20 @@ class StreamGlobalTableJoin(Operator):
     joiner: Callable[..., Any]
     left: bool = False
     with_key: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        get, key_mapper, join, with_key, left = self.table.build(node), self.key_mapper, self.joiner, self.with_key, self.left
+        drop = node.drop
+
+        def stream_global_table_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            mapped = key_mapper(key, value)
+            if value is None or (mapped is None and not (left and key is None)):
+                drop("null join key or value")
+                return
+            row = None if mapped is None else get(mapped)
+            if row is not None:
+                forward(key, join(key, value, row[0]) if with_key else join(value, row[0]), timestamp, headers)
+            elif left:
+                forward(key, join(key, value, None) if with_key else join(value, None), timestamp, headers)
+
+        return stream_global_table_join

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
 class StreamJoinWindow(Operator):
-    """Put (key, value, timestamp) into the window store (unless the key or value is None), then forward the record.
+    """Forward the record, then put (key, value, timestamp) into the window store (unless the key or value is None).
+
+    In this order, so that a self join over one store does not find the record itself.
 
     Attributes:
         store: name of the window store, which keeps duplicates.
     """
 
     store: str
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        put = node.store(self.store).put
+
+        def join_window(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(key, value, timestamp, headers)
+            if key is not None and value is not None:
+                put(key, value, timestamp)
+
+        return join_window

@@ -16,9 +16,9 @@ class StreamSessionWindowAggregate(Operator):
     """Merge a record with all sessions of its key within `gap_ms` on both sides; one row per merged session `[start, end]`.
 
     None keys are dropped and counted; None values are aggregated. Order of calls: initializer, mergers, aggregator last.
-    Merged sessions get a tombstone each, in store order, before the new one is forwarded; no tombstone only when the one merged session is
-    exactly the record's instant. Results have timestamp = session end and no headers; those emitted on close have the closing
-    record's.
+    Merged sessions get a tombstone each, in store order, before the new one is forwarded; no tombstone only when the one merged
+    session is exactly the record's instant. Results have timestamp = session end and no headers; those emitted on close have the
+    closing record's.
 
     Attributes:
         store: name of the session store.

@@ -80,9 +80,11 @@ class StreamSlidingWindowAggregate(Operator):
 
 
 class _SlidingWindows:
-    """The windows around one record. Cells are `(aggregate, timestamp)`, the timestamp being the latest record's in the window."""
+    """The windows around one record. Cells are `(aggregate, timestamp)`; the timestamp is the latest record's in the window."""
 
-    def __init__(self, operator: StreamSlidingWindowAggregate, store: Any, forward: Process | None, drop: Callable[[str], None]) -> None:
+    def __init__(
+        self, operator: StreamSlidingWindowAggregate, store: Any, forward: Process | None, drop: Callable[[str], None]
+    ) -> None:
         self._difference = operator.time_difference_ms
         self._initializer = operator.initializer
         self._aggregator = operator.aggregator
@@ -146,7 +148,7 @@ class _SlidingWindows:
             else:
                 right_exists = True
         if right_cell is None and combined is not None and combined[1] > timestamp:
-            # No window starts between 0 and this record, so all that [0, difference] holds later is in this record's right window.
+            # No window starts between 0 and this record, so all that [0, difference] holds lies in this record's right window.
             right_cell = combined
         if not right_exists:
             self._make_right(key, timestamp, headers, right_cell)
@@ -167,7 +169,9 @@ class _SlidingWindows:
         if self._forward is not None:
             self._forward(Windowed(key, start, start + self._difference), (cell[0], None, True), cell[1], headers)
 
-    def _update(self, key: Any, value: Any, timestamp: int, headers: Headers, start: int, cell: tuple[Any, int] | None, close: int) -> None:
+    def _update(
+        self, key: Any, value: Any, timestamp: int, headers: Headers, start: int, cell: tuple[Any, int] | None, close: int
+    ) -> None:
         end = start + self._difference
         if end < close:
             self._drop("expired window")

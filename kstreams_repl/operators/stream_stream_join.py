@@ -6,15 +6,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.joiners import joiner_of_side, joiner_with_key
+from kstreams_repl.operators.parked import JoinTime, ParkedRecords
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
 class StreamStreamJoin(Operator):
     """One side of a windowed stream-stream join: joins a record with the other side's records in its window.
 
+    A None value is dropped and counted. A None key is too, except on an outer side: there it is emitted at once with None. An
+    unmatched record of an outer side waits in `outer_store` for a match until its window closes; what closed is emitted by the next
+    record (of either side) that sets stream time, in the order time, right before left, key bytes. A record whose window is already
+    behind stream time is emitted at once. Results have the larger timestamp of both records and the headers of the one at work.
+
     `before_ms` and `after_ms` are *this side's*: the other record's timestamp lies in `[ts - before_ms, ts + after_ms]` (already
-    swapped by the DSL for the right side). See the reference, section 2.6 rule 29 for nulls and the order of outer results.
+    swapped by the DSL for the right side).
 
     Attributes:
         left_side: this operator handles the left stream.
@@ -42,12 +50,80 @@ class StreamStreamJoin(Operator):
     time_tracker: str
     with_key: bool = False
 
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        if self.outer_store is None and not self.outer:
+            return self._inner(node, forward)
+        return self._outer(node, forward)
+
+    def _inner(self, node: NodeContext, forward: Process) -> Process:
+        fetch, drop, before, after = node.store(self.other_store).fetch, node.drop, self.before_ms, self.after_ms
+        join = joiner_of_side(self.joiner, with_key=self.with_key, left_side=self.left_side)
+
+        def stream_stream_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                drop("null key or value")
+                return
+            first = timestamp - before
+            for other_time, other in fetch(key, first if first > 0 else 0, timestamp + after):
+                forward(key, join(key, value, other), other_time if other_time > timestamp else timestamp, headers)
+
+        return stream_stream_join
+
+    def _outer(self, node: NodeContext, forward: Process) -> Process:
+        fetch, drop, before, after = node.store(self.other_store).fetch, node.drop, self.before_ms, self.after_ms
+        join = joiner_of_side(self.joiner, with_key=self.with_key, left_side=self.left_side)
+        outer, left_side = self.outer, self.left_side
+        time: JoinTime = node.task.shared.setdefault(
+            self.time_tracker, JoinTime(node.task.config["repl.outer.join.emit.interval.ms"])
+        )
+        node.on_close(lambda: node.task.shared.pop(self.time_tracker, None))
+        parked: ParkedRecords | None = None
+        if self.outer_store is not None:
+            parked = ParkedRecords(
+                node.store(self.outer_store),
+                time,
+                joiner_with_key(self.joiner, self.with_key),
+                forward,
+                node.wall_clock,
+                look_ms=after + self.grace_ms,
+                left_open_ms=self.close_after_ms + self.grace_ms,
+                right_open_ms=self.close_before_ms + self.grace_ms,
+            )
+            node.on_init(parked.resume)
+
+        def stream_stream_outer_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if timestamp > time.stream_time:
+                time.stream_time = timestamp
+            if key is None or value is None:
+                if outer and value is not None:
+                    forward(key, join(key, value, None), timestamp, headers)
+                else:
+                    drop("null key or value")
+                return
+            if timestamp == time.stream_time and parked is not None:
+                parked.emit_closed(headers)
+            first = timestamp - before
+            last = timestamp + after if timestamp + after > 0 else 0
+            alone = outer
+            for other_time, other in fetch(key, first if first > 0 else 0, last):
+                alone = False
+                if parked is not None:
+                    parked.matched(other_time, not left_side, key)
+                forward(key, join(key, value, other), other_time if other_time > timestamp else timestamp, headers)
+            if alone:
+                if parked is None or last < time.stream_time:
+                    forward(key, join(key, value, None), timestamp, headers)
+                else:
+                    parked.park(timestamp, left_side, key, value)
+
+        return stream_stream_outer_join
+
 
 @dataclass(slots=True)
 class StreamStreamSelfJoin(Operator):
     """An inner join of a stream with itself over one store: the order of results is that of the two-sided join.
 
-    Comes after a `StreamJoinWindow` on the same store (the record itself is already in it). Inner joins only.
+    Comes after a `StreamJoinWindow` on the same store, which puts the record only after it was joined. Inner joins only.
 
     Attributes:
         store: name of the stream's window store.
@@ -62,3 +138,32 @@ class StreamStreamSelfJoin(Operator):
     grace_ms: int
     joiner: Callable[..., Any]
     with_key: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        fetch, drop, before, after = node.store(self.store).fetch, node.drop, self.before_ms, self.after_ms
+        retention = before + after + self.grace_ms
+        join = joiner_with_key(self.joiner, self.with_key)
+        observed = -1
+
+        def self_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            nonlocal observed
+            if key is None or value is None:
+                drop("null key or value")
+                return
+            with_itself = join(key, value, value)
+            if timestamp > observed:
+                observed = timestamp
+            due = timestamp > observed - retention + 1
+            # As the left record first ...
+            for other_time, other in fetch(key, max(0, timestamp - before), max(0, timestamp + after)):
+                forward(key, join(key, value, other), max(timestamp, other_time), headers)
+            # ... then as the right one, itself in its place in time.
+            for other_time, other in fetch(key, max(0, timestamp - after), max(0, timestamp + before)):
+                if due and other_time > timestamp:
+                    due = False
+                    forward(key, with_itself, timestamp, headers)
+                forward(key, join(key, other, value), max(timestamp, other_time), headers)
+            if due:
+                forward(key, with_itself, timestamp, headers)
+
+        return self_join

@@ -6,8 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.getters import ValueGetter
+from kstreams_repl.operators.joiners import Joiner, joiner_with_key
+from kstreams_repl.runtime.record_context import ContextSnapshot
+from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -15,10 +19,10 @@ class StreamTableJoin(Operator):
     """Look up the table row of a record's key and forward the joined value under the stream record's key and timestamp.
 
     Inner: a None key is dropped and counted; no row, no output. Left: no row (or a None key) joins with None. A None stream
-    value is dropped
-    and counted. A versioned table is read as of the record's timestamp. With `buffer_store` (KIP-923) stream records wait
-    there for
-    `grace_ms` of the operator's stream time.
+    value is dropped and counted. A versioned table is read as of the record's timestamp. With `buffer_store` (KIP-923) stream
+    records wait there until the largest timestamp buffered is `grace_ms` ahead of them, and then join under their own
+    record context; records that come later than that join at once. A left join with grace refuses None keys, as Kafka Streams
+    does (the buffer is ordered by key).
 
     Attributes:
         table: how to read the table's row.
@@ -37,3 +41,82 @@ class StreamTableJoin(Operator):
     grace_ms: int | None = None
     buffer_store: str | None = None
     versioned: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        if self.buffer_store is not None:
+            return self._buffered(node, self.buffer_store, self._grace(), forward)
+        if self.versioned:
+            return self._as_of(node, forward)
+        get, join, with_key, left, drop = self.table.build(node), self.joiner, self.with_key, self.left, node.drop
+
+        def stream_table_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if value is None or key is None:
+                if value is None or not left:
+                    drop("null join key or value")
+                else:
+                    forward(key, join(key, value, None) if with_key else join(value, None), timestamp, headers)
+                return
+            row = get(key)
+            if row is not None:
+                forward(key, join(key, value, row[0]) if with_key else join(value, row[0]), timestamp, headers)
+            elif left:
+                forward(key, join(key, value, None) if with_key else join(value, None), timestamp, headers)
+
+        return stream_table_join
+
+    def _grace(self) -> int:
+        return 0 if self.grace_ms is None else self.grace_ms
+
+    def _as_of(self, node: NodeContext, forward: Process) -> Process:
+        left, drop = self.left, node.drop
+        join = self._join_as_of(node, forward)
+
+        def stream_table_join_as_of(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if value is None or (key is None and not left):
+                drop("null join key or value")
+            else:
+                join(key, value, timestamp, headers)
+
+        return stream_table_join_as_of
+
+    def _join_as_of(self, node: NodeContext, forward: Process) -> Process:
+        get = self.table.build_as_of(node)
+        join: Joiner = joiner_with_key(self.joiner, self.with_key)
+        left = self.left
+
+        def join_as_of(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            row = None if key is None else get(key, timestamp)
+            if row is not None:
+                forward(key, join(key, value, row[0]), timestamp, headers)
+            elif left:
+                forward(key, join(key, value, None), timestamp, headers)
+
+        return join_as_of
+
+    def _buffered(self, node: NodeContext, store: str, grace: int, forward: Process) -> Process:
+        buffer, record, drop, left = node.store(store), node.record, node.drop, self.left
+        join = self._join_as_of(node, forward)
+
+        def emit(key: Any, value: Any, context: ContextSnapshot) -> None:
+            with record.replace(context):
+                join(key, value, context.timestamp, context.headers)
+
+        def stream_table_join_with_grace(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if value is None or (key is None and not left):
+                drop("null join key or value")
+            elif buffer.observed_time - grace > timestamp:
+                join(key, value, timestamp, headers)
+            elif key is None:
+                raise KStreamsError(
+                    f"{node.name}: a stream-table join with a grace period cannot buffer a record without a key",
+                    hint="filter records with a null key first, or join without grace",
+                    node=node.name,
+                )
+            else:
+                context = ContextSnapshot(record.topic, record.partition, record.offset, timestamp, headers)
+                buffer.put(timestamp, key, value, context)
+                due = buffer.observed_time - grace
+                if buffer.min_time <= due:
+                    buffer.evict_until(due, emit)
+
+        return stream_table_join_with_grace

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from kstreams_repl.operators.base import Operator
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.operators.base import Change, NodeContext, Operator, Process
 from kstreams_repl.operators.getters import ValueGetter
+from kstreams_repl.runtime.record_context import ContextSnapshot
+from kstreams_repl.types import Headers
+
+_UNBOUNDED = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -13,8 +19,7 @@ class TableSuppress(Operator):
     """Buffer the last change per key in time order; forward what is `wait_ms` older than the operator's own stream time.
 
     Entries are ordered by (buffer time, serialized key); an update keeps the *original* slot with the newest value and
-    context. An entry is
-    emitted with its own record context.
+    context. An entry is emitted with its own record context. Nothing is emitted on idle or close: stream time has to move.
 
     Attributes:
         store: name of the suppress buffer (kind `SUPPRESS_BUFFER`).
@@ -36,3 +41,42 @@ class TableSuppress(Operator):
     drop_tombstones: bool
     parent: ValueGetter
     send_old_values: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        buffer, record = node.store(self.store), node.record
+        wait, by_window_end, drop_tombstones = self.wait_ms, self.window_end_time, self.drop_tombstones
+        put, evict_first = buffer.put, buffer.evict_first
+        bounded = self.max_records is not None or self.max_bytes is not None
+        observed = -1
+
+        def emit(key: Any, new: Any, old: Any, context: ContextSnapshot) -> None:
+            if new is not None or not drop_tombstones:
+                with record.replace(context):
+                    forward(key, (new, old, True), context.timestamp, context.headers)
+
+        def suppress(key: Any, value: Change, timestamp: int, headers: Headers) -> None:
+            nonlocal observed
+            if timestamp > observed:
+                observed = timestamp
+            context = ContextSnapshot(record.topic, record.partition, record.offset, timestamp, headers)
+            put(key[2] if by_window_end else timestamp, key, value[0], value[1], context)
+            due = observed - wait
+            while buffer.min_time <= due:
+                evict_first(emit)
+            if bounded:
+                self._enforce_bounds(node.name, buffer, emit)
+
+        return suppress
+
+    def _enforce_bounds(self, name: str, buffer: Any, emit: Any) -> None:
+        most = _UNBOUNDED if self.max_records is None else self.max_records
+        most_bytes = _UNBOUNDED if self.max_bytes is None else self.max_bytes
+        while buffer.record_count() > most or buffer.byte_size() > most_bytes:
+            if self.shut_down_when_full:
+                raise KStreamsError(
+                    f"the buffer of {name} is over its bounds: {buffer.record_count()} records, {buffer.byte_size()} bytes",
+                    hint="give suppress a larger buffer, or let it emit early when it is full",
+                    node=name,
+                    store=self.store,
+                )
+            buffer.evict_first(emit)

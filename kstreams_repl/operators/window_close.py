@@ -1,9 +1,9 @@
 """Emit windows once, when they close (KIP-825), without losing any.
 
 Kafka Streams writes the closing record first and then looks for closed windows; the write moves the store's time, and what
-fell out of retention by that move is never emitted. Here the closed windows are read and forwarded *before* the record that closes them is
-written. A closing record never belongs to a window that it closes, so nothing else changes. There is no wall-clock throttle: the store
-is only read when at least one window may have closed. How far it has emitted is kept as processor metadata, with the commit.
+fell out of retention by that move is never emitted. Here the closed windows are read and forwarded *before* the record that closes
+them is written. A closing record never belongs to a window that it closes, so nothing else changes. There is no wall-clock
+throttle: the store is only read when a window may have closed. How far it has emitted is processor metadata, kept with the commit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class WindowCloser:
 
     def _remember(self, close: int) -> None:
         self._last = close
-        self.next_close = self._reach if close < self._reach else ((close - self._reach) // self._step + 1) * self._step + self._reach
+        reach, step = self._reach, self._step
+        self.next_close = reach if close < reach else ((close - reach) // step + 1) * step + reach
 
     def emit(self, close: int, headers: Headers) -> None:
         """Forward every window that closes in (last close, close], by time, then key."""
