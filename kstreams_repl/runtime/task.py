@@ -24,8 +24,8 @@ from kstreams_repl.runtime.record_queue import RecordQueue
 from kstreams_repl.runtime.services import TaskServices
 from kstreams_repl.runtime.source import CompiledSource
 from kstreams_repl.runtime.user_error import user_line
-from kstreams_repl.stores.cache import RecordCache
 from kstreams_repl.stores.factory import open_store
+from kstreams_repl.stores.record_cache import RecordCache
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.topology.subtopologies import Subtopology
 from kstreams_repl.types import RecordBatch, TaskId, TopicPartition
@@ -71,6 +71,7 @@ class StreamTask:
         collector: where output and changelog records go.
         wall_clock: ms; the only clock the task knows.
         global_stores: stores of global tables, shared and read-only.
+        exact_cache: let reads count as use of a cached entry, as Kafka Streams does (the test driver); a deployed task saves that.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class StreamTask:
         collector: RecordCollector,
         wall_clock: Callable[[], int],
         global_stores: Mapping[str, Any] | None = None,
+        exact_cache: bool = False,
     ) -> None:
         self.spec = spec
         self.id = spec.task_id
@@ -94,7 +96,7 @@ class StreamTask:
             global_stores=global_stores or {},
             internal_topics=spec.internal_topics,
         )
-        self.cache = RecordCache(spec.config["statestore.cache.max.bytes"])
+        self.cache = RecordCache(spec.config["statestore.cache.max.bytes"], exact=exact_cache)
         self._processing_handler = resolve(spec.config["processing.exception.handler"], "processing.exception.handler")
         self._closed = False
         self._open_stores()

@@ -138,6 +138,7 @@ class TopologyTestDriver:
             collector=self._collector,
             wall_clock=self._clock,
             global_stores={} if self._global is None else self._global.stores,
+            exact_cache=True,
         )
 
     def _real(self, topic: str) -> str:
