@@ -42,10 +42,13 @@ def _run(processor: Any, node: NodeContext, forward: Process, record_type: Calla
     context = NodeProcessorContext(node, forward, fixed_key=record_type is FixedKeyRecord)
     node.on_init(lambda: processor.init(context))
     node.on_close(processor.close)
-    work = processor.process
+    work, at = processor.process, node.record
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        outer_timestamp, outer_headers = at.timestamp, at.headers
+        at.timestamp, at.headers = timestamp, headers  # what its plain stores log under
         work(record_type(key, value, timestamp, headers))
+        at.timestamp, at.headers = outer_timestamp, outer_headers
 
     return process
 
