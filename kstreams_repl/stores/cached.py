@@ -1,0 +1,155 @@
+"""Objects over rows with a record cache: Kafka Streams' CachingKeyValueStore, CachingWindowStore and CachingSessionStore in one.
+
+A write stays in the cache with the record context it was made under. When it leaves (flush, eviction) the old value is read from the rows
+below, the entry is written and logged there, and the flush listener gets new and old, all under the entry's own context. A tombstone
+for a key that the rows below do not have is neither written nor forwarded. Reads merge the cache over the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kstreams_repl.stores.cells import EntryListener
+from kstreams_repl.stores.changelog import Changelog
+from kstreams_repl.stores.codec import Codec
+from kstreams_repl.stores.record_cache import CELL, ENTRY_OVERHEAD, Entry, NamedCache, RecordCache
+from kstreams_repl.stores.rows import Rows, logged_write
+
+
+class CachedCells:
+    """One cached store's objects.
+
+    Args:
+        keep_reads: keep what a point read fetched as a clean entry (key-value stores do, window and session stores do not).
+        defer: keep immutable values as objects and serialize them when they leave.
+    """
+
+    def __init__(
+        self, rows: Rows, codec: Codec, changelog: Changelog, record_context: Any, shared: RecordCache, *, keep_reads: bool, defer: bool
+    ) -> None:
+        self._rows = rows
+        self._codec = codec
+        self._changelog = changelog
+        self._context = record_context
+        self._write = logged_write(rows, codec, changelog)
+        self._listener: EntryListener | None = None
+        self._send_old_values = False
+        self._exact = shared.exact
+        self.cache = NamedCache(shared, self._entries_leave)
+        self.get: Callable[[bytes], Any] = self._make_get(keep_reads, defer)
+        self.put: Callable[[bytes, Any], None] = self._make_put(defer)
+
+    def _make_get(self, keep_reads: bool, defer: bool) -> Callable[[bytes], Any]:
+        entries, cache, read, decode = self.cache.entries, self.cache, self._rows.get, self._codec.decode
+        find, take = entries.get, entries.pop
+        exact, timestamped = self._exact, self._codec.timestamped
+        deferrable = self._codec.deferrable if defer else frozenset()
+
+        def get(key: bytes) -> Any:
+            entry = find(key)
+            if entry is not None:
+                if exact:
+                    entries[key] = take(key)
+                cell = entry[1]
+                if cell is not None:
+                    return cell
+                stored = entry[2]
+                return None if stored is None else decode(stored)
+            stored = read(key)
+            if stored is None:
+                return None
+            cell = decode(stored)
+            if keep_reads:
+                size = len(key) + len(stored) + ENTRY_OVERHEAD
+                if type(cell[0] if timestamped else cell) in deferrable:
+                    cache.put(key, (size, cell, None, "", -1, -1, -1, ()), False)
+                else:
+                    cache.put(key, (size, None, stored, "", -1, -1, -1, ()), False)
+            return cell
+
+        return get
+
+    def _make_put(self, defer: bool) -> Callable[[bytes, Any], None]:
+        put_entry, context, encode = self.cache.put, self._context, self._codec.encode
+        size_of, timestamped = self._codec.size_of, self._codec.timestamped
+        deferrable = self._codec.deferrable if defer else frozenset()
+
+        def put(key: bytes, cell: Any) -> None:
+            topic, headers = context.topic, context.headers
+            size = len(key) + ENTRY_OVERHEAD
+            if topic is not None:
+                size += len(topic)
+            for name, value in headers:
+                size += len(name) + (len(value) if value is not None else 0)
+            stored: bytes | None = None
+            if cell is not None:
+                if type(cell[0] if timestamped else cell) in deferrable:
+                    size += size_of(cell)
+                else:
+                    stored = encode(cell)
+                    cell = None
+                    if stored is not None:
+                        size += len(stored)
+            put_entry(key, (size, cell, stored, topic, context.partition, context.offset, context.timestamp, headers), True)
+
+        return put
+
+    def set_flush_listener(self, listener: EntryListener, send_old_values: bool) -> bool:
+        self._listener = listener
+        self._send_old_values = send_old_values
+        return True
+
+    def _entries_leave(self, leaving: list[tuple[bytes, Entry]]) -> None:
+        context, write, read = self._context, self._write, self._rows.get
+        encode, decode = self._codec.encode, self._codec.decode
+        listener, send_old = self._listener, self._send_old_values
+        kept = (context.topic, context.partition, context.offset, context.timestamp, context.headers)
+        try:
+            for key, (_, cell, stored, topic, partition, offset, timestamp, headers) in leaving:
+                if cell is not None:
+                    stored = encode(cell)
+                old = read(key) if listener is not None and (stored is None or send_old) else None
+                if stored is None and old is None and listener is not None:
+                    continue
+                context.topic, context.partition, context.offset, context.timestamp, context.headers = topic, partition, offset, timestamp, headers
+                write(key, stored, timestamp)
+                if listener is not None:
+                    if cell is None and stored is not None:
+                        cell = decode(stored)
+                    listener(key, cell, decode(old) if send_old and old is not None else None, timestamp, headers)
+        finally:
+            context.topic, context.partition, context.offset, context.timestamp, context.headers = kept
+
+    def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, Any]]:
+        cached = self.cache.range(low, high, reverse)
+        rows = self._rows.range(low, high, reverse)
+        decode = self._codec.decode
+        if not cached:
+            return ((key, decode(stored)) for key, stored in rows)
+        return self._merge(cached, rows, reverse)
+
+    def _merge(self, cached: list[tuple[bytes, Entry]], rows: Iterator[tuple[bytes, bytes]], reverse: bool) -> Iterator[tuple[bytes, Any]]:
+        decode = self._codec.decode
+        row = next(rows, None)
+        for key, entry in cached:
+            while row is not None and row[0] != key and (row[0] > key if reverse else row[0] < key):
+                yield row[0], decode(row[1])
+                row = next(rows, None)
+            if row is not None and row[0] == key:
+                row = next(rows, None)
+            if entry[CELL] is not None:
+                yield key, entry[CELL]
+            elif entry[2] is not None:
+                yield key, decode(entry[2])
+        while row is not None:
+            yield row[0], decode(row[1])
+            row = next(rows, None)
+
+    def flush(self) -> None:
+        self.cache.flush()
+        self._changelog.flush()
+
+    def clear(self) -> None:
+        self.cache.clear()
+        self._changelog.clear()

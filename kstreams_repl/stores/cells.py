@@ -1,0 +1,181 @@
+"""Objects over rows without a record cache: written through at once, or kept as objects until the flush.
+
+A *cell* is what a typed store reads and writes under one physical key: a value, or `(value, timestamp)` in a timestamped store.
+`DirectCells` serializes and logs each write (Kafka Streams' exact behaviour without caching). `WriteBackCells` defers both for immutable
+values, so that a counter costs two dict operations per record; it is used when the changelog takes one record per key and commit.
+Mutable values are always serialized at once: a change made in place by user code must not reach the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from kstreams_repl.stores.changelog import Changelog
+from kstreams_repl.stores.codec import Codec
+from kstreams_repl.stores.rows import Rows, logged_write
+
+EntryListener = Callable[[bytes, Any, Any, int, Any], None]
+"""(physical key, new cell, old cell, record timestamp, headers) of one flushed entry."""
+
+_MISSING: Any = object()
+
+
+class Cells(Protocol):
+    """One store's objects by physical key. `get` and `put` are plain callables."""
+
+    get: Callable[[bytes], Any]
+    put: Callable[[bytes, Any], None]
+
+    def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, Any]]: ...
+
+    def flush(self) -> None: ...
+
+    def clear(self) -> None:
+        """Forget everything that is not in the engine (after a rollback)."""
+
+    def set_flush_listener(self, listener: EntryListener, send_old_values: bool) -> bool: ...
+
+
+class DirectCells:
+    """Each write is serialized, stored and logged at once."""
+
+    def __init__(self, rows: Rows, codec: Codec, changelog: Changelog, record_context: Any) -> None:
+        self._rows = rows
+        self._codec = codec
+        self._changelog = changelog
+        read, decode, encode = rows.get, codec.decode, codec.encode
+        write = logged_write(rows, codec, changelog)
+
+        def get(key: bytes) -> Any:
+            stored = read(key)
+            return None if stored is None else decode(stored)
+
+        def put(key: bytes, cell: Any) -> None:
+            write(key, None if cell is None else encode(cell), record_context.timestamp)
+
+        self.get: Callable[[bytes], Any] = get
+        self.put: Callable[[bytes, Any], None] = put
+
+    def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, Any]]:
+        decode = self._codec.decode
+        return ((key, decode(stored)) for key, stored in self._rows.range(low, high, reverse))
+
+    def flush(self) -> None:
+        self._changelog.flush()
+
+    def clear(self) -> None:
+        self._changelog.clear()
+
+    def set_flush_listener(self, listener: EntryListener, send_old_values: bool) -> bool:
+        return False
+
+
+class WriteBackCells:
+    """Immutable values stay objects until the flush; the changelog gets one record per key and flush.
+
+    Args:
+        admit: asked before a write is kept (window and session stores refuse dead segments and count them); None admits all.
+        visible: asked before a kept cell is shown (expired windows are hidden); None shows all.
+        capacity: so many clean cells are kept for reading after they were flushed.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        codec: Codec,
+        changelog: Changelog,
+        record_context: Any,
+        *,
+        admit: Callable[[bytes], bool] | None = None,
+        visible: Callable[[bytes], bool] | None = None,
+        capacity: int = 200_000,
+    ) -> None:
+        self._rows = rows
+        self._codec = codec
+        self._changelog = changelog
+        self._write = logged_write(rows, codec, changelog)
+        self._dirty: dict[bytes, tuple[Any, int]] = {}
+        self._clean: dict[bytes, Any] = {}
+        self._capacity = capacity
+        self.get: Callable[[bytes], Any] = self._make_get(visible)
+        self.put: Callable[[bytes, Any], None] = self._make_put(record_context, admit)
+
+    def _make_get(self, visible: Callable[[bytes], bool] | None) -> Callable[[bytes], Any]:
+        recent, clean_get = self._dirty.get, self._clean.get
+        clean, read, decode, capacity = self._clean, self._rows.get, self._codec.decode, self._capacity
+        deferrable, timestamped = self._codec.deferrable, self._codec.timestamped
+
+        def get(key: bytes) -> Any:
+            entry = recent(key)
+            if entry is not None:
+                return entry[0]
+            cell = clean_get(key, _MISSING)
+            if cell is not _MISSING:
+                return cell
+            stored = read(key)
+            if stored is None:
+                return None
+            cell = decode(stored)
+            if type(cell[0] if timestamped else cell) in deferrable:
+                if len(clean) >= capacity:
+                    clean.clear()
+                clean[key] = cell
+            return cell
+
+        if visible is None:
+            return get
+        return lambda key: get(key) if visible(key) else None
+
+    def _make_put(self, record_context: Any, admit: Callable[[bytes], bool] | None) -> Callable[[bytes, Any], None]:
+        dirty, clean, write = self._dirty, self._clean, self._write
+        encode, deferrable, timestamped = self._codec.encode, self._codec.deferrable, self._codec.timestamped
+        forget_dirty, forget_clean = dirty.pop, clean.pop
+
+        def put(key: bytes, cell: Any) -> None:
+            if cell is not None and type(cell[0] if timestamped else cell) in deferrable:
+                dirty[key] = (cell, record_context.timestamp)
+            else:
+                forget_dirty(key, None)
+                forget_clean(key, None)
+                write(key, None if cell is None else encode(cell), record_context.timestamp)
+
+        if admit is None:
+            return put
+
+        def put_if_admitted(key: bytes, cell: Any) -> None:
+            if admit(key):
+                put(key, cell)
+
+        return put_if_admitted
+
+    def _spill(self) -> None:
+        """Serialize what was deferred: rows become readable in order, changelog records become pending."""
+        dirty = self._dirty
+        if not dirty:
+            return
+        write, encode, clean = self._write, self._codec.encode, self._clean
+        if len(clean) + len(dirty) > self._capacity:
+            clean.clear()
+        for key, (cell, timestamp) in dirty.items():
+            write(key, encode(cell), timestamp)
+            clean[key] = cell
+        dirty.clear()
+
+    def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, Any]]:
+        self._spill()
+        decode = self._codec.decode
+        rows = self._rows.range(low, high, reverse)
+        return ((key, decode(stored)) for key, stored in rows)
+
+    def flush(self) -> None:
+        self._spill()
+        self._changelog.flush()
+
+    def clear(self) -> None:
+        self._dirty.clear()
+        self._clean.clear()
+        self._changelog.clear()
+
+    def set_flush_listener(self, listener: EntryListener, send_old_values: bool) -> bool:
+        return False

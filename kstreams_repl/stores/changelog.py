@@ -1,0 +1,57 @@
+"""Where a store's writes go besides its engine.
+
+Two modes. *Every update* sends a record per write at once, as Kafka Streams does. *Once per key and commit* keeps the last value of each
+key and sends it when the store is flushed: the same table after replay, for a fraction of the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kstreams_repl.types import Headers
+
+Send = Callable[[bytes | None, bytes | None, int | None, Headers, int | None], None]
+"""(key, value, timestamp, headers, partition): hand one record to a topic; partition None = the task's own."""
+
+Log = Callable[[bytes, bytes | None, int | None], None]
+
+NO_HEADERS: Headers = []
+
+
+class Changelog:
+    """The changelog of one store; `log(key, value, timestamp)` is a plain callable."""
+
+    __slots__ = ("log", "suppressed", "pending", "send")
+
+    def __init__(self, send: Send | None, *, suppressed: bool) -> None:
+        self.send = send
+        self.suppressed = suppressed and send is not None
+        self.pending: dict[bytes, tuple[bytes | None, int | None]] = {}
+        self.log: Log = self._make_log()
+
+    def _make_log(self) -> Log:
+        send, pending = self.send, self.pending
+        if send is None:
+            return lambda key, value, timestamp: None
+        if self.suppressed:
+
+            def keep(key: bytes, value: bytes | None, timestamp: int | None) -> None:
+                pending[key] = (value, timestamp)
+
+            return keep
+
+        def at_once(key: bytes, value: bytes | None, timestamp: int | None) -> None:
+            send(key, value, timestamp, NO_HEADERS, None)
+
+        return at_once
+
+    def flush(self) -> None:
+        """Send what is pending; nothing to do when every update was sent."""
+        pending, send = self.pending, self.send
+        if pending and send is not None:
+            for key, (value, timestamp) in pending.items():
+                send(key, value, timestamp, NO_HEADERS, None)
+            pending.clear()
+
+    def clear(self) -> None:
+        self.pending.clear()

@@ -1,0 +1,181 @@
+"""Engines in memory: a dict with an index that is built by the first range read, and an undo log instead of an overlay.
+
+Point reads and writes are dict operations; a store that is never iterated pays nothing for order. The index is brought up to date lazily:
+new keys wait in a list, deleted ones stay in it as *stale* until they are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from sortedcontainers import SortedList
+
+from kstreams_repl.errors import InvalidStateStoreError, TaskMigratedError
+from kstreams_repl.stores.engine.base import Hooks, Row
+
+
+class MemoryEngine:
+    """One ordered map in memory. `rows` is the live dict; write through `put` only."""
+
+    __slots__ = ("name", "rows", "get", "put", "_undo", "_index", "_fresh", "_stale")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rows: dict[bytes, bytes] = {}
+        self._undo: dict[bytes, bytes | None] = {}
+        self._index: SortedList | None = None
+        self._fresh: list[bytes] = []
+        self._stale: set[bytes] = set()
+        self.get: Callable[[bytes], bytes | None] = self.rows.get
+        self.put: Callable[[bytes, bytes | None], None] = self._make_put()
+
+    def _make_put(self) -> Callable[[bytes, bytes | None], None]:
+        rows, undo, fresh, stale = self.rows, self._undo, self._fresh, self._stale
+        get, pop = rows.get, rows.pop
+
+        def put(key: bytes, value: bytes | None) -> None:
+            if key not in undo:
+                undo[key] = get(key)
+            if value is None:
+                if pop(key, None) is not None and self._index is not None:
+                    stale.add(key)
+            else:
+                if self._index is not None and key not in rows:
+                    if key in stale:
+                        stale.discard(key)
+                    else:
+                        fresh.append(key)
+                rows[key] = value
+
+        return put
+
+    def _sorted(self) -> SortedList:
+        index = self._index
+        if index is None or len(self._stale) > 1000 + len(self.rows):
+            index = self._index = SortedList(self.rows)
+            self._fresh.clear()
+            self._stale.clear()
+        elif self._fresh:
+            if len(self._fresh) < 8:
+                for key in self._fresh:
+                    index.add(key)
+            else:
+                index.update(self._fresh)
+            self._fresh.clear()
+        return index
+
+    def range(self, low: bytes | None = None, high: bytes | None = None, reverse: bool = False) -> Iterator[Row]:
+        get = self.rows.get
+        keys = self._sorted().irange(low, high, inclusive=(True, False), reverse=reverse)
+        return iter([(key, value) for key in keys if (value := get(key)) is not None])
+
+    def delete_range(self, low: bytes, high: bytes) -> None:
+        put = self.put
+        if self._index is None:
+            doomed = [key for key in self.rows if low <= key < high]
+        else:
+            doomed = list(self._sorted().irange(low, high, inclusive=(True, False)))
+        for key in doomed:
+            put(key, None)
+
+    def approximate_count(self) -> int:
+        return len(self.rows)
+
+    def commit(self) -> None:
+        self._undo.clear()
+
+    def rollback(self) -> None:
+        put = self.put
+        for key, value in list(self._undo.items()):
+            put(key, value)
+        self._undo.clear()
+
+
+class MemoryEnvironment(Hooks):
+    """Engines of one task in memory: the test driver's, and what stores that are not persistent live in."""
+
+    path: str | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = False
+        self._engines: dict[str, MemoryEngine] = {}
+        self._attributes: dict[str, bytes] = {}
+        self._committed_attributes: dict[str, bytes] = {}
+        self._positions: dict[str, int] = {}
+        self._commit_id = -1
+        self._owner: str | None = None
+        self._token: str | None = None
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        return self._positions
+
+    @property
+    def commit_id(self) -> int:
+        return self._commit_id
+
+    def engine(self, name: str, *, persistent: bool = True) -> MemoryEngine:
+        self._check_open()
+        engine = self._engines.get(name)
+        if engine is None:
+            engine = self._engines[name] = MemoryEngine(name)
+        return engine
+
+    def attribute(self, name: str) -> bytes | None:
+        return self._attributes.get(name)
+
+    def set_attribute(self, name: str, value: bytes | None) -> None:
+        if value is None:
+            self._attributes.pop(name, None)
+        else:
+            self._attributes[name] = value
+
+    def commit(self, positions: Mapping[str, int], commit_id: int) -> None:
+        self._check_open()
+        if self._token != self._owner:
+            raise TaskMigratedError("another owner took these stores over; nothing was committed")
+        for callback in self._before_commit:
+            callback()
+        for engine in self._engines.values():
+            engine.commit()
+        self._committed_attributes = dict(self._attributes)
+        self._positions.update(positions)
+        self._commit_id = commit_id
+
+    def rollback(self) -> None:
+        for engine in self._engines.values():
+            engine.rollback()
+        self._attributes = dict(self._committed_attributes)
+        for callback in self._after_rollback:
+            callback()
+
+    def restore(
+        self,
+        name: str,
+        keys: Sequence[bytes],
+        values: Sequence[bytes | None],
+        *,
+        positions: Mapping[str, int] | None = None,
+        persistent: bool = True,
+    ) -> None:
+        engine = self.engine(name, persistent=persistent)
+        put = engine.put
+        for key, value in zip(keys, values, strict=True):
+            put(key, value)
+        engine.commit()
+        if positions:
+            self._positions.update(positions)
+
+    def take_ownership(self, token: str) -> None:
+        self._owner = self._token = token
+
+    def reader_check(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise InvalidStateStoreError("the stores of this task are closed")

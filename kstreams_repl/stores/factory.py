@@ -1,0 +1,304 @@
+"""From the description of a store to the open store of one task.
+
+The layers, from the inside: engine (`stores/engine`), rows (physical keys, segments), cells (objects; written through, written back, or in the
+record cache, with the changelog at the point where a write leaves for the engine), and the typed store with its serdes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kstreams_repl.errors import TopologyError
+from kstreams_repl.serdes import Serde, bytes_, resolve
+from kstreams_repl.stores.api import StateStore
+from kstreams_repl.stores.cached import CachedCells
+from kstreams_repl.stores.cells import Cells, DirectCells, WriteBackCells
+from kstreams_repl.stores.changelog import Changelog, Send
+from kstreams_repl.stores.codec import Codec
+from kstreams_repl.stores.engine.base import Engine, Environment
+from kstreams_repl.stores.join_grace_buffer import JoinGraceBuffer
+from kstreams_repl.stores.key_value import KeyValue, TimestampedKeyValue
+from kstreams_repl.stores.lru import Lru
+from kstreams_repl.stores.outer_join import OuterJoin
+from kstreams_repl.stores.record_cache import RecordCache
+from kstreams_repl.stores.rows import EngineRows, Rows
+from kstreams_repl.stores.segments import SegmentedRows
+from kstreams_repl.stores.session import Session
+from kstreams_repl.stores.suppress_buffer import SuppressBuffer
+from kstreams_repl.stores.time_ordered_window import TimeOrderedWindow
+from kstreams_repl.stores.time_ordered_window import log_key as time_ordered_log_key
+from kstreams_repl.stores.versioned import Versioned, VersionedRows
+from kstreams_repl.stores.window import Sequence, Window
+from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+
+EXPIRED = "expired"
+"""The reason given to `on_dropped` when a put is older than a store keeps."""
+
+_DAY_MS = 86_400_000
+
+
+def open_store(
+    builder: StoreBuilder,
+    environment: Environment,
+    *,
+    record_context: Any,
+    send: Send | None = None,
+    cache: RecordCache | None = None,
+    defaults: tuple[Any, Any] | Mapping[str, Any] | None = None,
+    on_dropped: Callable[[str], None] | None = None,
+    suppress_changelog: bool = False,
+) -> StateStore:
+    """Open one store of one task.
+
+    Args:
+        builder: what the topology knows of it.
+        environment: the task's engines; the store's rows join its commits and rollbacks.
+        record_context: the task's `RecordContext`; its `timestamp` and `headers` must be those of the record being processed whenever a store is
+            written (plain stores log under that timestamp, cached entries leave under that context).
+        send: writes to the changelog topic, `(key, value, timestamp, headers, partition)`; None = not logged. The timestamp may be
+            None (the producer's time), the partition always is (the task's own).
+        cache: the task's record cache; used when the builder asks for caching and its budget is not 0.
+        defaults: the application's default (key serde, value serde).
+        on_dropped: called with a reason for each put that is refused because it is too old.
+        suppress_changelog: one changelog record per key and flush instead of one per update.
+    """
+    opening = _Opening(builder, environment, record_context, send, cache, defaults, on_dropped, suppress_changelog)
+    try:
+        make = _MAKERS[builder.kind]
+    except KeyError:
+        raise TopologyError(f"store {builder.name}: unknown kind {builder.kind!r}", store=builder.name) from None
+    return make(opening)
+
+
+class _Opening:
+    """What the makers share while one store is opened."""
+
+    def __init__(
+        self,
+        builder: StoreBuilder,
+        environment: Environment,
+        record_context: Any,
+        send: Send | None,
+        cache: RecordCache | None,
+        defaults: tuple[Any, Any] | Mapping[str, Any] | None,
+        on_dropped: Callable[[str], None] | None,
+        suppress_changelog: bool,
+    ) -> None:
+        key_default, value_default = (defaults["key"], defaults["value"]) if isinstance(defaults, Mapping) else (defaults or (None, None))
+        self.builder = builder
+        self.name = builder.name
+        self.environment = environment
+        self.record_context = record_context
+        self.send = send if builder.logging else None
+        self.cache = cache if builder.caching and cache is not None and cache.max_bytes > 0 else None
+        self.key_default = key_default
+        self.value_default = value_default
+        self.key_serde: Serde = resolve(builder.key_serde, key_default)
+        self.value_serde: Serde = resolve(builder.value_serde, value_default)
+        self.write_back = suppress_changelog
+        self.changelog = Changelog(self.send, suppressed=suppress_changelog)
+        self.persistent = builder.persistent
+        self.retention_ms = builder.retention_ms if builder.retention_ms is not None else _DAY_MS
+        self.on_expired: Callable[[], None] = (lambda: None) if on_dropped is None else (lambda: on_dropped(EXPIRED))
+
+    def engine(self, suffix: str = "") -> Engine:
+        return self.environment.engine(self.name + suffix, persistent=self.persistent)
+
+    def segmented_rows(self, timestamp_at: int, *, lossless: bool = False) -> SegmentedRows:
+        return SegmentedRows(
+            self.environment,
+            self.engine(),
+            self.name,
+            retention_ms=self.retention_ms,
+            timestamp_at=timestamp_at,
+            on_expired=self.on_expired,
+            lossless=lossless,
+        )
+
+    def cells(self, rows: Rows, codec: Codec, *, keep_reads: bool = False, cacheable: bool = True) -> Cells:
+        cells: Cells
+        if self.cache is not None and cacheable:
+            cells = CachedCells(
+                rows, codec, self.changelog, self.record_context, self.cache, keep_reads=keep_reads, defer=self.write_back
+            )
+        elif self.write_back:
+            segmented = isinstance(rows, SegmentedRows)
+            cells = WriteBackCells(
+                rows,
+                codec,
+                self.changelog,
+                self.record_context,
+                admit=rows.admit if segmented else None,  # type: ignore[attr-defined]
+                visible=rows.visible if segmented else None,  # type: ignore[attr-defined]
+            )
+        else:
+            cells = DirectCells(rows, codec, self.changelog, self.record_context)
+        self.environment.after_rollback(cells.clear)
+        return cells
+
+
+def _key_value(opening: _Opening) -> StateStore:
+    return _open_key_value(opening, KeyValue, timestamped=False)
+
+
+def _timestamped_key_value(opening: _Opening) -> StateStore:
+    return _open_key_value(opening, TimestampedKeyValue, timestamped=True)
+
+
+def _subscription(opening: _Opening) -> StateStore:
+    """The foreign-key join's subscriptions: a timestamped store whose keys are bytes already."""
+    opening.key_serde = bytes_
+    return _open_key_value(opening, TimestampedKeyValue, timestamped=True)
+
+
+def _open_key_value(opening: _Opening, kind: type[KeyValue], *, timestamped: bool) -> StateStore:
+    engine = opening.engine()
+    codec = Codec(opening.value_serde, timestamped=timestamped)
+    cells = opening.cells(EngineRows(engine), codec, keep_reads=True)
+    return kind(opening.name, cells, opening.key_serde, persistent=opening.persistent, count=engine.approximate_count)
+
+
+def _lru(opening: _Opening) -> StateStore:
+    codec = Codec(opening.value_serde, timestamped=False)
+    opening.environment.after_rollback(opening.changelog.clear)
+    return Lru(
+        opening.name,
+        opening.environment,
+        codec,
+        opening.changelog,
+        opening.key_serde,
+        max_entries=opening.builder.max_entries or 1000,
+        record_context=opening.record_context,
+    )
+
+
+def _window(opening: _Opening) -> StateStore:
+    return _open_window(opening, timestamped=False)
+
+
+def _timestamped_window(opening: _Opening) -> StateStore:
+    return _open_window(opening, timestamped=True)
+
+
+def _open_window(opening: _Opening, *, timestamped: bool) -> StateStore:
+    rows = opening.segmented_rows(12)
+    duplicates = opening.builder.retain_duplicates
+    cells = opening.cells(rows, Codec(opening.value_serde, timestamped=timestamped), cacheable=not duplicates)
+    changelog, context = opening.changelog, opening.record_context
+    return Window(
+        opening.name,
+        cells,
+        rows,
+        opening.key_serde,
+        window_size_ms=opening.builder.window_size_ms or 0,
+        timestamped=timestamped,
+        persistent=opening.persistent,
+        sequence=Sequence(opening.environment, opening.name) if duplicates else None,
+        log_null=(lambda key: changelog.log(key, None, context.timestamp)) if duplicates else None,
+    )
+
+
+def _session(opening: _Opening) -> StateStore:
+    rows = opening.segmented_rows(16, lossless=bool(opening.builder.options.get("time_ordered")))
+    cells = opening.cells(rows, Codec(opening.value_serde, timestamped=False))
+    return Session(opening.name, cells, rows, opening.key_serde, persistent=opening.persistent)
+
+
+def _versioned(opening: _Opening) -> StateStore:
+    rows = VersionedRows(
+        opening.environment, opening.name, opening.engine(), opening.engine(HISTORY_SUFFIX), retention_ms=opening.retention_ms
+    )
+    # Every version matters to the history: the changelog is never reduced to the last one.
+    changelog = Changelog(opening.send, suppressed=False)
+    return Versioned(
+        opening.name,
+        rows,
+        changelog,
+        opening.key_serde,
+        opening.value_serde,
+        persistent=opening.persistent,
+        on_expired=opening.on_expired,
+    )
+
+
+def _time_ordered_window(opening: _Opening) -> StateStore:
+    engine = opening.engine()
+    timestamped = bool(opening.builder.options.get("timestamped", True))
+    cells = opening.cells(EngineRows(engine, time_ordered_log_key), Codec(opening.value_serde, timestamped=timestamped), cacheable=False)
+    return TimeOrderedWindow(
+        opening.name,
+        cells,
+        engine,
+        opening.key_serde,
+        window_size_ms=opening.builder.window_size_ms or 0,
+        retention_ms=opening.retention_ms,
+        timestamped=timestamped,
+        persistent=opening.persistent,
+    )
+
+
+def _outer_join(opening: _Opening) -> StateStore:
+    options = opening.builder.options
+    opening.environment.after_rollback(opening.changelog.clear)
+    return OuterJoin(
+        opening.name,
+        opening.engine(),
+        opening.changelog,
+        opening.key_serde,
+        resolve(options.get("left_serde"), opening.value_serde),
+        resolve(options.get("right_serde"), opening.value_serde),
+        persistent=opening.persistent,
+        record_context=opening.record_context,
+    )
+
+
+def _suppress_buffer(opening: _Opening) -> StateStore:
+    return SuppressBuffer(
+        opening.name,
+        opening.environment,
+        opening.key_serde,
+        opening.value_serde,
+        send=opening.send,
+        persistent=opening.persistent,
+        context_type=_snapshot_type(opening.record_context),
+        exact_order=not opening.write_back,
+    )
+
+
+def _join_grace_buffer(opening: _Opening) -> StateStore:
+    opening.environment.after_rollback(opening.changelog.clear)
+    options = opening.builder.options
+    return JoinGraceBuffer(
+        opening.name,
+        opening.environment,
+        opening.changelog,
+        opening.key_serde,
+        opening.value_serde,
+        grace_ms=int(options["grace_ms"]) if "grace_ms" in options else (opening.builder.retention_ms or 0),
+        persistent=opening.persistent,
+        context_type=_snapshot_type(opening.record_context),
+    )
+
+
+def _snapshot_type(record_context: Any) -> Any:
+    """The class of the task's context snapshots, so that buffered contexts come back as what was given."""
+    return type(record_context.snapshot()) if hasattr(record_context, "snapshot") else None
+
+
+HISTORY_SUFFIX = ".history"
+
+_MAKERS: dict[StoreKind, Callable[[_Opening], StateStore]] = {
+    StoreKind.KEY_VALUE: _key_value,
+    StoreKind.TIMESTAMPED_KEY_VALUE: _timestamped_key_value,
+    StoreKind.LRU: _lru,
+    StoreKind.VERSIONED: _versioned,
+    StoreKind.WINDOW: _window,
+    StoreKind.TIMESTAMPED_WINDOW: _timestamped_window,
+    StoreKind.SESSION: _session,
+    StoreKind.TIME_ORDERED_WINDOW: _time_ordered_window,
+    StoreKind.OUTER_JOIN: _outer_join,
+    StoreKind.SUPPRESS_BUFFER: _suppress_buffer,
+    StoreKind.JOIN_GRACE_BUFFER: _join_grace_buffer,
+    StoreKind.SUBSCRIPTION: _subscription,
+}

@@ -1,0 +1,102 @@
+"""The stream side of a stream-table join with a grace period (KIP-923): records wait until stream time passes theirs by the grace.
+
+Key: `00‖int64 timestamp‖key‖int32 sequence`, so records leave by time, then key, then arrival. A record that is already too late is not
+taken, and the join handles it at once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from kstreams_repl.serdes import Serde
+from kstreams_repl.stores.buffer_value import BufferValue, Context
+from kstreams_repl.stores.changelog import Changelog
+from kstreams_repl.stores.engine.base import Environment
+from kstreams_repl.stores.window import Sequence
+
+_HEAD = struct.Struct(">bq")
+_LONG = struct.Struct(">q")
+_INT = struct.Struct(">i")
+_NO_TIME = bytes(8)
+
+
+class JoinGraceBuffer:
+    """Stream records that wait for the table."""
+
+    def __init__(
+        self,
+        name: str,
+        environment: Environment,
+        changelog: Changelog,
+        key_serde: Serde,
+        value_serde: Serde,
+        *,
+        grace_ms: int,
+        persistent: bool,
+        context_type: Any = None,
+    ) -> None:
+        self.name = name
+        self.persistent = persistent
+        self.grace_ms = grace_ms
+        self._environment = environment
+        self._engine = environment.engine(name, persistent=persistent)
+        self._changelog = changelog
+        self._key = key_serde
+        self._value = value_serde
+        self._context_type = context_type
+        self._sequence = Sequence(environment, name)
+        self._attribute = f"{name}/observed-time"
+        self.observed_time = -1
+        self._load()
+        environment.before_commit(self._save)
+        environment.after_rollback(self._load)
+
+    def _load(self) -> None:
+        kept = self._environment.attribute(self._attribute)
+        self.observed_time = -1 if kept is None else _LONG.unpack(kept)[0]
+        self.num_records = self._engine.approximate_count()
+
+    def _save(self) -> None:
+        if self.observed_time >= 0:
+            self._environment.set_attribute(self._attribute, _LONG.pack(self.observed_time))
+
+    def put(self, key: Any, value: Any, timestamp: int, context: Context) -> bool:
+        """True when the record waits; False when it is older than stream time − grace and must be joined now."""
+        if self.observed_time - self.grace_ms > timestamp:
+            return False
+        if timestamp > self.observed_time:
+            self.observed_time = timestamp
+        physical = _HEAD.pack(0, timestamp) + (self._key.serialize(key) or b"") + _INT.pack(self._sequence.next())
+        data = BufferValue(None, None, self._value.serialize(value), context).encode()
+        self._engine.put(physical, data)
+        self._changelog.log(physical, data + _NO_TIME, None)
+        self.num_records += 1
+        return True
+
+    def evict_while(self, predicate: Callable[[], bool], callback: Callable[[Any, Any, Context], None]) -> int:
+        """Hand over (key, value, record context) of every record at or before stream time − grace, while `predicate()` holds."""
+        until = self.observed_time - self.grace_ms
+        if until < 0 or not self.num_records or not predicate():
+            return 0
+        evicted = 0
+        for physical, data in self._engine.range(None, _HEAD.pack(0, until + 1)):
+            if not predicate():
+                break
+            buffered = BufferValue.decode(data, self._context_type)
+            callback(self._key.deserialize(physical[9:-4]), self._value.deserialize(buffered.new), buffered.context)
+            self._engine.put(physical, None)
+            self._changelog.log(physical, None, None)
+            self.num_records -= 1
+            evicted += 1
+        return evicted
+
+    def flush(self) -> None:
+        self._changelog.flush()
+
+    def close(self) -> None:
+        self._changelog.clear()
+
+    def __repr__(self) -> str:
+        return f"JoinGraceBuffer({self.name!r}, {self.num_records} records)"

@@ -1,0 +1,169 @@
+"""Key-value stores as processors see them, plain and timestamped: serdes on top of cells.
+
+Operators that hold the serialized key use `get_raw`, `put_raw` and `delete_raw`, which skip it. A timestamped store returns
+`ValueAndTimestamp` from `get` and a plain `(value, timestamp)` tuple from `get_raw`; `put` takes either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from kstreams_repl.errors import StateStoreError
+from kstreams_repl.serdes import Serde
+from kstreams_repl.stores.api import FlushListener
+from kstreams_repl.stores.cells import Cells
+from kstreams_repl.stores.engine.base import after, after_prefix
+from kstreams_repl.types import ValueAndTimestamp
+
+_make_value_and_timestamp = ValueAndTimestamp._make
+
+
+class KeyValue:
+    """A key-value store whose cells are plain values."""
+
+    def __init__(self, name: str, cells: Cells, key_serde: Serde, *, persistent: bool, count: Callable[[], int]) -> None:
+        self.name = name
+        self.persistent = persistent
+        self._cells = cells
+        self._key = key_serde
+        self._count = count
+        self.get_raw: Callable[[bytes], Any] = cells.get
+        """(serialized key) -> cell or None."""
+        self.serialize_key = key_serde.serialize
+        self.get, self.put = self._make_access()
+
+    def _make_access(self) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
+        to_bytes, read, write, refuse = self._key.serialize, self._cells.get, self._cells.put, self._null_key
+
+        def get(key: Any) -> Any:
+            data = to_bytes(key)
+            return refuse() if data is None else read(data)
+
+        def put(key: Any, value: Any) -> None:
+            data = to_bytes(key)
+            if data is None:
+                refuse()
+            else:
+                write(data, value)
+
+        return get, put
+
+    def put_raw(self, key: bytes, value: Any, timestamp: int | None = None) -> None:
+        """As `put`, with a serialized key; `timestamp` is only used by timestamped stores."""
+        self._cells.put(key, value)
+
+    def delete_raw(self, key: bytes) -> None:
+        self._cells.put(key, None)
+
+    def _null_key(self) -> Any:
+        raise StateStoreError(f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first")
+
+    def _present(self, cell: Any) -> Any:
+        return cell
+
+    def put_if_absent(self, key: Any, value: Any) -> Any:
+        old = self.get(key)
+        if old is None:
+            self.put(key, value)
+        return old
+
+    def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        for key, value in entries:
+            self.put(key, value)
+
+    def delete(self, key: Any) -> Any:
+        old = self.get(key)
+        self.put(key, None)
+        return old
+
+    def range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
+        return self._rows(self._bytes(from_key), self._bytes(to_key), False)
+
+    def reverse_range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
+        return self._rows(self._bytes(from_key), self._bytes(to_key), True)
+
+    def all(self) -> Iterator[tuple[Any, Any]]:
+        return self._rows(None, None, False)
+
+    def reverse_all(self) -> Iterator[tuple[Any, Any]]:
+        return self._rows(None, None, True)
+
+    def prefix_scan(self, prefix: Any, serialize: Callable[[Any], bytes]) -> Iterator[tuple[Any, Any]]:
+        from_bytes, present = self._key.deserialize, self._present
+        return ((from_bytes(key), present(cell)) for key, cell in self.prefix_scan_raw(serialize(prefix)))
+
+    def prefix_scan_raw(self, prefix: bytes) -> Iterator[tuple[bytes, Any]]:
+        """(serialized key, cell) of every key that starts with these bytes."""
+        return self._cells.range(prefix, after_prefix(prefix), False)
+
+    def _bytes(self, key: Any) -> bytes | None:
+        return None if key is None else self._key.serialize(key)
+
+    def _rows(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[Any, Any]]:
+        from_bytes, present = self._key.deserialize, self._present
+        rows = self._cells.range(low, None if high is None else after(high), reverse)
+        return ((from_bytes(key), present(cell)) for key, cell in rows)
+
+    def approximate_num_entries(self) -> int:
+        return self._count()
+
+    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
+        from_bytes = self._key.deserialize
+
+        def entry_leaves(key: bytes, new: Any, old: Any, timestamp: int, headers: Any) -> None:
+            listener(from_bytes(key), new, old, timestamp, headers)
+
+        return self._cells.set_flush_listener(entry_leaves, send_old_values)
+
+    def flush(self) -> None:
+        self._cells.flush()
+
+    def close(self) -> None:
+        self._cells.clear()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, ~{self._count()} rows)"
+
+
+class TimestampedKeyValue(KeyValue):
+    """A key-value store whose cells are `(value, timestamp)`."""
+
+    def _make_access(self) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
+        to_bytes, read, write, refuse = self._key.serialize, self._cells.get, self._cells.put, self._null_key
+        kind, make = ValueAndTimestamp, _make_value_and_timestamp
+
+        def get(key: Any) -> Any:
+            data = to_bytes(key)
+            if data is None:
+                return refuse()
+            cell = read(data)
+            return cell if cell is None or type(cell) is kind else make(cell)
+
+        def put(key: Any, cell: Any) -> None:
+            data = to_bytes(key)
+            if data is None:
+                refuse()
+            else:
+                write(data, None if cell is None or cell[0] is None else cell)
+
+        def put_raw(key: bytes, value: Any, timestamp: int | None = None) -> None:
+            write(key, None if value is None else (value, timestamp))
+
+        self.put_raw = put_raw  # type: ignore[method-assign]
+        return get, put
+
+    def _present(self, cell: Any) -> Any:
+        return _make_value_and_timestamp(cell)
+
+    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
+        from_bytes = self._key.deserialize
+
+        def entry_leaves(key: bytes, new: Any, old: Any, timestamp: int, headers: Any) -> None:
+            old_value = None if old is None else old[0]
+            if new is None:
+                listener(from_bytes(key), None, old_value, timestamp, headers)
+            else:
+                listener(from_bytes(key), new[0], old_value, new[1], headers)
+
+        return self._cells.set_flush_listener(entry_leaves, send_old_values)

@@ -1,0 +1,120 @@
+"""The shared store of a left or outer stream-stream join: records that found no partner yet, by time.
+
+Key: `int64 timestamp‖side‖key`, side 0 = right, 1 = left, so at one time right comes before left. Value: a list of `side‖value`, since one key may
+park several records at one time. Bytes are Kafka Streams' (`TimestampedKeyAndJoinSide`, `LeftOrRightValue`, `ListSerde`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from kstreams_repl.serdes import Serde
+from kstreams_repl.stores.changelog import Changelog
+from kstreams_repl.stores.engine.base import Engine
+
+_LONG = struct.Struct(">q")
+_INT = struct.Struct(">i")
+_LEFT, _RIGHT = b"\x01", b"\x00"
+_VARIABLE_SIZE = b"\x01"
+
+
+def encode_list(items: list[bytes]) -> bytes:
+    """Kafka's ListSerde of byte arrays."""
+    parts = [_VARIABLE_SIZE, _INT.pack(len(items))]
+    for item in items:
+        parts.append(_INT.pack(len(item)))
+        parts.append(item)
+    return b"".join(parts)
+
+
+def decode_list(data: bytes) -> list[bytes]:
+    items = []
+    at = 5
+    for _ in range(_INT.unpack_from(data, 1)[0]):
+        size = _INT.unpack_from(data, at)[0]
+        at += 4
+        items.append(data[at : at + max(size, 0)])
+        at += max(size, 0)
+    return items
+
+
+def side_key(timestamp: int, left: bool, key: bytes) -> bytes:
+    return _LONG.pack(timestamp) + (_LEFT if left else _RIGHT) + key
+
+
+class OuterJoin:
+    """Parked records of both sides."""
+
+    def __init__(
+        self,
+        name: str,
+        engine: Engine,
+        changelog: Changelog,
+        key_serde: Serde,
+        left_serde: Serde,
+        right_serde: Serde,
+        *,
+        persistent: bool,
+        record_context: Any,
+    ) -> None:
+        self.name = name
+        self.persistent = persistent
+        self._engine = engine
+        self._changelog = changelog
+        self._key = key_serde
+        self._left = left_serde
+        self._right = right_serde
+        self._context = record_context
+
+    def put(self, timestamp: int, left: bool, key: Any, value: Any) -> None:
+        """Park one record; earlier ones of this time, side and key stay."""
+        data = (self._left if left else self._right).serialize(value)
+        side = _LEFT if left else _RIGHT
+        physical = side_key(timestamp, left, self._key.serialize(key) or b"")
+        before = self._engine.get(physical)
+        items = [] if before is None else decode_list(before)
+        items.append(side + (data or b""))
+        self._write(physical, encode_list(items))
+
+    def delete(self, timestamp: int, left: bool, key: Any) -> None:
+        """Remove all records of this time, side and key; logged whether or not there are any."""
+        self._write(side_key(timestamp, left, self._key.serialize(key) or b""), None)
+
+    def delete_if_present(self, timestamp: int, left: bool, key: Any) -> bool:
+        """As `delete`, but neither written nor logged when nothing is parked."""
+        physical = side_key(timestamp, left, self._key.serialize(key) or b"")
+        if self._engine.get(physical) is None:
+            return False
+        self._write(physical, None)
+        return True
+
+    def _write(self, physical: bytes, data: bytes | None) -> None:
+        self._engine.put(physical, data)
+        self._changelog.log(physical, data, self._context.timestamp)
+
+    def all(self) -> Iterator[tuple[int, bool, Any, Any]]:
+        """(timestamp, is left, key, value) by time, right before left, key bytes, then order of arrival; a snapshot."""
+        from_bytes, left_value, right_value = self._key.deserialize, self._left.deserialize, self._right.deserialize
+        for physical, data in self._engine.range():
+            timestamp = _LONG.unpack_from(physical)[0]
+            left = physical[8:9] == _LEFT
+            key = from_bytes(physical[9:])
+            for item in decode_list(data):
+                yield timestamp, left, key, (left_value if left else right_value)(item[1:])
+
+    def is_empty(self) -> bool:
+        return self._engine.approximate_count() == 0
+
+    def approximate_num_entries(self) -> int:
+        return self._engine.approximate_count()
+
+    def flush(self) -> None:
+        self._changelog.flush()
+
+    def close(self) -> None:
+        self._changelog.clear()
+
+    def __repr__(self) -> str:
+        return f"OuterJoin({self.name!r}, ~{self._engine.approximate_count()} rows)"

@@ -1,0 +1,68 @@
+"""The bytes under a typed store: physical keys, and what a changelog calls them.
+
+`Rows` is the seam between the layers above (objects, caches) and the physical layout below. A key-value store's rows are its engine; window
+and session stores put a segment id in front of every key (`segments.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from kstreams_repl.stores.changelog import Changelog
+from kstreams_repl.stores.codec import Codec
+from kstreams_repl.stores.engine.base import Engine, Row
+
+
+class Rows(Protocol):
+    """Physical rows of one store. `get` and `put` are plain callables."""
+
+    get: Callable[[bytes], bytes | None]
+    """None too when the row is there but expired."""
+
+    put: Callable[[bytes, bytes | None], None]
+    """Drops (and counts) a row whose segment is dead."""
+
+    log_key: Callable[[bytes], bytes] | None
+    """The changelog's key of a physical key; None when they are the same."""
+
+    def range(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[Row]:
+        """Live rows with low <= key < high."""
+
+    def approximate_count(self) -> int: ...
+
+
+class EngineRows:
+    """A key-value store's rows: the engine's own."""
+
+    __slots__ = ("get", "put", "range", "approximate_count", "log_key")
+
+    def __init__(self, engine: Engine, log_key: Callable[[bytes], bytes] | None = None) -> None:
+        self.get: Callable[[bytes], bytes | None] = engine.get
+        self.put: Callable[[bytes, bytes | None], None] = engine.put
+        self.range = engine.range
+        self.approximate_count = engine.approximate_count
+        self.log_key = log_key
+
+
+Write = Callable[[bytes, bytes | None, int], None]
+"""(physical key, stored bytes or None, timestamp of the record at work): write a row and log it."""
+
+
+def logged_write(rows: Rows, codec: Codec, changelog: Changelog) -> Write:
+    """The change-logged layer: a row is written, then logged, whether or not the row was accepted (as Kafka Streams does)."""
+    put, log, log_key = rows.put, changelog.log, rows.log_key
+    log_value, log_timestamp = codec.log_value, codec.log_timestamp
+    if changelog.send is None:
+        return lambda key, stored, timestamp: put(key, stored)
+
+    def write(key: bytes, stored: bytes | None, timestamp: int) -> None:
+        put(key, stored)
+        if log_key is not None:
+            key = log_key(key)
+        if stored is None:
+            log(key, None, timestamp)
+        else:
+            log(key, log_value(stored), log_timestamp(stored, timestamp))
+
+    return write

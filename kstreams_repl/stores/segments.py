@@ -1,0 +1,177 @@
+"""Window and session rows in segments of time, as Kafka Streams lays them out over RocksDB.
+
+A physical key is `int64 segment id‖store key`, the segment id being timestamp // segment interval, so iteration goes segment by segment
+and inside one by key. A segment dies as a whole: when it lies wholly before observed time − retention. Two different limits
+follow: a *put* is refused only when its segment is dead, a *read* hides every row with timestamp < observed − retention + 1. Observed time
+is the largest timestamp put so far; it is kept with the commit, so a restart changes no answer.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
+
+from kstreams_repl.stores.engine.base import Engine, Environment, Row, after
+
+_LONG = struct.Struct(">q")
+MIN_SEGMENT_INTERVAL_MS = 60_000
+PREFIX_SIZE = 8
+
+
+def segment_interval_ms(retention_ms: int) -> int:
+    """Half the retention, at least a minute."""
+    return max(retention_ms // 2, MIN_SEGMENT_INTERVAL_MS)
+
+
+class SegmentedRows:
+    """Physical rows of one window or session store.
+
+    Args:
+        timestamp_at: how far from the end of a key its timestamp (int64) starts: 12 in window keys, 16 in session keys.
+        on_expired: called for each refused put.
+        lossless: hide and refuse nothing; a segment goes only after `release` has passed it (emit on window close).
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        engine: Engine,
+        name: str,
+        *,
+        retention_ms: int,
+        timestamp_at: int,
+        on_expired: Callable[[], None],
+        lossless: bool = False,
+    ) -> None:
+        self._environment = environment
+        self._engine = engine
+        self._attribute = f"{name}/observed-time"
+        self._timestamp_at = timestamp_at
+        self._on_expired = on_expired
+        self.retention_ms = retention_ms
+        self.log_key: Callable[[bytes], bytes] | None = _without_prefix
+        self._lossless = lossless
+        self._released = 0
+        self.interval_ms = segment_interval_ms(retention_ms)
+        self.observed_time = -1
+        self.segments: list[int] = []
+        self.get: Callable[[bytes], bytes | None] = self._make_get()
+        self.put: Callable[[bytes, bytes | None], None] = self._put
+        self.approximate_count = engine.approximate_count
+        self._load()
+        environment.before_commit(self._save)
+        environment.after_rollback(self._load)
+
+    def _load(self) -> None:
+        kept = self._environment.attribute(self._attribute)
+        self.observed_time = -1 if kept is None else _LONG.unpack(kept)[0]
+        self.segments = find_segments(self._engine)
+
+    def _save(self) -> None:
+        if self.observed_time >= 0:
+            self._environment.set_attribute(self._attribute, _LONG.pack(self.observed_time))
+
+    def prefix(self, timestamp: int) -> bytes:
+        """The physical prefix of keys with this timestamp."""
+        return _LONG.pack(timestamp // self.interval_ms)
+
+    def release(self, before: int) -> None:
+        """In a lossless store: everything with a timestamp below `before` was emitted and may expire."""
+        self._released = max(self._released, before)
+
+    def _hidden_up_to(self) -> int:
+        return -1 if self._lossless else self.observed_time - self.retention_ms
+
+    def _make_get(self) -> Callable[[bytes], bytes | None]:
+        read, at, unpack_from, retention = self._engine.get, self._timestamp_at, _LONG.unpack_from, self.retention_ms
+        if self._lossless:
+            return read
+
+        def get(key: bytes) -> bytes | None:
+            if unpack_from(key, len(key) - at)[0] <= self.observed_time - retention:
+                return None
+            return read(key)
+
+        return get
+
+    def visible(self, key: bytes) -> bool:
+        """False for a key that a read must hide."""
+        timestamp: int = _LONG.unpack_from(key, len(key) - self._timestamp_at)[0]
+        return timestamp > self._hidden_up_to()
+
+    def admit(self, key: bytes) -> bool:
+        """Move observed time by this key; False (and counted) when its segment is dead."""
+        timestamp = _LONG.unpack_from(key, len(key) - self._timestamp_at)[0]
+        return self.admit_time(timestamp)
+
+    def admit_time(self, timestamp: int) -> bool:
+        if timestamp > self.observed_time:
+            self.observed_time = timestamp
+        segment = timestamp // self.interval_ms
+        live = max(self.observed_time - self.retention_ms, 0) // self.interval_ms
+        if self._lossless:
+            live = min(live, self._released // self.interval_ms, segment)
+        segments = self.segments
+        if segment < live:
+            self._on_expired()
+            return False
+        if not segments or segment != segments[-1]:
+            at = bisect_left(segments, segment)
+            if at == len(segments) or segments[at] != segment:
+                insort(segments, segment)
+        if segments[0] < live:
+            self._drop_before(live)
+        return True
+
+    def _drop_before(self, live: int) -> None:
+        at = bisect_left(self.segments, live)
+        self._engine.delete_range(_LONG.pack(0), _LONG.pack(live))
+        del self.segments[:at]
+
+    def _put(self, key: bytes, value: bytes | None) -> None:
+        if self.admit(key):
+            self._engine.put(key, value)
+
+    def remove(self, key: bytes) -> None:
+        """Delete a row; unlike a put of None it makes no segment and drops none."""
+        timestamp = _LONG.unpack_from(key, len(key) - self._timestamp_at)[0]
+        if timestamp > self.observed_time:
+            self.observed_time = timestamp
+        self._engine.put(key, None)
+
+    def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[Row]:
+        """Rows by physical key that are not hidden."""
+        at, hidden, unpack_from = self._timestamp_at, self._hidden_up_to(), _LONG.unpack_from
+        rows = self._engine.range(low, high, reverse)
+        if hidden < 0:
+            return rows
+        return (row for row in rows if unpack_from(row[0], len(row[0]) - at)[0] > hidden)
+
+    def segment_ids(self, time_from: int, time_to: int) -> list[int]:
+        """Live segments that may hold timestamps in [time_from, time_to], ascending."""
+        low = bisect_left(self.segments, max(time_from, 0) // self.interval_ms)
+        high = bisect_right(self.segments, time_to // self.interval_ms)
+        return self.segments[low:high]
+
+
+def _without_prefix(physical: bytes) -> bytes:
+    return physical[PREFIX_SIZE:]
+
+
+def find_segments(engine: Engine) -> list[int]:
+    """Segment ids present in an engine, by jumping from one to the next."""
+    found: list[int] = []
+    low: bytes | None = None
+    if engine.approximate_count() == 0:
+        return found
+    while True:
+        row = next(engine.range(low, None), None)
+        if row is None:
+            return found
+        segment = _LONG.unpack_from(row[0])[0]
+        found.append(segment)
+        low = _LONG.pack(segment + 1)
+
+
+__all__ = ["PREFIX_SIZE", "SegmentedRows", "after", "find_segments", "segment_interval_ms"]

@@ -1,0 +1,161 @@
+"""Session stores as processors see them: one aggregate per key and session `[start, end]`.
+
+Store key: `key‖int64 end‖int64 start`; a session's time is its end. Rows of one key come by end, then start.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from kstreams_repl.errors import StateStoreError
+from kstreams_repl.serdes import Serde
+from kstreams_repl.stores.api import FlushListener
+from kstreams_repl.stores.cells import Cells
+from kstreams_repl.stores.engine.base import after
+from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
+from kstreams_repl.types import Windowed
+
+_LONG = struct.Struct(">q")
+_SUFFIX = struct.Struct(">qq")
+SUFFIX_SIZE = 16
+MAX_LONG = 2**63 - 1
+
+
+class Session:
+    """A session store; `find_closed` is for emit on window close."""
+
+    def __init__(self, name: str, cells: Cells, rows: SegmentedRows, key_serde: Serde, *, persistent: bool) -> None:
+        self.name = name
+        self.persistent = persistent
+        self._cells = cells
+        self._rows = rows
+        self._key = key_serde
+        self.serialize_key = key_serde.serialize
+        self._cached_segments: set[int] | None = set() if hasattr(cells, "cache") else None
+
+    def _bytes(self, key: Any) -> bytes:
+        data = self._key.serialize(key)
+        if data is None:
+            raise StateStoreError(f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first")
+        return data
+
+    def put(self, session_key: Windowed, aggregate: Any) -> None:
+        self.put_raw(self._bytes(session_key[0]), session_key[1], session_key[2], aggregate)
+
+    def put_raw(self, key: bytes, start: int, end: int, aggregate: Any) -> None:
+        if self._cached_segments is not None:
+            self._cached_segments.add(end // self._rows.interval_ms)
+        self._cells.put(self._rows.prefix(end) + key + _SUFFIX.pack(end, start), aggregate)
+
+    def remove(self, session_key: Windowed) -> None:
+        self.put_raw(self._bytes(session_key[0]), session_key[1], session_key[2], None)
+
+    def fetch_session(self, key: Any, start: int, end: int) -> Any:
+        return self._cells.get(self._rows.prefix(end) + self._bytes(key) + _SUFFIX.pack(end, start))
+
+    def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_key(key, earliest_end, latest_start, False)
+
+    def backward_find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_key(key, earliest_end, latest_start, True)
+
+    def find_sessions_range(self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(from_key, to_key, earliest_end, latest_start, False)
+
+    def backward_find_sessions_range(self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(from_key, to_key, earliest_end, latest_start, True)
+
+    def fetch(self, key: Any) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_key(key, 0, MAX_LONG, False)
+
+    def backward_fetch(self, key: Any) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_key(key, 0, MAX_LONG, True)
+
+    def fetch_range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(from_key, to_key, 0, MAX_LONG, False)
+
+    def all(self) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(None, None, 0, MAX_LONG, False)
+
+    def find_closed(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed, Any]]:
+        """Sessions of all keys with earliest_end <= end <= latest_end, by end, start, then key bytes."""
+        found = [
+            (end, start, key, cell)
+            for key, start, end, cell in self._scan(None, None, earliest_end, latest_end, MAX_LONG, False)
+            if end <= latest_end
+        ]
+        found.sort(key=lambda row: row[:3])
+        from_bytes = self._key.deserialize
+        return ((Windowed(from_bytes(key), start, end), cell) for end, start, key, cell in found)
+
+    def release(self, before: int) -> None:
+        """Emit on window close: sessions that end before this time were emitted and may expire."""
+        self._rows.release(before)
+
+    def find_raw(self, key: bytes, earliest_end: int, latest_start: int, reverse: bool = False) -> list[tuple[int, int, Any]]:
+        """(start, end, cell) of one serialized key with end >= earliest_end and start <= latest_start."""
+        found = []
+        at, size, unpack_from = PREFIX_SIZE + len(key), PREFIX_SIZE + len(key) + SUFFIX_SIZE, _SUFFIX.unpack_from
+        low, high = key + _SUFFIX.pack(max(earliest_end, 0), 0), key + _SUFFIX.pack(MAX_LONG, max(latest_start, 0))
+        for segment in self._segments(earliest_end, MAX_LONG, reverse):
+            prefix = _LONG.pack(segment)
+            for physical, cell in self._cells.range(prefix + low, after(prefix + high), reverse):
+                if len(physical) == size:
+                    end, start = unpack_from(physical, at)
+                    if end >= earliest_end and start <= latest_start:
+                        found.append((start, end, cell))
+        return found
+
+    def _segments(self, time_from: int, time_to: int, reverse: bool) -> list[int]:
+        ids = self._rows.segment_ids(time_from, time_to)
+        cached = self._cached_segments
+        if cached:
+            interval = self._rows.interval_ms
+            first, last = max(time_from, 0) // interval, time_to // interval
+            ids = sorted({*ids, *(segment for segment in cached if first <= segment <= last)})
+        return ids[::-1] if reverse else ids
+
+    def _of_key(self, key: Any, earliest_end: int, latest_start: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
+        found = self.find_raw(self._bytes(key), earliest_end, latest_start, reverse)
+        return iter([(Windowed(key, start, end), cell) for start, end, cell in found])
+
+    def _of_keys(self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
+        low = None if from_key is None else self._bytes(from_key)
+        high = None if to_key is None else self._bytes(to_key)
+        rows = list(self._scan(low, high, earliest_end, MAX_LONG, latest_start, reverse))
+        from_bytes = self._key.deserialize
+        return ((Windowed(from_bytes(key), start, end), cell) for key, start, end, cell in rows)
+
+    def _scan(
+        self, low: bytes | None, high: bytes | None, earliest_end: int, latest_end: int, latest_start: int, reverse: bool
+    ) -> Iterator[tuple[bytes, int, int, Any]]:
+        unpack_from = _SUFFIX.unpack_from
+        for segment in self._segments(earliest_end, latest_end, reverse):
+            prefix = _LONG.pack(segment)
+            for physical, cell in self._cells.range(prefix + (low or b""), _LONG.pack(segment + 1), reverse):
+                at = len(physical) - SUFFIX_SIZE
+                key = physical[PREFIX_SIZE:at]
+                end, start = unpack_from(physical, at)
+                if end >= earliest_end and start <= latest_start and (low is None or key >= low) and (high is None or key <= high):
+                    yield key, start, end, cell
+
+    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
+        from_bytes, unpack_from = self._key.deserialize, _SUFFIX.unpack_from
+
+        def entry_leaves(physical: bytes, new: Any, old: Any, timestamp: int, headers: Any) -> None:
+            at = len(physical) - SUFFIX_SIZE
+            end, start = unpack_from(physical, at)
+            listener(Windowed(from_bytes(physical[PREFIX_SIZE:at]), start, end), new, old, end, headers)
+
+        return self._cells.set_flush_listener(entry_leaves, send_old_values)
+
+    def flush(self) -> None:
+        self._cells.flush()
+
+    def close(self) -> None:
+        self._cells.clear()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, ~{self._rows.approximate_count()} rows)"

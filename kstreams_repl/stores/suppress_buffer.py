@@ -1,0 +1,156 @@
+"""The buffer under `suppress`: one entry per key, ordered by (time, key bytes).
+
+An update of a buffered key keeps the original slot but takes the newest value and context. Entries live in memory; what changed since
+the last flush is written to the engine and the changelog together, in the changelog's own layout, so a restart reads the engine back.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sortedcontainers import SortedList
+
+from kstreams_repl.errors import StateStoreError
+from kstreams_repl.serdes import Serde
+from kstreams_repl.stores.buffer_value import BufferValue, Context
+from kstreams_repl.stores.changelog import NO_HEADERS, Send
+from kstreams_repl.stores.engine.base import Environment
+from kstreams_repl.types import Headers
+
+_LONG = struct.Struct(">q")
+MAX_LONG = 2**63 - 1
+VERSION_HEADER: Headers = [("v", b"\x03")]
+
+Evict = Callable[[Any, Any, Any, Context], None]
+"""(key, new value, old value, record context) of one entry that leaves."""
+
+
+class SuppressBuffer:
+    """Times, keys and changes that wait."""
+
+    def __init__(
+        self,
+        name: str,
+        environment: Environment,
+        key_serde: Serde,
+        value_serde: Serde,
+        *,
+        send: Send | None,
+        persistent: bool,
+        context_type: Any = None,
+        exact_order: bool = True,
+    ) -> None:
+        self.name = name
+        self.persistent = persistent
+        self._engine = environment.engine(name, persistent=persistent)
+        self._key = key_serde
+        self._value = value_serde
+        self._send = send
+        self._context_type = context_type
+        self._exact_order = exact_order
+        self._values: dict[bytes, BufferValue] = {}
+        self._times: dict[bytes, int] = {}
+        self._order = SortedList()
+        self._dirty: dict[bytes, None] = {}
+        self._capacity = 16
+        self.buffer_size = 0
+        self._load()
+        environment.after_rollback(self._load)
+
+    def _load(self) -> None:
+        self._values.clear()
+        self._times.clear()
+        self._dirty.clear()
+        self._order.clear()
+        self.buffer_size = 0
+        for key, data in self._engine.range():
+            value = BufferValue.decode(data, self._context_type)
+            self._values[key] = value
+            self._times[key] = _LONG.unpack_from(data, len(data) - 8)[0]
+            self.buffer_size += 8 + len(key) + value.size()
+        self._order.update((time, key) for key, time in self._times.items())
+
+    @property
+    def num_records(self) -> int:
+        return len(self._times)
+
+    @property
+    def min_timestamp(self) -> int:
+        """The smallest buffer time; the largest long when empty."""
+        return self._order[0][0] if self._order else MAX_LONG
+
+    def put(self, time: int, key: Any, new: Any, old: Any, context: Context) -> None:
+        """Buffer a change of `key` until `time` (or where the key already waits)."""
+        data = self._key.serialize(key)
+        if data is None:
+            raise StateStoreError(f"store {self.name}: the key must not be null", store=self.name)
+        old_bytes, new_bytes = self._value.serialize(old), self._value.serialize(new)
+        before = self._values.get(data)
+        value = BufferValue(old_bytes if before is None else before.prior, old_bytes, new_bytes, context)
+        if before is None:
+            self._times[data] = time
+            self._order.add((time, data))
+            self.buffer_size += 8 + len(data) + value.size()
+        else:
+            self.buffer_size += value.size() - before.size()
+        self._values[data] = value
+        self._dirty[data] = None
+        if len(self._dirty) * 4 > self._capacity * 3:
+            self._capacity *= 2
+
+    def evict_while(self, predicate: Callable[[], bool], callback: Evict) -> int:
+        """Let entries go, earliest first, as long as `predicate()` holds; each is handed over before it leaves."""
+        evicted = 0
+        while self._order and predicate():
+            _, key = self._order[0]
+            value = self._values[key]
+            deserialize = self._value.deserialize
+            callback(self._key.deserialize(key), deserialize(value.new), deserialize(value.old), value.context)
+            self._order.pop(0)
+            del self._values[key]
+            del self._times[key]
+            self._dirty[key] = None
+            self.buffer_size -= 8 + len(key) + value.size()
+            evicted += 1
+        return evicted
+
+    def prior_value(self, key: Any) -> tuple[bool, Any]:
+        """(is the key buffered, the value it had before it was)."""
+        data = self._key.serialize(key)
+        value = None if data is None else self._values.get(data)
+        return (False, None) if value is None else (True, self._value.deserialize(value.prior))
+
+    def flush(self) -> None:
+        if not self._dirty:
+            return
+        send, put = self._send, self._engine.put
+        for key in self._flush_order():
+            value = self._values.get(key)
+            data = None if value is None else value.encode() + _LONG.pack(self._times[key])
+            put(key, data)
+            if send is not None:
+                send(key, data, None, NO_HEADERS if data is None else VERSION_HEADER, None)
+        self._dirty.clear()
+
+    def _flush_order(self) -> Iterable[bytes]:
+        return java_hash_order(self._dirty, self._capacity) if self._exact_order else self._dirty
+
+    def close(self) -> None:
+        self._dirty.clear()
+
+    def __repr__(self) -> str:
+        return f"SuppressBuffer({self.name!r}, {self.num_records} records, {self.buffer_size} bytes)"
+
+
+def java_hash_order(keys: Iterable[bytes], capacity: int) -> list[bytes]:
+    """The order in which a Java `HashSet<Bytes>` with that table size gives them: the order of Kafka Streams' flush."""
+
+    def bucket(key: bytes) -> int:
+        code = 1
+        for byte in key:
+            code = (31 * code + (byte - 256 if byte > 127 else byte)) & 0xFFFFFFFF
+        return (code ^ (code >> 16)) & (capacity - 1)
+
+    return sorted(keys, key=bucket)

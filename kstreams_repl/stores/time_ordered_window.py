@@ -1,0 +1,142 @@
+"""The window store under emit on window close: rows by window start, then key.
+
+Physical key: `int64 start‖key‖int32 0`; the changelog has the ordinary window key. Nothing is hidden or refused and no window is lost,
+however late the record that closes it (Kafka Streams loses those, see the conformance notes): rows go only after the
+operator has said with `release` what it emitted, and when they are older than the retention.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kstreams_repl.errors import StateStoreError
+from kstreams_repl.serdes import Serde
+from kstreams_repl.stores.cells import Cells
+from kstreams_repl.stores.engine.base import Engine
+from kstreams_repl.types import ValueAndTimestamp, Windowed
+
+_LONG = struct.Struct(">q")
+_NO_SEQUENCE = bytes(4)
+MAX_LONG = 2**63 - 1
+
+
+def log_key(physical: bytes) -> bytes:
+    """The changelog's key of a time-first key."""
+    return physical[8:-4] + physical[:8] + physical[-4:]
+
+
+def physical_key(logged: bytes) -> bytes:
+    """The time-first key of a changelog's key."""
+    return logged[-12:-4] + logged[:-12] + logged[-4:]
+
+
+class TimeOrderedWindow:
+    """A timestamped window store in time order."""
+
+    def __init__(
+        self, name: str, cells: Cells, engine: Engine, key_serde: Serde, *, window_size_ms: int, retention_ms: int, timestamped: bool, persistent: bool
+    ) -> None:
+        self.name = name
+        self.persistent = persistent
+        self.window_size_ms = window_size_ms
+        self.retention_ms = retention_ms
+        self.timestamped = timestamped
+        self._cells = cells
+        self._engine = engine
+        self._key = key_serde
+        self.serialize_key = key_serde.serialize
+        self._dropped_before = 0
+        read, write, pack = cells.get, cells.put, _LONG.pack
+
+        def fetch_raw(key: bytes, start: int) -> Any:
+            return read(pack(start) + key + _NO_SEQUENCE)
+
+        def put_raw(key: bytes, cell: Any, start: int) -> None:
+            write(pack(start) + key + _NO_SEQUENCE, cell)
+
+        self.fetch_raw: Callable[[bytes, int], Any] = fetch_raw
+        self.put_raw: Callable[[bytes, Any, int], None] = put_raw
+
+    def _bytes(self, key: Any) -> bytes:
+        data = self._key.serialize(key)
+        if data is None:
+            raise StateStoreError(f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first")
+        return data
+
+    def put(self, key: Any, value: Any, window_start: int) -> None:
+        if self.timestamped and value is not None and value[0] is None:
+            value = None
+        self.put_raw(self._bytes(key), value, window_start)
+
+    def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
+        if time_to is not None:
+            return self._of_key(key, time_from, time_to, False)
+        cell = self.fetch_raw(self._bytes(key), time_from)
+        return None if cell is None else self._present(cell)
+
+    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]:
+        return self._of_key(key, time_from, time_to, True)
+
+    def fetch_range(self, from_key: Any, to_key: Any, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(self._optional(from_key), self._optional(to_key), time_from, time_to, False)
+
+    def backward_fetch_range(self, from_key: Any, to_key: Any, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(self._optional(from_key), self._optional(to_key), time_from, time_to, True)
+
+    def fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(None, None, time_from, time_to, False)
+
+    def backward_fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(None, None, time_from, time_to, True)
+
+    def all(self) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(None, None, 0, MAX_LONG, False)
+
+    def backward_all(self) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(None, None, 0, MAX_LONG, True)
+
+    def release(self, before: int) -> None:
+        """Windows that start before this time were emitted; those a retention older than it are removed."""
+        horizon = before - self.retention_ms
+        if horizon - self._dropped_before > max(self.retention_ms // 2, 60_000):
+            self._cells.flush()
+            self._engine.delete_range(_LONG.pack(0), _LONG.pack(horizon))
+            self._dropped_before = horizon
+
+    def _optional(self, key: Any) -> bytes | None:
+        return None if key is None else self._bytes(key)
+
+    def _present(self, cell: Any) -> Any:
+        return ValueAndTimestamp._make(cell) if self.timestamped else cell
+
+    def _rows(self, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[bytes, Any]]:
+        if time_to < time_from or time_to < 0:
+            return iter(())
+        high = None if time_to >= MAX_LONG else _LONG.pack(time_to + 1)
+        return self._cells.range(_LONG.pack(max(time_from, 0)), high, reverse)
+
+    def _of_key(self, key: Any, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
+        wanted, present, unpack_from = self._bytes(key), self._present, _LONG.unpack_from
+        return iter([(unpack_from(row)[0], present(cell)) for row, cell in self._rows(time_from, time_to, reverse) if row[8:-4] == wanted])
+
+    def _of_keys(self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
+        from_bytes, present, size, unpack_from = self._key.deserialize, self._present, self.window_size_ms, _LONG.unpack_from
+        for row, cell in list(self._rows(time_from, time_to, reverse)):
+            key = row[8:-4]
+            if (low is None or key >= low) and (high is None or key <= high):
+                start = unpack_from(row)[0]
+                yield Windowed(from_bytes(key), start, min(start + size, MAX_LONG)), present(cell)
+
+    def set_flush_listener(self, listener: Any, send_old_values: bool) -> bool:
+        return False
+
+    def flush(self) -> None:
+        self._cells.flush()
+
+    def close(self) -> None:
+        self._cells.clear()
+
+    def __repr__(self) -> str:
+        return f"TimeOrderedWindow({self.name!r}, ~{self._engine.approximate_count()} rows)"

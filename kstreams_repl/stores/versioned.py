@@ -1,0 +1,282 @@
+"""Versioned key-value stores (KIP-889): what a key was worth as of a time, within the history retention.
+
+The latest version of each key is in one engine and never expires; older ones are in rows per key and segment of time, by the
+time their validity *ended*, so that whole segments expire. A put older than observed time − retention is refused. Results, return
+values and the corners (deletions that end nothing, equal timestamps) are those of Kafka Streams' RocksDBVersionedStore.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kstreams_repl.errors import StateStoreError
+from kstreams_repl.serdes import Serde
+from kstreams_repl.stores.changelog import Changelog
+from kstreams_repl.stores.engine.base import Engine, Environment
+from kstreams_repl.stores.segments import find_segments
+from kstreams_repl.stores.version_row import VersionRow
+from kstreams_repl.types import VersionedRecord
+
+_LONG = struct.Struct(">q")
+NOT_PUT = -1
+
+
+def history_segment_interval_ms(retention_ms: int) -> int:
+    """Kafka Streams' choice: a third of short histories, a 24th of long ones."""
+    if retention_ms <= 60_000:
+        return max(retention_ms // 3, 2_000)
+    if retention_ms <= 300_000:
+        return max(retention_ms // 5, 20_000)
+    if retention_ms <= 3_600_000:
+        return max(retention_ms // 12, 60_000)
+    return max(retention_ms // 24, 300_000)
+
+
+class VersionedRows:
+    """Versions of serialized values; also what restore writes to."""
+
+    def __init__(self, environment: Environment, name: str, latest: Engine, history: Engine, *, retention_ms: int) -> None:
+        self._environment = environment
+        self._attribute = f"{name}/observed-time"
+        self._latest = latest
+        self._history = history
+        self.retention_ms = retention_ms
+        self._interval = history_segment_interval_ms(retention_ms)
+        self.observed_time = -1
+        self._segments: list[int] = []
+        self._load()
+        environment.before_commit(self._save)
+        environment.after_rollback(self._load)
+
+    def _load(self) -> None:
+        kept = self._environment.attribute(self._attribute)
+        self.observed_time = -1 if kept is None else _LONG.unpack(kept)[0]
+        self._segments = find_segments(self._history)
+
+    def _save(self) -> None:
+        if self.observed_time >= 0:
+            self._environment.set_attribute(self._attribute, _LONG.pack(self.observed_time))
+
+    def expired(self, timestamp: int) -> bool:
+        return timestamp < self.observed_time - self.retention_ms
+
+    def put(self, key: bytes, value: bytes | None, timestamp: int) -> int | None:
+        """When the version put ends: None while it is the latest, `NOT_PUT` when it was too old."""
+        if self.expired(timestamp):
+            return NOT_PUT
+        if timestamp > self.observed_time:
+            self.observed_time = timestamp
+        self._drop_dead_segments()
+        latest = self._latest.get(key)
+        ends: int | None = None
+        if latest is not None:
+            latest_timestamp: int = _LONG.unpack_from(latest)[0]
+            if timestamp >= latest_timestamp:
+                if timestamp > latest_timestamp:
+                    self._end_in_history(key, latest_timestamp, timestamp, latest[8:])
+                self._latest.put(key, None if value is None else _LONG.pack(timestamp) + value)
+                return None
+            ends = latest_timestamp
+        done, ends = self._put_into_history(key, value, timestamp, ends)
+        if done:
+            return ends
+        if ends is not None:
+            self._finish_in_history(key, value, timestamp, ends)
+        elif value is not None:
+            self._latest.put(key, _LONG.pack(timestamp) + value)
+        else:
+            self._mark_deletion(key, timestamp)
+        return ends
+
+    def _put_into_history(self, key: bytes, value: bytes | None, timestamp: int, ends: int | None) -> tuple[bool, int | None]:
+        """Look from the newest segment down for the row whose versions surround `timestamp`."""
+        at = bisect_left(self._segments, timestamp // self._interval)
+        for segment in reversed(self._segments[at:]):
+            row = self._row(segment, key)
+            if row is None:
+                continue
+            if row.next <= timestamp:
+                return False, ends
+            if row.min <= timestamp:
+                return True, self._put_into_row(segment, row, key, value, timestamp)
+            if row.min < self.observed_time - self.retention_ms:
+                return True, NOT_PUT
+            ends = row.min
+        return False, ends
+
+    def _put_into_row(self, segment: int, row: VersionRow, key: bytes, value: bytes | None, timestamp: int) -> int:
+        index, valid_from, valid_to, before = row.find(timestamp)
+        if valid_from == timestamp:
+            row.versions[index] = (timestamp, value)
+        elif timestamp // self._interval != segment:
+            self._end_in_history(key, valid_from, timestamp, before)
+            row.versions[index] = (timestamp, value)
+        else:
+            row.versions.insert(index, (timestamp, value))
+        self._write(segment, key, row)
+        return valid_to
+
+    def _end_in_history(self, key: bytes, valid_from: int, valid_to: int, value: bytes | None) -> None:
+        """Move a version that now ends at `valid_to` into that time's segment; not when that is dead."""
+        segment = valid_to // self._interval
+        if not self._make_live(segment):
+            return
+        row = self._row(segment, key)
+        if row is None:
+            row = VersionRow(valid_to, [(valid_from, value)])
+        else:
+            row.insert_as_latest(valid_from, valid_to, value)
+        self._write(segment, key, row)
+
+    def _finish_in_history(self, key: bytes, value: bytes | None, timestamp: int, ends: int) -> None:
+        segment = ends // self._interval
+        if not self._make_live(segment):
+            return
+        row = self._row(segment, key)
+        if row is None:
+            row = VersionRow(ends, [(timestamp, value)])
+        elif row.next <= timestamp:
+            row.insert_as_latest(timestamp, ends, value)
+        else:
+            row.insert_as_earliest(timestamp, value)
+        self._write(segment, key, row)
+
+    def _mark_deletion(self, key: bytes, timestamp: int) -> None:
+        segment = timestamp // self._interval
+        if not self._make_live(segment):
+            return
+        row = self._row(segment, key)
+        if row is None:
+            row = VersionRow(timestamp, [(timestamp, None)])
+        elif row.next == timestamp:
+            return
+        else:
+            row.insert_as_latest(row.next, timestamp, None)
+        self._write(segment, key, row)
+
+    def get(self, key: bytes) -> tuple[bytes, int, int | None] | None:
+        """(value, valid from, None) of the latest version."""
+        latest = self._latest.get(key)
+        return None if latest is None else (latest[8:], _LONG.unpack_from(latest)[0], None)
+
+    def get_as_of(self, key: bytes, as_of: int) -> tuple[bytes, int, int | None] | None:
+        """(value, valid from, valid to) of the version at `as_of`; None beyond the retention unless the latest is that old."""
+        latest = self.get(key)
+        if latest is not None and latest[1] <= as_of:
+            return latest
+        if as_of < self.observed_time - self.retention_ms:
+            return None
+        at = bisect_left(self._segments, as_of // self._interval)
+        for segment in reversed(self._segments[at:]):
+            row = self._row(segment, key)
+            if row is None:
+                continue
+            if row.next <= as_of:
+                return None
+            if row.min > as_of:
+                continue
+            _, valid_from, valid_to, value = row.find(as_of)
+            return None if value is None else (value, valid_from, valid_to)
+        return None
+
+    def all_latest(self) -> Iterator[tuple[bytes, bytes, int]]:
+        return ((key, data[8:], _LONG.unpack_from(data)[0]) for key, data in self._latest.range())
+
+    def _row(self, segment: int, key: bytes) -> VersionRow | None:
+        data = self._history.get(_LONG.pack(segment) + key)
+        return None if data is None else VersionRow.decode(data)
+
+    def _write(self, segment: int, key: bytes, row: VersionRow) -> None:
+        self._history.put(_LONG.pack(segment) + key, row.encode())
+
+    def _make_live(self, segment: int) -> bool:
+        if segment < max(self.observed_time - self.retention_ms, 0) // self._interval:
+            return False
+        at = bisect_left(self._segments, segment)
+        if at == len(self._segments) or self._segments[at] != segment:
+            insort(self._segments, segment)
+        return True
+
+    def _drop_dead_segments(self) -> None:
+        live = max(self.observed_time - self.retention_ms, 0) // self._interval
+        if self._segments and self._segments[0] < live:
+            at = bisect_left(self._segments, live)
+            self._history.delete_range(_LONG.pack(0), _LONG.pack(live))
+            del self._segments[:at]
+
+
+class Versioned:
+    """A versioned store as processors see it."""
+
+    def __init__(
+        self,
+        name: str,
+        rows: VersionedRows,
+        changelog: Changelog,
+        key_serde: Serde,
+        value_serde: Serde,
+        *,
+        persistent: bool,
+        on_expired: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self.persistent = persistent
+        self._rows = rows
+        self._changelog = changelog
+        self._key = key_serde
+        self._value = value_serde
+        self._on_expired = on_expired
+
+    def _bytes(self, key: Any) -> bytes:
+        data = self._key.serialize(key)
+        if data is None:
+            raise StateStoreError(f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first")
+        return data
+
+    def put(self, key: Any, value: Any, timestamp: int) -> int | None:
+        return self.put_raw(self._bytes(key), value, timestamp)
+
+    def put_raw(self, key: bytes, value: Any, timestamp: int) -> int | None:
+        data = self._value.serialize(value)
+        ends = self._rows.put(key, data, timestamp)
+        if ends == NOT_PUT:
+            self._on_expired()
+        self._changelog.log(key, data, timestamp)
+        return ends
+
+    def delete(self, key: Any, timestamp: int) -> VersionedRecord | None:
+        data = self._bytes(key)
+        old = None
+        if self._rows.expired(timestamp):
+            self._on_expired()
+        else:
+            old = self._record(self._rows.get_as_of(data, timestamp))
+            self._rows.put(data, None, timestamp)
+        self._changelog.log(data, None, timestamp)
+        return old
+
+    def get(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
+        return self.get_raw(self._bytes(key), as_of)
+
+    def get_raw(self, key: bytes, as_of: int | None = None) -> VersionedRecord | None:
+        return self._record(self._rows.get(key) if as_of is None else self._rows.get_as_of(key, as_of))
+
+    def _record(self, found: tuple[bytes, int, int | None] | None) -> VersionedRecord | None:
+        return None if found is None else VersionedRecord(self._value.deserialize(found[0]), found[1], found[2])
+
+    def all(self) -> Iterator[tuple[Any, VersionedRecord]]:
+        """The latest version of every key."""
+        from_bytes, deserialize = self._key.deserialize, self._value.deserialize
+        return ((from_bytes(key), VersionedRecord(deserialize(value), timestamp)) for key, value, timestamp in self._rows.all_latest())
+
+    def flush(self) -> None:
+        self._changelog.flush()
+
+    def close(self) -> None:
+        self._changelog.clear()
+
+    def __repr__(self) -> str:
+        return f"Versioned({self.name!r}, history {self._rows.retention_ms} ms)"

@@ -1,0 +1,230 @@
+"""Window stores as processors see them: values by key and window start, plain or timestamped, duplicates kept or not.
+
+Store key: `key‖int64 start‖int32 sequence`; the sequence is 0 unless duplicates are retained. All times are inclusive on both ends.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kstreams_repl.errors import StateStoreError
+from kstreams_repl.serdes import Serde
+from kstreams_repl.stores.api import FlushListener
+from kstreams_repl.stores.cells import Cells
+from kstreams_repl.stores.engine.base import Environment, after
+from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
+from kstreams_repl.types import ValueAndTimestamp, Windowed
+
+_LONG = struct.Struct(">q")
+_SUFFIX = struct.Struct(">qi")
+SUFFIX_SIZE = 12
+MAX_LONG = 2**63 - 1
+_NO_SEQUENCE = bytes(4)
+
+
+class Sequence:
+    """The running number that tells duplicates apart; kept with the commit, so a restart never reuses one."""
+
+    def __init__(self, environment: Environment, name: str) -> None:
+        self._environment = environment
+        self._attribute = f"{name}/sequence"
+        self.value = 0
+        self._load()
+        environment.before_commit(self._save)
+        environment.after_rollback(self._load)
+
+    def _load(self) -> None:
+        kept = self._environment.attribute(self._attribute)
+        self.value = 0 if kept is None else int.from_bytes(kept, "big")
+
+    def _save(self) -> None:
+        if self.value:
+            self._environment.set_attribute(self._attribute, self.value.to_bytes(4, "big"))
+
+    def next(self) -> int:
+        self.value = (self.value + 1) & 0x7FFFFFFF
+        return self.value
+
+
+class Window:
+    """A window store. Cells are values, or `(value, timestamp)` when `timestamped`."""
+
+    def __init__(
+        self,
+        name: str,
+        cells: Cells,
+        rows: SegmentedRows,
+        key_serde: Serde,
+        *,
+        window_size_ms: int,
+        timestamped: bool,
+        persistent: bool,
+        sequence: Sequence | None = None,
+        log_null: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.persistent = persistent
+        self.window_size_ms = window_size_ms
+        self.timestamped = timestamped
+        self._cells = cells
+        self._rows = rows
+        self._key = key_serde
+        self._sequence = sequence
+        self._log_null = log_null
+        self._cached_segments: set[int] | None = set() if hasattr(cells, "cache") else None
+        self.serialize_key = key_serde.serialize
+        self.fetch_raw, self.put_raw = self._make_access()
+
+    def _make_access(self) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, Any, int], None]]:
+        read, write, interval, pack = self._cells.get, self._cells.put, self._rows.interval_ms, _LONG.pack
+        sequence, log_null, cached_segments = self._sequence, self._log_null, self._cached_segments
+        last_segment, last_prefix = -1, b""
+
+        def prefix(start: int) -> bytes:
+            nonlocal last_segment, last_prefix
+            segment = start // interval
+            if segment != last_segment:
+                last_segment, last_prefix = segment, pack(segment)
+            return last_prefix
+
+        def fetch_raw(key: bytes, start: int) -> Any:
+            return read(prefix(start) + key + pack(start) + _NO_SEQUENCE)
+
+        def put_raw(key: bytes, cell: Any, start: int) -> None:
+            if cached_segments is not None:
+                cached_segments.add(start // interval)
+            write(prefix(start) + key + pack(start) + _NO_SEQUENCE, cell)
+
+        def put_duplicate(key: bytes, cell: Any, start: int) -> None:
+            assert sequence is not None
+            physical = prefix(start) + key + _SUFFIX.pack(start, sequence.next())
+            if cell is not None:
+                write(physical, cell)
+            elif log_null is not None:
+                log_null(physical[PREFIX_SIZE:])
+
+        return fetch_raw, (put_raw if sequence is None else put_duplicate)
+
+    def _bytes(self, key: Any) -> bytes:
+        data = self._key.serialize(key)
+        if data is None:
+            raise StateStoreError(f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first")
+        return data
+
+    def _optional_bytes(self, key: Any) -> bytes | None:
+        return None if key is None else self._bytes(key)
+
+    def _present(self, cell: Any) -> Any:
+        return ValueAndTimestamp._make(cell) if self.timestamped else cell
+
+    def put(self, key: Any, value: Any, window_start: int) -> None:
+        if self.timestamped and value is not None and value[0] is None:
+            value = None
+        self.put_raw(self._bytes(key), value, window_start)
+
+    def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
+        data = self._bytes(key)
+        if time_to is not None:
+            return self._of_key(data, time_from, time_to, False)
+        cell = self.fetch_raw(data, time_from)
+        return None if cell is None else self._present(cell)
+
+    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]:
+        return self._of_key(self._bytes(key), time_from, time_to, True)
+
+    def fetch_range(self, from_key: Any, to_key: Any, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(self._optional_bytes(from_key), self._optional_bytes(to_key), time_from, time_to, False)
+
+    def backward_fetch_range(self, from_key: Any, to_key: Any, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(self._optional_bytes(from_key), self._optional_bytes(to_key), time_from, time_to, True)
+
+    def fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(None, None, time_from, time_to, False)
+
+    def backward_fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(None, None, time_from, time_to, True)
+
+    def all(self) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(None, None, 0, MAX_LONG, False)
+
+    def backward_all(self) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(None, None, 0, MAX_LONG, True)
+
+    def fetch_key_raw(self, key: bytes, time_from: int, time_to: int, reverse: bool = False) -> Iterator[tuple[int, Any]]:
+        """(window start, cell) of one serialized key with time_from <= start <= time_to."""
+        time_from = max(time_from, 0)
+        size, unpack_from = PREFIX_SIZE + len(key) + SUFFIX_SIZE, _LONG.unpack_from
+        at = PREFIX_SIZE + len(key)
+        low, high = key + _LONG.pack(time_from) if time_to >= 0 else key, key + _SUFFIX.pack(max(time_to, 0), 0x7FFFFFFF)
+        if time_to < time_from:
+            return
+        for segment in self._segments(time_from, time_to, reverse):
+            prefix = _LONG.pack(segment)
+            for physical, cell in self._cells.range(prefix + low, after(prefix + high), reverse):
+                # Longer keys that begin with this one may lie in between.
+                if len(physical) == size:
+                    yield unpack_from(physical, at)[0], cell
+
+    def _segments(self, time_from: int, time_to: int, reverse: bool) -> list[int]:
+        """Segments of the rows and, when cached, of entries that are still above them."""
+        ids = self._rows.segment_ids(time_from, time_to)
+        cached = self._cached_segments
+        if cached:
+            interval = self._rows.interval_ms
+            first, last = max(time_from, 0) // interval, time_to // interval
+            ids = sorted({*ids, *(segment for segment in cached if first <= segment <= last)})
+        return ids[::-1] if reverse else ids
+
+    def _of_key(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
+        rows = list(self.fetch_key_raw(key, time_from, time_to, reverse))
+        if self.timestamped:
+            return iter([(start, ValueAndTimestamp._make(cell)) for start, cell in rows])
+        return iter(rows)
+
+    def _of_keys(self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
+        from_bytes, present, size = self._key.deserialize, self._present, self.window_size_ms
+        rows = list(self.range_raw(low, high, time_from, time_to, reverse))
+        return ((Windowed(from_bytes(key), start, min(start + size, MAX_LONG)), present(cell)) for key, start, cell in rows)
+
+    def range_raw(
+        self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool = False
+    ) -> Iterator[tuple[bytes, int, Any]]:
+        """(serialized key, window start, cell) in physical order: by segment, then by key, then by time."""
+        if time_to < time_from or (low is not None and high is not None and low > high):
+            return
+        unpack_from = _LONG.unpack_from
+        for segment in self._segments(time_from, time_to, reverse):
+            prefix = _LONG.pack(segment)
+            for physical, cell in self._cells.range(prefix + (low or b""), _LONG.pack(segment + 1), reverse):
+                end = len(physical) - SUFFIX_SIZE
+                start = unpack_from(physical, end)[0]
+                key = physical[PREFIX_SIZE:end]
+                if time_from <= start <= time_to and (low is None or key >= low) and (high is None or key <= high):
+                    yield key, start, cell
+
+    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
+        from_bytes, size, timestamped, unpack_from = self._key.deserialize, self.window_size_ms, self.timestamped, _LONG.unpack_from
+
+        def entry_leaves(physical: bytes, new: Any, old: Any, timestamp: int, headers: Any) -> None:
+            end = len(physical) - SUFFIX_SIZE
+            start = unpack_from(physical, end)[0]
+            key = Windowed(from_bytes(physical[PREFIX_SIZE:end]), start, min(start + size, MAX_LONG))
+            if timestamped:
+                if new is not None:
+                    new, timestamp = new
+                if old is not None:
+                    old = old[0]
+            listener(key, new, old, timestamp, headers)
+
+        return self._cells.set_flush_listener(entry_leaves, send_old_values)
+
+    def flush(self) -> None:
+        self._cells.flush()
+
+    def close(self) -> None:
+        self._cells.clear()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, ~{self._rows.approximate_count()} rows)"
