@@ -1,62 +1,95 @@
-"""``./kstreams broker``: the embedded broker by hand, for a second terminal or a container image that should hold the jars."""
+"""``./kstreams broker``: the embedded broker by hand. ``start`` leaves it running, ``stop`` ends it, ``status`` tells where it is."""
 
 from __future__ import annotations
 
-import signal
+import json
+import os
 import time
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 import click
 
-POLL_SECONDS = 0.2
-FOLDER = click.Path(file_okay=False, path_type=Path)
+from kstreams_repl.errors import KStreamsError
 
+DEFAULT_DIRECTORY = Path(".kstreams") / "broker"
 
-def end_in_order(number: int, frame: FrameType | None) -> NoReturn:
-    """On SIGTERM: leave through the ``with`` block that stops the broker."""
-    raise SystemExit(128 + number)
+_directory = click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DEFAULT_DIRECTORY,
+    show_default=True,
+    help="Where the broker keeps its data.",
+)
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON line.")
 
 
 @click.group()
 def main() -> None:
-    """Start, stop or fetch the embedded Kafka broker (one node, on 127.0.0.1)."""
+    """A real single-node Kafka on this machine: start it, stop it, ask for its address."""
 
 
 @main.command()
-@click.option("--directory", type=FOLDER, help="Keep the data here; else in a temporary directory.")
-@click.option("--port", type=click.IntRange(1, 65535), help="The client port; else any free one.")
-@click.option("--detach", is_flag=True, help="Return at once and leave the broker running; needs --directory.")
-def start(directory: Path | None, port: int | None, detach: bool) -> None:
-    """Start a broker and keep it until Ctrl-C."""
+@_directory
+@_as_json
+@click.option("--port", type=click.IntRange(1, 65535), default=None, help="The client port; default: the last one, else a free one.")
+@click.option("--heap", default="512m", show_default=True, help="The JVM's largest heap.")
+@click.option("--foreground", is_flag=True, help="Stay, and stop the broker on Ctrl-C.")
+def start(directory: Path, as_json: bool, port: int | None, heap: str, foreground: bool) -> None:
+    """Start a broker and leave it running (unless --foreground)."""
     from kstreams_repl.kafka.embedded import EmbeddedBroker
 
-    broker = EmbeddedBroker(directory, port=port)
-    if detach:
-        broker.start(detach=True)
-        click.echo(f"{broker.bootstrap_servers}\nstop it with: ./kstreams broker stop {broker.directory}")
-        return
-    signal.signal(signal.SIGTERM, end_in_order)
-    with broker:
-        click.echo(f"{broker.bootstrap_servers}\nlog: {broker.log_path}\nCtrl-C stops it")
-        while broker.is_alive:
-            time.sleep(POLL_SECONDS)
-        raise click.ClickException(f"the broker ended by itself; see {broker.log_path}")
+    broker = EmbeddedBroker(directory, port=port, heap=heap)
+    try:
+        broker.start(detach=not foreground)
+    except KStreamsError as error:
+        raise click.ClickException(str(error)) from error
+    _show(broker.bootstrap_servers, broker.directory, broker.pid, as_json)
+    if foreground:
+        try:
+            while broker.is_alive:
+                time.sleep(0.5)
+            raise click.ClickException(f"the broker ended; its log is {broker.log_path}")
+        except KeyboardInterrupt:
+            click.echo("stopping", err=True)
+        finally:
+            broker.stop()
+    elif not as_json:
+        where = "" if directory == DEFAULT_DIRECTORY else f" --directory {directory}"
+        click.echo(f"stop it with: ./kstreams broker stop{where}")
 
 
 @main.command()
-@click.argument("directory", type=FOLDER)
+@_directory
 def stop(directory: Path) -> None:
-    """Stop the broker that runs in DIRECTORY, whoever started it."""
+    """Stop the directory's broker; its data stay."""
     from kstreams_repl.kafka.embedded import EmbeddedBroker
 
-    EmbeddedBroker.attach(directory).stop()
+    try:
+        broker = EmbeddedBroker.attach(directory)
+    except KStreamsError as error:
+        raise click.ClickException(str(error)) from error
+    address = broker.bootstrap_servers
+    broker.stop()
+    click.echo(f"stopped {address}; its data stay in {broker.directory}")
 
 
 @main.command()
-def fetch() -> None:
-    """Fetch and verify the broker's jars now, so that the first start needs no network."""
-    from kstreams_repl.kafka.embedded import cache_directory, ensure_jars
+@_directory
+@_as_json
+def status(directory: Path, as_json: bool) -> None:
+    """Tell whether the directory's broker runs, and where. Exit code 3 when it does not."""
+    from kstreams_repl.kafka.embedded import EmbeddedBroker
 
-    click.echo(f"{len(ensure_jars())} verified jars in {cache_directory()}")
+    try:
+        broker = EmbeddedBroker.attach(directory)
+    except KStreamsError as error:
+        click.echo(json.dumps({"running": False, "directory": os.fspath(directory)}) if as_json else str(error))
+        raise click.exceptions.Exit(3) from error
+    _show(broker.bootstrap_servers, broker.directory, broker.pid, as_json)
+
+
+def _show(address: str, directory: Path, pid: int, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"running": True, "bootstrap_servers": address, "directory": os.fspath(directory), "pid": pid}))
+    else:
+        click.echo(f"running at {address} (process {pid}), data in {directory}")

@@ -14,6 +14,8 @@ from kstreams_repl.cli.checks import Finding, Status, examine
 
 STYLES = {Status.OK: "[green]ok[/]", Status.WARNING: "[yellow]warning[/]", Status.MISSING: "[red]missing[/]"}
 
+WIDTH_OF_A_LOG = 140
+
 
 def as_table(findings: Sequence[Finding]) -> Table:
     table = Table("", "state", "found", "fix", title="./kstreams doctor", title_justify="left")
@@ -41,5 +43,8 @@ def main(context: click.Context, machine_readable: bool) -> None:
     if machine_readable:
         click.echo(as_json(findings, healthy))
     else:
-        Console().print(as_table(findings))
+        console = Console()
+        if not console.is_terminal:  # a log has no width of its own
+            console = Console(width=WIDTH_OF_A_LOG)
+        console.print(as_table(findings))
     context.exit(0 if healthy else 1)

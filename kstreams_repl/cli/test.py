@@ -11,7 +11,7 @@ import click
 from kstreams_repl.cli.checkout import require_checkout
 
 CHECKS: dict[str, list[str]] = {
-    "ruff": ["ruff", "check", "--quiet", "."],
+    "ruff": ["ruff", "check", "--quiet", "--output-format", "concise", "."],
     "mypy": ["mypy", "--no-error-summary"],
 }
 

@@ -39,7 +39,7 @@ def test_types_are_strict_and_sound() -> None:
 
 
 def test_style_is_clean() -> None:
-    done = run("-m", "ruff", "check", ".")
+    done = run("-m", "ruff", "check", "--output-format", "concise", ".")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
