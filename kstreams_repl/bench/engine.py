@@ -1,0 +1,122 @@
+"""The sans-IO engine alone: one thread, in-memory stores, record queues, stream time, serdes, changelog and commits included; no Kafka, no Spark."""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import time
+from typing import Any
+
+import click
+
+from kstreams_repl import serdes
+from kstreams_repl.bench import workloads
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.runtime.collector import Send
+from kstreams_repl.runtime.task import StreamTask, TaskSpec
+from kstreams_repl.stores.engine.memory import MemoryEnvironment
+from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.topology.nodes import SourceNode
+from kstreams_repl.types import Headers, RecordBatch, TaskId, TopicPartition
+
+CASES = ("stateless", "count", "window", "join")
+_BATCH = 10_000
+
+
+class _Sink:
+    """Keeps what is sent until the next commit, as a producer's queue would."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[bytes | None, bytes | None, int]] = []
+        self.records = 0
+
+    def sender(self, topic: str) -> Send:
+        append = self.sent.append
+
+        def send(key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int | None = None) -> None:
+            append((key, value, timestamp))
+
+        return send
+
+    def partitions(self, topic: str) -> int:
+        return 1
+
+    def partition_of(self, topic: str, key: bytes) -> int:
+        return 0
+
+    def committed(self) -> None:
+        self.records += len(self.sent)
+        self.sent.clear()
+
+
+def _batches(rows: list[workloads.Row], topic: str) -> list[tuple[TopicPartition, RecordBatch]]:
+    at = TopicPartition(topic, 0)
+    return [
+        (at, RecordBatch([r[0] for r in part], [r[1] for r in part], [r[2] for r in part], list(range(start, start + len(part)))))
+        for start in range(0, len(rows), _BATCH)
+        if (part := rows[start : start + _BATCH])
+    ]
+
+
+def run_once(workload: str, rows: list[workloads.Row], table: list[workloads.Row]) -> tuple[float, int]:
+    """Seconds for the stream's records through one task, and how many records went out."""
+    topology = workloads.topology(workload)
+    (sub,) = topology.subtopologies()
+    partitions = {TopicPartition(topic, 0): node.name for node in sub.nodes if isinstance(node, SourceNode) for topic in node.topics}
+    sink, now = _Sink(), int(time.time() * 1000)
+    config = StreamsConfig({"application.id": "bench"})
+    spec = TaskSpec("bench", sub, TaskId(0, 0), partitions, config)
+    task = StreamTask(spec, environment=MemoryEnvironment(), collector=sink, wall_clock=lambda: now)
+    task.initialize()
+    commits = 0
+
+    def work(batches: list[tuple[TopicPartition, RecordBatch]]) -> None:
+        nonlocal commits
+        for at, batch in batches:
+            for other in partitions:
+                task.set_lag(other, 0)
+            task.add_records(at, batch)
+            while task.process(_BATCH):
+                task.punctuate_stream_time()
+            task.prepare_commit()
+            sink.committed()
+            commits += 1
+            task.post_commit(commits, {})
+
+    if workload == "join":
+        work(_batches(table, workloads.TABLE))
+    batches = _batches(rows, workloads.INPUT)
+    gc.collect()
+    started = time.perf_counter()
+    work(batches)
+    seconds = time.perf_counter() - started
+    task.close()
+    return seconds, sink.records
+
+
+@click.command(help="Engine alone: records/s per workload, median of the runs.")
+@click.option("--records", default=500_000, show_default=True)
+@click.option("--keys", default=100_000, show_default=True)
+@click.option("--runs", default=5, show_default=True)
+@click.option("--case", "cases", multiple=True, type=click.Choice([*CASES, "sum", "driver"]), help="Only these; default: all.")
+def main(records: int, keys: int, runs: int, cases: tuple[str, ...]) -> None:
+    """One JSON line per workload, and one for the test driver (which commits after every record)."""
+    rows, table = workloads.input_rows(records, keys), workloads.table_rows(keys)
+    for case in cases or (*CASES, "driver"):
+        if case == "driver":
+            rates = [_driver_rate(rows[: records // 10]) for _ in range(runs)]
+        else:
+            rates = [records / run_once(case, rows, table)[0] for _ in range(runs)]
+        line: dict[str, Any] = {"bench": "engine", "case": case, "value": round(statistics.median(rates)), "unit": "records/s"}
+        line |= {"min": round(min(rates)), "max": round(max(rates)), "runs": runs, "records": records, "keys": keys}
+        click.echo(json.dumps(line))
+
+
+def _driver_rate(rows: list[workloads.Row]) -> float:
+    with TopologyTestDriver(workloads.topology("count")) as driver:
+        topic = driver.create_input_topic(workloads.INPUT, serdes.bytes, serdes.bytes)
+        started = time.perf_counter()
+        for key, value, timestamp in rows:
+            topic.pipe_input(key, value, timestamp)
+        return len(rows) / (time.perf_counter() - started)

@@ -1,0 +1,24 @@
+"""`./kstreams bench NAME`: the benchmarks by name."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+BENCHES = {"engine": "kstreams_repl.bench.engine", "throughput": "kstreams_repl.bench.throughput"}
+
+
+class _Benches(click.Group):
+    """Sub-commands that are imported when they are asked for."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted(BENCHES)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        return importlib.import_module(BENCHES[name]).main if name in BENCHES else None
+
+
+@click.command(cls=_Benches, help="Measure: each benchmark prints one JSON line per measurement.")
+def main() -> None:
+    """The group itself does nothing."""

@@ -1,0 +1,82 @@
+"""The workloads that are measured, the same everywhere: engine alone, deployed, and on the peers.
+
+Records are those of the peers: key ``user-N``, value ``{"user":N,"amount":A,"item":"abcdefghijI","ts":T}``; the timestamp advances 1 ms every ten records.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import orjson
+
+from kstreams_repl import StreamsBuilder, TimeWindows, serdes
+
+INPUT, TABLE, OUTPUT = "b1", "b1-users", "bench-out"
+Row = tuple[bytes, bytes, int]
+
+
+def input_rows(records: int, keys: int, *, seed: int = 1, first_ms: int = 1_700_000_000_000) -> list[Row]:
+    """(key, value, timestamp) of the stream."""
+    pick = random.Random(seed).randrange
+    return [
+        (b"user-%d" % (user := pick(keys)), b'{"user":%d,"amount":%d,"item":"abcdefghij%d","ts":%d}' % (user, i % 997, i % 1000, i), first_ms + i // 10)
+        for i in range(records)
+    ]
+
+
+def table_rows(keys: int, *, at_ms: int = 1_600_000_000_000) -> list[Row]:
+    """One row per key, older than the stream."""
+    return [(b"user-%d" % user, b'{"country":"c%d"}' % (user % 50), at_ms) for user in range(keys)]
+
+
+def stateless(builder: StreamsBuilder) -> None:
+    """Parse JSON, keep amount > 500, emit item:amount."""
+    (
+        builder.stream(INPUT, key_serde=serdes.string, value_serde=serdes.string)
+        .map_values(orjson.loads)
+        .filter(lambda key, value: value["amount"] > 500)
+        .map_values(lambda value: f"{value['item']}:{value['amount']}")
+        .to(OUTPUT, key_serde=serdes.string, value_serde=serdes.string)
+    )
+
+
+def count(builder: StreamsBuilder) -> None:
+    """Count per key."""
+    stream = builder.stream(INPUT, key_serde=serdes.string, value_serde=serdes.string)
+    counts = stream.group_by_key(key_serde=serdes.string, value_serde=serdes.string).count(store="counts")
+    counts.to_stream().to(OUTPUT, key_serde=serdes.string, value_serde=serdes.long)
+
+
+def total(builder: StreamsBuilder) -> None:
+    """Sum of amounts per key."""
+    amounts = builder.stream(INPUT, key_serde=serdes.string, value_serde=serdes.string).map_values(lambda value: orjson.loads(value)["amount"])
+    sums = amounts.group_by_key(key_serde=serdes.string, value_serde=serdes.long).reduce(lambda a, b: a + b, store="sums")
+    sums.to_stream().to(OUTPUT, key_serde=serdes.string, value_serde=serdes.long)
+
+
+def window(builder: StreamsBuilder) -> None:
+    """Count per key and tumbling second."""
+    stream = builder.stream(INPUT, key_serde=serdes.string, value_serde=serdes.string)
+    windows = stream.group_by_key(key_serde=serdes.string, value_serde=serdes.string).windowed_by(TimeWindows.of_size(timedelta(seconds=1)))
+    counts = windows.count(store="wcounts")
+    counts.to_stream().to(OUTPUT, key_serde=serdes.time_windowed(serdes.string, 1000), value_serde=serdes.long)
+
+
+def join(builder: StreamsBuilder) -> None:
+    """Join each record with its user's row."""
+    table = builder.table(TABLE, key_serde=serdes.string, value_serde=serdes.string, store="users")
+    stream = builder.stream(INPUT, key_serde=serdes.string, value_serde=serdes.string)
+    stream.join(table, lambda value, row: f"{row}|{orjson.loads(value)['amount']}").to(OUTPUT, key_serde=serdes.string, value_serde=serdes.string)
+
+
+WORKLOADS: dict[str, Callable[[Any], None]] = {"stateless": stateless, "count": count, "sum": total, "window": window, "join": join}
+
+
+def topology(workload: str) -> Any:
+    """The built topology of a workload."""
+    builder = StreamsBuilder()
+    WORKLOADS[workload](builder)
+    return builder.build()
