@@ -1,8 +1,8 @@
 """Records of left and outer stream-stream joins that wait for a match, and their emission when their window has closed.
 
-Both sides of a join share one `JoinTime` and one store; each has its own `ParkedRecords`. As in Kafka Streams the store is looked at
-only when something may be due by `JoinTime.earliest`, which after a look is the time of the last record looked at: with windows that
-differ much between the sides a result can leave one record later than it could. Source: `KStreamKStreamJoin`.
+Both sides of a join share one `JoinTime` and one store; each has its own `ParkedRecords`. As in Kafka Streams the store is
+looked at only when something may be due by `JoinTime.earliest`, which after a look is the time of the last record looked at:
+with windows that differ much between the sides a result can leave one record later than it could. Source: `KStreamKStreamJoin`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ParkedRecords:
         self._look = look_ms
         self._left_open = left_open_ms
         self._right_open = right_open_ms
-        self.matched: Callable[[int, bool, Any], None] = store.remove
+        self.matched: Callable[[int, bool, Any], Any] = store.delete_if_present
         """(timestamp, left_side, key): a parked record has found a match."""
 
     def resume(self) -> None:
@@ -94,7 +94,7 @@ class ParkedRecords:
             return
         time.next_look = now + time.interval_ms
         time.earliest = _NOTHING
-        join, forward, remove = self._join, self._forward, self._store.remove
+        join, forward, delete = self._join, self._forward, self._store.delete
         left_open, right_open = stream_time - self._left_open, stream_time - self._right_open
         open_left = open_right = False
         last: tuple[int, bool, Any] | None = None
@@ -109,10 +109,10 @@ class ParkedRecords:
                     open_right = True
                 continue
             forward(key, join(key, value, None) if left_side else join(key, None, value), timestamp, headers)
-            # Several values may wait under one key; it is removed after the last of them.
+            # Several values may wait under one key; it is deleted after the last of them.
             entry = (timestamp, left_side, key)
             if last is not None and last != entry:
-                remove(*last)
+                delete(*last)
             last = entry
         if last is not None:
-            remove(*last)
+            delete(*last)

@@ -17,10 +17,10 @@ class StreamStreamJoin(Operator):
     """One side of a windowed stream-stream join: joins a record with the other side's records in its window.
 
     A None value is dropped and counted. A None key is too, except on an outer side: there it is emitted at once with None. An
-    unmatched record of an outer side waits in `outer_store` for a match until its window closes; what closed is emitted by the next
-    record (of either side) that sets stream time, in the order time, right before left, key bytes. A record whose window is already
-    behind stream time is emitted at once. Results have the larger timestamp of both records and the headers of the one at work.
-
+    unmatched record of an outer side waits in `outer_store` for a match until its window closes; what closed is emitted by the
+    next record (of either side) that sets stream time, in the order time, right before left, key bytes. A record whose window
+    is already behind stream time is emitted at once. Results have the larger timestamp of both records and the headers of the
+    one at work. 
     `before_ms` and `after_ms` are *this side's*: the other record's timestamp lies in `[ts - before_ms, ts + after_ms]` (already
     swapped by the DSL for the right side).
 

@@ -14,6 +14,10 @@ from kstreams_repl.runtime.record_context import ContextSnapshot
 from kstreams_repl.types import Headers
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(slots=True)
 class StreamTableJoin(Operator):
     """Look up the table row of a record's key and forward the joined value under the stream record's key and timestamp.
@@ -44,7 +48,7 @@ class StreamTableJoin(Operator):
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         if self.buffer_store is not None:
-            return self._buffered(node, self.buffer_store, self._grace(), forward)
+            return self._buffered(node, self.buffer_store, forward)
         if self.versioned:
             return self._as_of(node, forward)
         get, join, with_key, left, drop = self.table.build(node), self.joiner, self.with_key, self.left, node.drop
@@ -63,9 +67,6 @@ class StreamTableJoin(Operator):
                 forward(key, join(key, value, None) if with_key else join(value, None), timestamp, headers)
 
         return stream_table_join
-
-    def _grace(self) -> int:
-        return 0 if self.grace_ms is None else self.grace_ms
 
     def _as_of(self, node: NodeContext, forward: Process) -> Process:
         left, drop = self.left, node.drop
@@ -93,8 +94,9 @@ class StreamTableJoin(Operator):
 
         return join_as_of
 
-    def _buffered(self, node: NodeContext, store: str, grace: int, forward: Process) -> Process:
+    def _buffered(self, node: NodeContext, store: str, forward: Process) -> Process:
         buffer, record, drop, left = node.store(store), node.record, node.drop, self.left
+        put, evict_while = buffer.put, buffer.evict_while
         join = self._join_as_of(node, forward)
 
         def emit(key: Any, value: Any, context: ContextSnapshot) -> None:
@@ -104,8 +106,6 @@ class StreamTableJoin(Operator):
         def stream_table_join_with_grace(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if value is None or (key is None and not left):
                 drop("null join key or value")
-            elif buffer.observed_time - grace > timestamp:
-                join(key, value, timestamp, headers)
             elif key is None:
                 raise KStreamsError(
                     f"{node.name}: a stream-table join with a grace period cannot buffer a record without a key",
@@ -114,9 +114,9 @@ class StreamTableJoin(Operator):
                 )
             else:
                 context = ContextSnapshot(record.topic, record.partition, record.offset, timestamp, headers)
-                buffer.put(timestamp, key, value, context)
-                due = buffer.observed_time - grace
-                if buffer.min_time <= due:
-                    buffer.evict_until(due, emit)
+                if put(key, value, timestamp, context):
+                    evict_while(_always, emit)
+                else:
+                    join(key, value, timestamp, headers)
 
         return stream_table_join_with_grace

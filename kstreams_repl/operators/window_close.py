@@ -1,10 +1,10 @@
 """Emit windows once, when they close (KIP-825), without losing any.
 
 Kafka Streams writes the closing record first and then looks for closed windows; the write moves the store's time, and what
-fell out of retention by that move is never emitted. Here the closed windows are read and forwarded *before* the record that closes
-them is written. A closing record never belongs to a window that it closes, so nothing else changes. There is no wall-clock
-throttle: the store is only read when a window may have closed. How far it has emitted is processor metadata, kept with the commit.
-"""
+fell out of retention by that move is never emitted. Here the closed windows are read and forwarded *before* the record that
+closes them is written. A closing record never belongs to a window that it closes, so nothing else changes. There is no wall-clock
+throttle: the store is only read when a window may have closed. How far it has emitted is processor metadata, kept with the
+commit. """
 
 from __future__ import annotations
 
@@ -59,17 +59,19 @@ class WindowCloser:
         forward, rows = self._forward, self._store.fetch_all(first, close - self._reach)
         for key, (value, timestamp) in rows:
             forward(key, (value, None, True), timestamp, headers)
+        self._store.release(close - self._reach + 1)
 
 
 class SessionCloser:
     """As `WindowCloser`, for sessions: `[start, end]` closes when `close > end`; results have timestamp = end."""
 
-    __slots__ = ("_last", "_metadata", "_name", "_find", "_forward")
+    __slots__ = ("_last", "_metadata", "_name", "_find", "_release", "_forward")
 
     def __init__(self, node: NodeContext, name: str, store: Any, forward: Process) -> None:
         self._metadata = node.metadata
         self._name = name
         self._find: Callable[[int, int], Iterator[tuple[Any, Any]]] = store.find_closed
+        self._release: Callable[[int], None] = store.release
         self._forward = forward
         self._last = NEVER
         node.on_init(self._resume)
@@ -86,3 +88,4 @@ class SessionCloser:
         self._last = self._metadata[self._name] = close
         for key, value in rows:
             forward(key, (value, None, True), key[2], headers)
+        self._release(close)

@@ -116,11 +116,11 @@ class SuppressBuffer:
             evicted += 1
         return evicted
 
-    def prior_value(self, key: Any) -> tuple[bool, Any]:
-        """(is the key buffered, the value it had before it was)."""
+    def prior_value(self, key: Any) -> tuple[Any] | None:
+        """`(the value it had before it was buffered,)`, or None when the key is not buffered."""
         data = self._key.serialize(key)
         value = None if data is None else self._values.get(data)
-        return (False, None) if value is None else (True, self._value.deserialize(value.prior))
+        return None if value is None else (self._value.deserialize(value.prior),)
 
     def flush(self) -> None:
         if not self._dirty:
