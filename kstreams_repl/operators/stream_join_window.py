@@ -22,11 +22,12 @@ class StreamJoinWindow(Operator):
     store: str
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        put = node.store(self.store).put
+        put, record = node.store(self.store).put, node.record
 
         def join_window(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             forward(key, value, timestamp, headers)
             if key is not None and value is not None:
+                record.timestamp, record.headers = timestamp, headers
                 put(key, value, timestamp)
 
         return join_window

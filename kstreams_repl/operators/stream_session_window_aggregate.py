@@ -42,7 +42,7 @@ class StreamSessionWindowAggregate(Operator):
     count: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        store, drop = node.store(self.store), node.drop
+        store, drop, record = node.store(self.store), node.drop, node.record
         find, put, remove = store.find_sessions, store.put, store.remove
         initializer, aggregator, merger = self.initializer, self.aggregator, self.merger
         gap, lateness, send_old = self.gap_ms, self.gap_ms + self.grace_ms, self.send_old_values
@@ -81,6 +81,7 @@ class StreamSessionWindowAggregate(Operator):
             if end < observed - lateness:
                 drop("expired window")
                 return
+            record.timestamp, record.headers = timestamp, headers
             if start != timestamp or end != timestamp:
                 for window, part in merged:
                     remove(window)

@@ -43,7 +43,7 @@ class StreamSlidingWindowAggregate(Operator):
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         store = node.store(self.store)
-        difference, grace, drop = self.time_difference_ms, self.grace_ms, node.drop
+        difference, grace, drop, record = self.time_difference_ms, self.grace_ms, node.drop, node.record
         closer: WindowCloser | None = None
         to_children: Process | None = None
         if self.emit_on_close:
@@ -71,6 +71,7 @@ class StreamSlidingWindowAggregate(Operator):
                 )
             if closer is not None and close >= closer.next_close:
                 closer.emit(close, headers)
+            record.timestamp, record.headers = timestamp, headers
             if timestamp < difference:
                 early(key, value, timestamp, headers, close)
             else:

@@ -67,7 +67,7 @@ class StreamWindowAggregate(Operator):
 
     def _tumbling_count(self, node: NodeContext, store: Any, forward: Process | None) -> Process:
         """The commonest of all: one window, inline 0 and + 1."""
-        to_bytes, fetch, put, drop = store.serialize_key, store.fetch_raw, store.put_raw, node.drop
+        to_bytes, fetch, put, drop, record = store.serialize_key, store.fetch_raw, store.put_raw, node.drop, node.record
         size, grace, send_old, windowed = self.size_ms, self.grace_ms, self.send_old_values, Windowed
         close = -1 - grace
 
@@ -90,6 +90,8 @@ class StreamWindowAggregate(Operator):
                 old, latest = cell
                 if latest < timestamp:
                     latest = timestamp
+            if forward is None:
+                record.timestamp, record.headers = timestamp, headers
             put(data, (old + 1, latest), start)
             if forward is not None:
                 forward(windowed(key, start, start + size), (old + 1, old if send_old else None, True), latest, headers)
@@ -97,7 +99,7 @@ class StreamWindowAggregate(Operator):
         return tumbling_count
 
     def _tumbling(self, node: NodeContext, store: Any, forward: Process | None) -> Process:
-        to_bytes, fetch, put, drop = store.serialize_key, store.fetch_raw, store.put_raw, node.drop
+        to_bytes, fetch, put, drop, record = store.serialize_key, store.fetch_raw, store.put_raw, node.drop, node.record
         size, grace, send_old, windowed = self.size_ms, self.grace_ms, self.send_old_values, Windowed
         initializer, aggregator = self.initializer, self.aggregator
         close = -1 - grace
@@ -122,14 +124,15 @@ class StreamWindowAggregate(Operator):
                 if latest < timestamp:
                     latest = timestamp
             new = aggregator(key, value, old)
+            record.timestamp, record.headers = timestamp, headers
             put(data, None if new is None else (new, latest), start)
             if forward is not None:
                 forward(windowed(key, start, start + size), (new, old if send_old else None, True), latest, headers)
 
         return tumbling
 
-    def _update(self, store: Any, forward: Process | None) -> _Update:
-        fetch, put = store.fetch_raw, store.put_raw
+    def _update(self, node: NodeContext, store: Any, forward: Process | None) -> _Update:
+        fetch, put, record = store.fetch_raw, store.put_raw, node.record
         initializer, aggregator, send_old = self.initializer, self.aggregator, self.send_old_values
 
         def update(key: Any, data: bytes, value: Any, timestamp: int, headers: Headers, start: int, end: int) -> None:
@@ -141,6 +144,7 @@ class StreamWindowAggregate(Operator):
                 if latest < timestamp:
                     latest = timestamp
             new = aggregator(key, value, old)
+            record.timestamp, record.headers = timestamp, headers
             put(data, None if new is None else (new, latest), start)
             if forward is not None:
                 forward(Windowed(key, start, end), (new, old if send_old else None, True), latest, headers)
@@ -148,7 +152,7 @@ class StreamWindowAggregate(Operator):
         return update
 
     def _hopping(self, node: NodeContext, store: Any, forward: Process | None) -> Process:
-        to_bytes, drop, update = store.serialize_key, node.drop, self._update(store, forward)
+        to_bytes, drop, update = store.serialize_key, node.drop, self._update(node, store, forward)
         size, advance, grace = self.size_ms, self.advance_ms, self.grace_ms
         close = -1 - grace
 
@@ -170,7 +174,7 @@ class StreamWindowAggregate(Operator):
         return hopping
 
     def _on_close(self, node: NodeContext, store: Any, closer: WindowCloser) -> Process:
-        to_bytes, drop, emit_closed, update = store.serialize_key, node.drop, closer.emit, self._update(store, None)
+        to_bytes, drop, emit_closed, update = store.serialize_key, node.drop, closer.emit, self._update(node, store, None)
         size, advance, grace = self.size_ms, self.advance_ms, self.grace_ms
         close = -1 - grace
 
@@ -194,7 +198,7 @@ class StreamWindowAggregate(Operator):
         return windows_on_close
 
     def _unlimited(self, node: NodeContext, store: Any, forward: Process | None, start: int) -> Process:
-        to_bytes, drop, update = store.serialize_key, node.drop, self._update(store, forward)
+        to_bytes, drop, update = store.serialize_key, node.drop, self._update(node, store, forward)
 
         def unlimited(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None:

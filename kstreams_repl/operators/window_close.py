@@ -3,8 +3,9 @@
 Kafka Streams writes the closing record first and then looks for closed windows; the write moves the store's time, and what
 fell out of retention by that move is never emitted. Here the closed windows are read and forwarded *before* the record that
 closes them is written. A closing record never belongs to a window that it closes, so nothing else changes. There is no wall-clock
-throttle: the store is only read when a window may have closed. How far it has emitted is processor metadata, kept with the
-commit. """
+throttle: the store is only read when a window may have closed. How far it has emitted is processor metadata, kept with
+the commit.
+"""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class _Collector:
         return 0
 
 
-_DRIVER_SETTINGS = {"application.id": "test", "repl.changelog.suppression": False}
+_DRIVER_SETTINGS = {"application.id": "test", "repl.changelog.suppression": False, "repl.outer.join.emit.interval.ms": 0}
 
 
 class TopologyTestDriver:
