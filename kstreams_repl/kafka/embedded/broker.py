@@ -1,12 +1,12 @@
 """`EmbeddedBroker`: a single-node KRaft broker as a child process that never outlives its owner, unless asked to.
 
-Actors: the *owner* (the process that holds this object), the *supervisor* (`supervisor.py`, a script that waits for the owner's end) and the
-*JVM*. Invariants: the JVM holds the directory's lock exactly as long as it lives; all listeners are on 127.0.0.1; the data directory is
-readable by its user only; what is written to it survives kill -9 of any of the three and can be started again.
+Actors: the *owner* (the process that holds this object), the *supervisor* (`supervisor.py`, a script that waits for the owner's end)
+and the *JVM*. Invariants: the JVM holds the directory's lock exactly as long as it lives; all listeners are on 127.0.0.1; the directory
+is readable by its user only; what was written survives kill -9 of any of the three and can be started again.
 
 Start, numbered (each step undoes itself when a later one fails):
-1. the class path (fetched on first use, verified) and a Java; 2. the directory and its lock; 3. free ports; 4. format on first use, write the
-configuration; 5. supervisor and JVM; 6. wait until the broker answers a metadata request with itself in it.
+1. the class path (fetched on first use, verified) and a Java; 2. the directory and its lock; 3. free ports; 4. format on first use, write
+the configuration; 5. supervisor and JVM; 6. wait until the broker answers a metadata request with itself in it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ START_SECONDS = 60.0
 STOP_SECONDS = supervisor.GRACE_SECONDS + 5
 PORT_TRIES = 3
 
-# SerialGC starts sooner and needs less memory than G1 and is as fast at 512 MB; the rest keeps the JVM quiet and small.
+# Measured on two cores, ten million records: the first-tier compiler alone halves the broker's CPU time (3.6 s instead of 6.9 s) and takes
+# 0.3 s off the start, for the second tier's compilation costs more than it saves; SerialGC is as fast as G1 at 512 MB and smaller.
 JVM_FLAGS = (
     "-Xms128m",
     "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
     "-XX:+ExitOnOutOfMemoryError",
     "-XX:-UsePerfData",
     "-Xshare:auto",

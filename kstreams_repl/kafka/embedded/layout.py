@@ -7,8 +7,8 @@
     broker.log  jvm.out what the broker, and what the JVM itself had to say
     data/               Kafka's own: meta.properties, bootstrap.checkpoint, partitions
 
-Formatting writes what ``kafka-storage format`` writes, without starting a JVM for it: ``meta.properties`` with fresh ids, and the checkpoint of
-feature levels of this very Kafka version, which is the same for every cluster and therefore committed beside this module.
+Formatting writes what ``kafka-storage format`` writes, without starting a JVM for it: ``meta.properties`` with fresh ids, and the
+checkpoint of feature levels of this very Kafka version, which is the same for every cluster and therefore committed beside this module.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class BrokerDirectory:
         who = f" by the broker with process id {record.jvm_pid} on port {record.port}" if record and record.jvm_pid else ""
         raise EmbeddedBrokerError(
             f"the directory {self.path} is in use{who}",
-            hint="EmbeddedBroker.attach(directory) joins it, EmbeddedBroker.attach(directory).stop() ends it; or start in another directory",
+            hint="EmbeddedBroker.attach(directory) joins it and its stop() ends it; or start in another directory",
             path=str(self.path),
             port=record.port if record else None,
         )

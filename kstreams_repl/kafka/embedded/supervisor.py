@@ -6,11 +6,11 @@ It starts the JVM as its child and then waits for the first of these:
 2. a parent that is no longer the owner (a forked child of the owner may still hold the pipe's writing end);
 3. SIGTERM; 4. the end of the JVM.
 
-It ends the JVM (SIGTERM, after a grace SIGKILL) and, once the owner is gone too, removes a temporary directory. A *detached* broker has no
-owner: only 3 and 4 apply. Should this process itself be killed, the kernel kills the JVM (PR_SET_PDEATHSIG, set in the child; the signal
-is tied to the *thread* that forked, so the JVM is started from the main thread, which lives as long as this process).
+It ends the JVM (SIGTERM, after a grace SIGKILL) and, once the owner is gone too, removes a temporary directory. A *detached* broker has
+no owner: only 3 and 4 apply. Should this process itself be killed, the kernel kills the JVM (PR_SET_PDEATHSIG, set in the child; the
+signal is tied to the *thread* that forked, so the JVM is started from the main thread, which lives as long as this process).
 
-Its own session keeps a notebook's Ctrl-C away from the broker. The directory's lock file is an inherited descriptor that only the JVM keeps.
+Its own session keeps a notebook's Ctrl-C away from the broker. The lock file is an inherited descriptor that only the JVM keeps open.
 """
 
 from __future__ import annotations

@@ -1,0 +1,346 @@
+"""`Admin`: topics, offsets and groups of one cluster, as plain values.
+
+Every call either returns what it promises or raises a typed error within its time; a topic that was created is visible, with leaders,
+to clients when the call returns. Offsets come in both isolation levels: the *read_uncommitted* end is the end of the log, the
+*read_committed* one stops at the first open transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as ClientTopicPartition
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
+from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, Isolation, make_admin_client
+from kstreams_repl.kafka.failures import error_of, is_unknown_topic, translate, unknown_topic
+from kstreams_repl.types import TopicPartition
+
+T = TypeVar("T")
+
+_ISOLATION = {"read_committed": IsolationLevel.READ_COMMITTED, "read_uncommitted": IsolationLevel.READ_UNCOMMITTED}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic as the broker describes it. ``id`` changes when a topic is deleted and created again under the same name."""
+
+    name: str
+    id: str
+    partitions: int
+    internal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """A group's committed position in one partition, and the text committed with it."""
+
+    offset: int
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopicSpec:
+    """A topic to be created; replication None takes the broker's default."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+    replication: int | None = None
+
+
+class Admin:
+    """Looks after topics, offsets and groups. Thread-safe; holds one connection until garbage.
+
+    Args:
+        seconds: how long one call may take before it fails with `BrokerUnavailableError`.
+    """
+
+    def __init__(self, settings: ClientSettings, *, seconds: float = 10.0) -> None:
+        self.settings = settings
+        self._seconds = seconds
+        self._events = ClientEvents()
+        self._client = make_admin_client(settings, events=self._events)
+
+    def __repr__(self) -> str:
+        return f"Admin({self.settings.bootstrap_servers!r})"
+
+    # -- topics
+
+    def topics(self, *, internal: bool = False) -> dict[str, int]:
+        """All topics with their numbers of partitions; Kafka's own (``__consumer_offsets``, …) only on request."""
+        listed = self._call("listing topics", lambda: self._client.list_topics(timeout=self._seconds))
+        return {name: len(topic.partitions) for name, topic in sorted(listed.topics.items()) if internal or not name.startswith("__")}
+
+    def partitions(self, topic: str) -> int:
+        """The number of partitions of a topic.
+
+        Raises:
+            UnknownTopicError: there is none of that name, with the nearest name as the hint.
+        """
+        known = self.topics(internal=True)
+        if topic not in known:
+            raise unknown_topic(topic, (name for name in known if not name.startswith("__")))
+        return known[topic]
+
+    def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        """The topics asked for that exist; others are left out."""
+        wanted = list(dict.fromkeys(names))
+        if not wanted:
+            return {}
+        futures = self._client.describe_topics(TopicCollection(wanted), request_timeout=self._seconds)
+        found = {}
+        for name, future in futures.items():
+            described = self._result(future, f"describing the topic {name!r}", missing=None)
+            if described is not None:
+                found[name] = TopicDescription(name, str(described.topic_id), len(described.partitions), described.is_internal)
+        return found
+
+    def create_topics(self, specs: Iterable[NewTopicSpec], *, exist_ok: bool = False) -> tuple[str, ...]:
+        """Creates topics and waits until each is visible with leaders.
+
+        Returns:
+            The names that were created; those that existed already are left alone (and only allowed with ``exist_ok``).
+        """
+        wanted = {spec.name: spec for spec in specs}
+        if not wanted:
+            return ()
+        new = [
+            NewTopic(spec.name, spec.partitions, replication_factor=spec.replication or -1, config=dict(spec.configs))
+            for spec in wanted.values()
+        ]
+        created = []
+        for name, future in self._client.create_topics(new, request_timeout=self._seconds).items():
+            try:
+                future.result(self._seconds + 1)
+                created.append(name)
+            except KafkaException as error:
+                inside = error_of(error)
+                exists = inside is not None and inside.code() == KafkaError.TOPIC_ALREADY_EXISTS
+                if exists and exist_ok:
+                    continue
+                if exists:
+                    raise KStreamsError(
+                        f"the topic {name!r} exists already", hint="delete it first, or pass exist_ok=True", topic=name
+                    ) from error
+                raise self._translated(error, f"creating the topic {name!r}", topic=name) from error
+        self._await("the new topics to become visible", lambda: self._are_visible(wanted.values()))
+        return tuple(created)
+
+    def create_topic(self, name: str, partitions: int, *, configs: Mapping[str, str] | None = None, exist_ok: bool = False) -> bool:
+        """Creates one topic; False when it was there already (with ``exist_ok``)."""
+        return bool(self.create_topics([NewTopicSpec(name, partitions, configs or {})], exist_ok=exist_ok))
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Raises a topic's number of partitions to ``total``."""
+        futures = self._client.create_partitions([NewPartitions(topic, total)], request_timeout=self._seconds)
+        self._result(futures[topic], f"adding partitions to {topic!r}", topic=topic)
+        self._await("the new partitions to become visible", lambda: self._are_visible([NewTopicSpec(topic, total)]))
+
+    def delete_topics(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Deletes the topics that exist, and returns their names when they are no longer listed."""
+        wanted = list(dict.fromkeys(names))
+        if not wanted:
+            return ()
+        gone = []
+        for name, future in self._client.delete_topics(wanted, request_timeout=self._seconds).items():
+            if self._result(future, f"deleting the topic {name!r}", topic=name, missing=_ABSENT) is not _ABSENT:
+                gone.append(name)
+        self._await("the topics to go", lambda: not set(gone) & set(self.topics(internal=True)))
+        return tuple(gone)
+
+    def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The effective configuration of each topic that exists."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in dict.fromkeys(names)]
+        if not resources:
+            return {}
+        found = {}
+        for resource, future in self._client.describe_configs(resources, request_timeout=self._seconds).items():
+            entries = self._result(future, f"reading the configuration of {resource.name!r}", missing=None)
+            if entries is not None:
+                found[resource.name] = {name: entry.value for name, entry in entries.items()}
+        return found
+
+    def alter_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        """Sets the configurations named, and leaves the others."""
+        entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        futures = self._client.incremental_alter_configs([resource], request_timeout=self._seconds)
+        for future in futures.values():
+            self._result(future, f"configuring the topic {topic!r}", topic=topic)
+
+    # -- offsets
+
+    def end_offsets(self, partitions: Iterable[TopicPartition], *, isolation: Isolation = "read_committed") -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition, markers included. See the module for the two isolation levels."""
+        return self._list_offsets({partition: OffsetSpec.latest() for partition in partitions}, isolation)
+
+    def settled_end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The end of the log as it is now, once no transaction is open below it; all that was committed before the call is then readable.
+
+        A commit is acknowledged *before* its markers are in the topics, so `end_offsets` right after a commit may still stop short of it.
+
+        Raises:
+            BrokerUnavailableError: a transaction stayed open for as long as a call of this client may take.
+        """
+        ends = self.end_offsets(partitions, isolation="read_uncommitted")
+
+        def settled() -> bool:
+            stable = self.end_offsets(ends, isolation="read_committed")
+            return all(stable[at] >= end for at, end in ends.items())
+
+        self._await("an open transaction to end", settled)
+        return ends
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset still in the log of each partition."""
+        return self._list_offsets({partition: OffsetSpec.earliest() for partition in partitions}, "read_uncommitted")
+
+    def offsets_for_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The offset of the first record whose timestamp (ms) is at or after the given one; None where there is none."""
+        found = self._list_offsets({partition: OffsetSpec.for_timestamp(at) for partition, at in times.items()}, "read_uncommitted")
+        return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
+        """Deletes the records below the given offsets (repartition topics are purged so)."""
+        requests = [ClientTopicPartition(at.topic, at.partition, offset) for at, offset in before.items()]
+        if not requests:
+            return
+        for partition, future in self._client.delete_records(requests, request_timeout=self._seconds).items():
+            self._result(future, f"purging {partition.topic}-{partition.partition}", topic=partition.topic)
+
+    # -- groups
+
+    def committed_offsets(self, group: str, partitions: Sequence[TopicPartition] | None = None) -> dict[TopicPartition, CommittedOffset]:
+        """What a group has committed, for all partitions or those given; partitions without a commit are left out.
+
+        Waits for offsets of open transactions (``require_stable``), so right after a fencing it tells what really was committed.
+        """
+        asked = None if partitions is None else [ClientTopicPartition(at.topic, at.partition) for at in partitions]
+        if asked == []:
+            return {}
+        deadline = time.monotonic() + self._seconds
+        while True:
+            request = [ConsumerGroupTopicPartitions(group, asked)]
+            futures = self._client.list_consumer_group_offsets(request, require_stable=True, request_timeout=self._seconds)
+            try:
+                answer = futures[group].result(self._seconds + 1)
+                break
+            except KafkaException as error:
+                inside = error_of(error)
+                code = inside.code() if inside is not None else None
+                if code == KafkaError.GROUP_ID_NOT_FOUND:
+                    return {}
+                pending = code in (KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+                if not pending or time.monotonic() > deadline:
+                    raise self._translated(error, f"reading the offsets of group {group!r}") from error
+                time.sleep(0.05)
+        found = {}
+        for partition in answer.topic_partitions:
+            if partition.error is not None:
+                raise self._translated(partition.error, f"reading the offsets of group {group!r}", topic=partition.topic)
+            if partition.offset >= 0:
+                found[TopicPartition(partition.topic, partition.partition)] = CommittedOffset(partition.offset, partition.metadata or "")
+        return found
+
+    def groups(self) -> tuple[str, ...]:
+        """The names of all consumer groups."""
+        listed = self._result(self._client.list_consumer_groups(request_timeout=self._seconds), "listing groups")
+        return tuple(sorted(group.group_id for group in listed.valid))
+
+    def delete_groups(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Deletes groups and what they committed; returns those that existed."""
+        wanted = list(dict.fromkeys(names))
+        if not wanted:
+            return ()
+        gone = []
+        for name, future in self._client.delete_consumer_groups(wanted, request_timeout=self._seconds).items():
+            try:
+                future.result(self._seconds + 1)
+                gone.append(name)
+            except KafkaException as error:
+                inside = error_of(error)
+                if inside is None or inside.code() != KafkaError.GROUP_ID_NOT_FOUND:
+                    raise self._translated(error, f"deleting the group {name!r}") from error
+        return tuple(gone)
+
+    # -- inside
+
+    def _list_offsets(self, specs: Mapping[TopicPartition, OffsetSpec], isolation: Isolation) -> dict[TopicPartition, int]:
+        if not specs:
+            return {}
+        request = {ClientTopicPartition(at.topic, at.partition): spec for at, spec in specs.items()}
+        futures = self._client.list_offsets(request, isolation_level=_ISOLATION[isolation], request_timeout=self._seconds)
+        found = {}
+        for partition, future in futures.items():
+            result = self._result(future, f"reading offsets of {partition.topic}-{partition.partition}", topic=partition.topic)
+            found[TopicPartition(partition.topic, partition.partition)] = result.offset
+        return found
+
+    def _are_visible(self, specs: Iterable[NewTopicSpec]) -> bool:
+        listed = self._call("listing topics", lambda: self._client.list_topics(timeout=self._seconds)).topics
+        for spec in specs:
+            topic = listed.get(spec.name)
+            if topic is None or topic.error is not None or len(topic.partitions) == 0:
+                return False
+            if any(partition.leader < 0 for partition in topic.partitions.values()):
+                return False
+        return True
+
+    def _await(self, what: str, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + self._seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                raise BrokerUnavailableError(
+                    f"waited {self._seconds:.0f} s for {what}",
+                    hint="look at the broker's log",
+                    bootstrap_servers=self.settings.bootstrap_servers,
+                )
+            time.sleep(0.02)
+
+    def _call(self, doing: str, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except KafkaException as error:
+            raise self._translated(error, doing) from error
+
+    def _result(self, future: Future[Any], doing: str, *, topic: str | None = None, missing: Any = ...) -> Any:
+        """The future's result; ``missing`` (when given) in place of "no such topic"."""
+        try:
+            return future.result(self._seconds + 1)
+        except KafkaException as error:
+            if missing is not ... and is_unknown_topic(error):
+                return missing
+            raise self._translated(error, doing, topic=topic) from error
+        except TimeoutError as error:
+            raise BrokerUnavailableError(
+                f"{doing}: no answer from {self.settings.bootstrap_servers}", bootstrap_servers=self.settings.bootstrap_servers
+            ) from error
+
+    def _translated(self, error: KafkaException | KafkaError, doing: str, *, topic: str | None = None) -> KStreamsError:
+        known = list(self.topics()) if topic is not None and is_unknown_topic(error) else ()
+        return translate(
+            error,
+            doing,
+            bootstrap_servers=self.settings.bootstrap_servers,
+            topic=topic,
+            known_topics=known,
+            reason=self._events.last,
+        )
+
+
+_ABSENT = object()

@@ -1,0 +1,142 @@
+"""Kafka's errors as this project's: what happened, to which topic or broker, what to do.
+
+`kafka_errors` wraps client calls; `translate` maps one error. Nothing is swallowed: the client's error is always the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import KafkaError, KafkaException
+
+from kstreams_repl.errors import (
+    BrokerUnavailableError,
+    InvalidNameError,
+    KStreamsError,
+    ProducerFencedError,
+    ProductionError,
+    UnknownTopicError,
+    did_you_mean,
+)
+
+_UNREACHABLE = {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError._RESOLVE,
+    KafkaError._WAIT_COORD,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+}
+_REFUSED = {
+    KafkaError._AUTHENTICATION,
+    KafkaError._SSL,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_ID}
+_FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED, KafkaError.TRANSACTION_COORDINATOR_FENCED}
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
+
+
+def error_of(error: KafkaException | KafkaError) -> KafkaError | None:
+    """The `KafkaError` inside, or None for an exception that carries none."""
+    if isinstance(error, KafkaError):
+        return error
+    inside = error.args[0] if error.args else None
+    return inside if isinstance(inside, KafkaError) else None
+
+
+def is_unreachable(error: KafkaException | KafkaError) -> bool:
+    """Whether the error says that nobody answered (and not that somebody refused)."""
+    inside = error_of(error)
+    return inside is not None and inside.code() in _UNREACHABLE
+
+
+def is_unknown_topic(error: KafkaException | KafkaError) -> bool:
+    inside = error_of(error)
+    return inside is not None and inside.code() in _NO_TOPIC
+
+
+def is_fenced(error: KafkaException | KafkaError) -> bool:
+    """Whether a newer owner of the transactional id exists; the client may say so as a *fatal* error that only names it in its text."""
+    inside = error_of(error)
+    if inside is None:
+        return False
+    if inside.code() in _FENCED:
+        return True
+    text = inside.str().lower()
+    return inside.code() == KafkaError._FATAL and ("fenced" in text or "producer epoch" in text)
+
+
+def translate(
+    error: KafkaException | KafkaError,
+    doing: str,
+    *,
+    bootstrap_servers: str | None = None,
+    topic: str | None = None,
+    known_topics: Iterable[str] = (),
+    reason: str | None = None,
+) -> KStreamsError:
+    """The typed error for a client's error; raise it ``from`` the original.
+
+    Args:
+        doing: what was being done, as a clause: ``"listing topics"``.
+        reason: what the client's background threads said last (a refused connection, say), which the error itself does not tell.
+    """
+    inside = error_of(error)
+    code = inside.code() if inside is not None else None
+    text = inside.str() if inside is not None else str(error)
+    if is_fenced(error):
+        return ProducerFencedError(f"{doing}: a newer owner has taken the transactional id over ({text})")
+    if code in _REFUSED:
+        return BrokerUnavailableError(
+            f"{doing}: the broker at {bootstrap_servers} refused: {text}",
+            hint="check security.protocol, sasl.* and ssl.* of the client settings, and the user's permissions",
+            bootstrap_servers=bootstrap_servers,
+            topic=topic,
+        )
+    if code in _UNREACHABLE:
+        why = f" ({reason})" if reason else ""
+        return BrokerUnavailableError(
+            f"{doing}: no broker answered at {bootstrap_servers}{why}",
+            hint="check the address and that the broker runs; without a cluster: connect() with no address starts an embedded broker",
+            bootstrap_servers=bootstrap_servers,
+        )
+    if code in _NO_TOPIC:
+        return unknown_topic(topic, known_topics)
+    if code == KafkaError.TOPIC_EXCEPTION:
+        return InvalidNameError(
+            f"{doing}: Kafka refuses the topic {topic!r}: {text}", hint="use letters, digits, '.', '_' and '-'", topic=topic
+        )
+    if code in _TOO_LARGE:
+        return ProductionError(
+            f"{doing}: a record is larger than the client or the topic allows: {text}",
+            hint="raise message.max.bytes of the client and max.message.bytes of the topic",
+            topic=topic,
+        )
+    return KStreamsError(f"{doing}: {text}", topic=topic, bootstrap_servers=bootstrap_servers)
+
+
+def unknown_topic(topic: str | None, known_topics: Iterable[str]) -> UnknownTopicError:
+    """The error for a topic that is not there, with the nearest name that is."""
+    known = sorted(known_topics)
+    hint = did_you_mean(topic or "", known)
+    if hint is None:
+        shown = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
+        hint = f"the broker has: {shown}" if known else "the broker has no topics yet; create it first"
+    return UnknownTopicError(f"there is no topic {topic!r} on the broker", hint=hint, topic=topic)
+
+
+@contextmanager
+def kafka_errors(doing: str, *, bootstrap_servers: str | None = None, topic: str | None = None) -> Iterator[None]:
+    """Client errors inside the block leave it translated."""
+    try:
+        yield
+    except KafkaException as error:
+        raise translate(error, doing, bootstrap_servers=bootstrap_servers, topic=topic) from error

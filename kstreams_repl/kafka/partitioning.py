@@ -1,0 +1,85 @@
+"""Where a key goes: murmur2 and the default partition, bit for bit as Java's producer and Kafka Streams compute them.
+
+librdkafka must be told ``partitioner=murmur2_random`` to agree (`clients` does); here the same is computed in Python for topics whose
+partition the engine chooses itself, for lookups by key and for co-partitioning. Null keys have no place of their own: callers spread
+them. A windowed key is placed by its plain key (`base_key_of_windowed`), so that all windows of a key stay together.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+_SEED = 0x9747B28C
+
+MEMO_LIMIT = 65_536
+"""How many keys a `partitioner` remembers before it forgets them all; at 100 bytes a key some 10 MB."""
+
+
+_SMALL_WORDS = tuple(struct.Struct(f"<{count}I") for count in range(64))
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit murmur2 of the bytes, as a signed number.
+
+    Example:
+        >>> murmur2(b"a"), murmur2(b"")
+        (-1563381124, 275646681)
+    """
+    length = len(data)
+    h = _SEED ^ length
+    count = length >> 2
+    tail = length & 3
+    if count:
+        words = _SMALL_WORDS[count] if count < 64 else struct.Struct(f"<{count}I")
+        for k in words.unpack_from(data):
+            k = k * _M & _MASK
+            h = (h * _M & _MASK) ^ ((k ^ k >> 24) * _M & _MASK)
+    if tail:
+        h = (h ^ int.from_bytes(data[length - tail :], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    h ^= h >> 15
+    return h - 0x100000000 if h >> 31 else h
+
+
+def partition_for_key(key: bytes, partitions: int) -> int:
+    """The partition of a serialized key among ``partitions``: positive murmur2 modulo.
+
+    Example:
+        >>> partition_for_key(b"abc", 12)
+        3
+    """
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def partitioner(partitions: int) -> Callable[[bytes], int]:
+    """`partition_for_key` for one number of partitions with a bounded memory of keys seen; for the record path.
+
+    Not for use by several threads at once (answers stay right, the bound may be passed).
+    """
+    if partitions == 1:
+        return lambda key: 0
+    seen: dict[bytes, int] = {}
+    recall = seen.get
+
+    def place(key: bytes) -> int:
+        partition = recall(key)
+        if partition is None:
+            if len(seen) >= MEMO_LIMIT:
+                seen.clear()
+            partition = seen[key] = (murmur2(key) & 0x7FFFFFFF) % partitions
+        return partition
+
+    return place
+
+
+def base_key_of_windowed(key: bytes, *, session: bool = False) -> bytes:
+    """The plain key inside a serialized windowed key: without the 8-byte start (time windows) or the 16 bytes of both bounds (sessions)."""
+    return key[:-16] if session else key[:-8]
+
+
+def partition_for_windowed_key(key: bytes, partitions: int, *, session: bool = False) -> int:
+    """The partition of a serialized windowed key, which is that of its plain key."""
+    return partition_for_key(base_key_of_windowed(key, session=session), partitions)

@@ -1,0 +1,90 @@
+"""From the client's messages to columns: the first step of every record's way.
+
+`Consumer.consume` gives message objects of several partitions mixed in runs. `columns` splits them into one `RecordBatch` per run by
+mapping the message class's own methods over them; nothing is made per record but the values themselves. Error messages (a partition's
+end, an offset out of range) are not records: they are handed to `on_error` and left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from confluent_kafka import KafkaError, Message
+
+from kstreams_repl.types import Headers, RecordBatch, TopicPartition
+
+_key = Message.key
+_value = Message.value
+_offset = Message.offset
+_partition = Message.partition
+_topic = Message.topic
+_timestamp = Message.timestamp
+_headers = Message.headers
+_error = Message.error
+_second = itemgetter(1)
+
+
+def columns(
+    messages: list[Message], on_error: Callable[[Message, KafkaError], None], *, headers: bool = True
+) -> list[tuple[TopicPartition, RecordBatch]]:
+    """The messages in columns, one batch for each run of one partition, in the order of the messages.
+
+    Args:
+        messages: what `Consumer.consume` returned.
+        on_error: called with each message that is no record and its error, in order; may raise.
+        headers: False skips reading headers (where the topology uses none and forwards none).
+    """
+    if not messages:
+        return []
+    if any(map(_error, messages)):
+        messages = _without_errors(messages, on_error)
+    return [
+        (TopicPartition(topic, partition), _batch(run, topic, headers))
+        for topic, partition, run in _runs(messages)
+    ]
+
+
+def _batch(run: list[Message], topic: str, headers: bool) -> RecordBatch:
+    found = list(map(_headers, run)) if headers else None
+    return RecordBatch(
+        list(map(_key, run)),
+        list(map(_value, run)),
+        list(map(_second, map(_timestamp, run))),
+        list(map(_offset, run)),
+        [_as_headers(header) for header in found] if found is not None and any(found) else None,
+        topic,
+    )
+
+
+def _runs(messages: list[Message]) -> Iterable[tuple[str, int, list[Message]]]:
+    """Consecutive messages of one partition. The client delivers whole fetches, so runs are long; one partition is the common case."""
+    partitions = list(map(_partition, messages))
+    topics = list(map(_topic, messages))
+    first_topic, first_partition = topics[0], partitions[0]
+    count = len(messages)
+    if partitions.count(first_partition) == count and topics.count(first_topic) == count:
+        yield first_topic, first_partition, messages
+        return
+    start = 0
+    for (topic, partition), run in groupby(zip(topics, partitions, strict=True)):
+        end = start + sum(1 for _ in run)
+        yield topic, partition, messages[start:end]
+        start = end
+
+
+def _without_errors(messages: list[Message], on_error: Callable[[Message, KafkaError], None]) -> list[Message]:
+    records = []
+    for message in messages:
+        error = message.error()
+        if error is None:
+            records.append(message)
+        else:
+            on_error(message, error)
+    return records
+
+
+def _as_headers(found: list[tuple[str, Any]] | None) -> Headers | None:
+    return list(found) if found else None

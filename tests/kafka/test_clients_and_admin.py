@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import TopicPartition as ClientTopicPartition
+
+from kstreams_repl.errors import (
+    BrokerUnavailableError,
+    ConfigError,
+    DeployError,
+    InvalidNameError,
+    KStreamsError,
+    UnknownTopicError,
+)
+from kstreams_repl.kafka.admin import Admin, CommittedOffset
+from kstreams_repl.kafka.clients import (
+    ClientSettings,
+    ensure_reachable,
+    make_consumer,
+    make_producer,
+    make_transactional_producer,
+)
+from kstreams_repl.kafka.failures import is_fenced
+from kstreams_repl.kafka.internal_topics import changelog_topic, ensure_internal_topics, journal_topic, repartition_topic
+from kstreams_repl.kafka.partitioning import partition_for_key
+from kstreams_repl.types import TopicPartition
+
+pytestmark = pytest.mark.kafka
+
+
+def test_a_broker_that_answers_is_reachable(settings: ClientSettings) -> None:
+    ensure_reachable(settings)
+
+
+def test_an_address_without_a_broker_is_one_typed_error_within_seconds() -> None:
+    started = time.monotonic()
+    with pytest.raises(BrokerUnavailableError, match=r"127\.0\.0\.1:1 \(.*[Cc]onnect") as caught:
+        ensure_reachable(ClientSettings("127.0.0.1:1"), seconds=2)
+    assert "Hint: check the address" in str(caught.value)
+    assert caught.value.bootstrap_servers == "127.0.0.1:1"
+    assert time.monotonic() - started < 30
+
+
+def test_settings_the_client_does_not_know_are_a_config_error(settings: ClientSettings) -> None:
+    with pytest.raises(ConfigError, match="no.such.setting"):
+        make_producer(ClientSettings(settings.bootstrap_servers, {"no.such.setting": "1"}))
+
+
+def test_a_misspelt_topic_is_answered_with_the_near_one(admin: Admin, topic: Callable[..., str]) -> None:
+    name = topic()
+    with pytest.raises(UnknownTopicError, match=f"did you mean '{name}'"):
+        admin.partitions(name + "x")
+
+
+def test_a_created_topic_has_its_partitions_configs_and_an_id_that_changes_with_its_life(admin: Admin, name: str) -> None:
+    admin.create_topic(name, 3, configs={"cleanup.policy": "compact"})
+    assert admin.partitions(name) == 3
+    assert admin.topic_configs([name, "missing"])[name]["cleanup.policy"] == "compact"
+    first = admin.describe_topics([name, "missing"])
+    assert list(first) == [name] and first[name].partitions == 3 and not first[name].internal
+    assert admin.delete_topics([name, "missing"]) == (name,)
+    admin.create_topic(name, 3)
+    assert admin.describe_topics([name])[name].id != first[name].id
+
+
+def test_creating_a_topic_twice_is_an_error_unless_allowed(admin: Admin, topic: Callable[..., str]) -> None:
+    name = topic()
+    with pytest.raises(KStreamsError, match="exists already"):
+        admin.create_topic(name, 1)
+    assert admin.create_topic(name, 1, exist_ok=True) is False
+
+
+def test_a_name_that_kafka_refuses_is_an_invalid_name(admin: Admin) -> None:
+    with pytest.raises(InvalidNameError):
+        admin.create_topic("../../x", 1)
+
+
+def test_partitions_added_are_visible(admin: Admin, topic: Callable[..., str]) -> None:
+    name = topic(2)
+    admin.add_partitions(name, 5)
+    assert admin.partitions(name) == 5
+
+
+def test_the_producer_places_keys_as_the_engine_does(settings: ClientSettings, topic: Callable[..., str]) -> None:
+    name, placed = topic(7), {}
+    producer = make_producer(settings)
+    keys = [f"key-{n}".encode() for n in range(200)] + [b""]
+    for key in keys:
+        producer.produce(name, key=key, value=b"v")
+    producer.flush(10)
+    consumer = make_consumer(settings, group_id="placing")
+    consumer.assign([ClientTopicPartition(name, p, 0) for p in range(7)])
+    while len(placed) < len(keys):
+        placed |= {message.key(): message.partition() for message in consumer.consume(500, 0.1)}
+    consumer.close()
+    producer.close()
+    assert placed == {key: partition_for_key(key, 7) for key in keys}
+
+
+def test_a_record_that_cannot_be_delivered_calls_back_and_others_do_not(settings: ClientSettings, topic: Callable[..., str]) -> None:
+    name, failed = topic(**{"max.message.bytes": "2000"}), []
+    producer = make_producer(settings, on_delivery_error=lambda error, message: failed.append((error.name(), message.key())))
+    producer.produce(name, key=b"small", value=b"v")
+    producer.flush(10)
+    producer.produce(name, key=b"large", value=os.urandom(20_000))
+    producer.flush(10)
+    producer.close()
+    assert failed == [("MSG_SIZE_TOO_LARGE", b"large")]
+
+
+def test_an_open_transaction_ends_read_committed_before_the_log(settings: ClientSettings, admin: Admin, topic: Callable[..., str]) -> None:
+    at = TopicPartition(topic(), 0)
+    producer = make_transactional_producer(settings, transactional_id=at.topic)
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce(at.topic, b"v")
+    producer.flush(10)
+    assert admin.end_offsets([at], isolation="read_committed") == {at: 0}
+    assert admin.end_offsets([at], isolation="read_uncommitted") == {at: 1}
+    producer.commit_transaction(10)
+    settled = admin.settled_end_offsets([at])[at]  # 1 or 2: the commit's marker may still be on its way
+    assert 1 <= settled <= admin.end_offsets([at], isolation="read_committed")[at] <= 2
+    producer.close()
+
+
+def test_a_transaction_that_stays_open_is_told_apart_from_the_end(settings: ClientSettings, topic: Callable[..., str]) -> None:
+    at = TopicPartition(topic(), 0)
+    producer = make_transactional_producer(settings, transactional_id=at.topic)
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce(at.topic, b"v")
+    producer.flush(10)
+    with pytest.raises(BrokerUnavailableError, match="open transaction"):
+        Admin(settings, seconds=0.3).settled_end_offsets([at])
+    producer.abort_transaction(10)
+    producer.close()
+
+
+def test_the_older_holder_of_a_transactional_id_is_fenced(settings: ClientSettings, topic: Callable[..., str]) -> None:
+    from confluent_kafka import KafkaException
+
+    name = topic()
+    old, new = (make_transactional_producer(settings, transactional_id=name) for _ in range(2))
+    old.init_transactions(10)
+    old.begin_transaction()
+    old.produce(name, b"zombie")
+    new.init_transactions(10)
+    with pytest.raises(KafkaException) as caught:
+        old.commit_transaction(10)
+    assert is_fenced(caught.value)
+    new.close()
+
+
+def test_committed_offsets_come_with_their_metadata_and_go_with_the_group(
+    settings: ClientSettings, admin: Admin, topic: Callable[..., str], name: str
+) -> None:
+    at = TopicPartition(topic(2), 1)
+    assert admin.committed_offsets(name) == {}
+    consumer = make_consumer(settings, group_id=name)
+    commit = ClientTopicPartition(at.topic, at.partition, 42, "AgAAAAAAAAAq")
+    consumer.commit(offsets=[commit], asynchronous=False)
+    consumer.close()
+    assert admin.committed_offsets(name) == {at: CommittedOffset(42, "AgAAAAAAAAAq")}
+    assert admin.committed_offsets(name, [at, TopicPartition(at.topic, 0)]) == {at: CommittedOffset(42, "AgAAAAAAAAAq")}
+    assert name in admin.groups()
+    assert admin.delete_groups([name, "no-such-group"]) == (name,)
+    assert name not in admin.groups()
+
+
+def test_purged_records_raise_the_beginning(settings: ClientSettings, admin: Admin, topic: Callable[..., str]) -> None:
+    at = TopicPartition(topic(), 0)
+    producer = make_producer(settings)
+    for _ in range(10):
+        producer.produce(at.topic, b"v")
+    producer.flush(10)
+    producer.close()
+    admin.delete_records({at: 4})
+    assert admin.beginning_offsets([at]) == {at: 4}
+    assert admin.end_offsets([at]) == {at: 10}
+
+
+def test_internal_topics_get_kafka_streams_configs(admin: Admin, name: str) -> None:
+    specs = [
+        repartition_topic(f"{name}-repartition", 2),
+        changelog_topic(f"{name}-kv-changelog", 2),
+        changelog_topic(f"{name}-window-changelog", 2, kind="window", retention_ms=60_000),
+        changelog_topic(f"{name}-join-changelog", 2, kind="stream_join", retention_ms=60_000),
+        changelog_topic(f"{name}-versioned-changelog", 2, kind="versioned", retention_ms=60_000),
+        journal_topic(name),
+    ]
+    assert set(ensure_internal_topics(admin, specs)) == {spec.name for spec in specs}
+    configs = admin.topic_configs(spec.name for spec in specs)
+    kept = str(60_000 + 86_400_000)
+    assert configs[f"{name}-repartition"]["retention.ms"] == "-1"
+    assert configs[f"{name}-repartition"]["segment.bytes"] == "52428800"
+    assert configs[f"{name}-kv-changelog"]["cleanup.policy"] == "compact"
+    assert set(configs[f"{name}-window-changelog"]["cleanup.policy"].split(",")) == {"compact", "delete"}
+    assert configs[f"{name}-window-changelog"]["retention.ms"] == kept
+    assert configs[f"{name}-join-changelog"]["cleanup.policy"] == "delete"
+    assert configs[f"{name}-versioned-changelog"]["min.compaction.lag.ms"] == kept
+    assert configs[f"{name}-journal"]["cleanup.policy"] == "compact"
+    assert {config["message.timestamp.type"] for config in configs.values()} == {"CreateTime"}
+    assert ensure_internal_topics(admin, specs) == ()
+
+
+def test_an_internal_topic_with_other_partitions_is_refused_and_nothing_is_created(admin: Admin, name: str) -> None:
+    admin.create_topic(f"{name}-changelog", 3, configs={"cleanup.policy": "compact"})
+    with pytest.raises(DeployError, match="has 3 partitions and the topology needs 2") as caught:
+        ensure_internal_topics(admin, [repartition_topic(f"{name}-repartition", 2), changelog_topic(f"{name}-changelog", 2)])
+    assert "application.id" in str(caught.value)
+    assert f"{name}-repartition" not in admin.topics()
+
+
+def test_a_changelog_that_would_lose_state_is_refused(admin: Admin, name: str) -> None:
+    admin.create_topic(f"{name}-changelog", 2, configs={"cleanup.policy": "delete"})
+    with pytest.raises(DeployError, match="cleanup.policy=delete and needs compact"):
+        ensure_internal_topics(admin, [changelog_topic(f"{name}-changelog", 2)])
