@@ -1,4 +1,7 @@
-"""``./kstreams broker``: the embedded broker by hand. ``start`` leaves it running, ``stop`` ends it, ``status`` tells where it is."""
+"""``./kstreams broker``: the embedded broker by hand. 
+
+``start`` leaves it running, ``stop`` ends it, ``status`` tells where it is, ``fetch`` only brings its jars.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +42,7 @@ def start(directory: Path, as_json: bool, port: int | None, heap: str, foregroun
     from kstreams_repl.kafka.embedded import EmbeddedBroker
 
     broker = EmbeddedBroker(directory, port=port, heap=heap)
-    try:
-        broker.start(detach=not foreground)
-    except KStreamsError as error:
-        raise click.ClickException(str(error)) from error
+    broker.start(detach=not foreground)
     _show(broker.bootstrap_servers, broker.directory, broker.pid, as_json)
     if foreground:
         try:
@@ -64,10 +64,7 @@ def stop(directory: Path) -> None:
     """Stop the directory's broker; its data stay."""
     from kstreams_repl.kafka.embedded import EmbeddedBroker
 
-    try:
-        broker = EmbeddedBroker.attach(directory)
-    except KStreamsError as error:
-        raise click.ClickException(str(error)) from error
+    broker = EmbeddedBroker.attach(directory)
     address = broker.bootstrap_servers
     broker.stop()
     click.echo(f"stopped {address}; its data stay in {broker.directory}")
@@ -86,6 +83,14 @@ def status(directory: Path, as_json: bool) -> None:
         click.echo(json.dumps({"running": False, "directory": os.fspath(directory)}) if as_json else str(error))
         raise click.exceptions.Exit(3) from error
     _show(broker.bootstrap_servers, broker.directory, broker.pid, as_json)
+
+
+@main.command()
+def fetch() -> None:
+    """Fetch and verify the broker's jars now, so that the first start needs no network."""
+    from kstreams_repl.kafka.embedded import cache_directory, ensure_jars
+
+    click.echo(f"{len(ensure_jars())} verified jars in {cache_directory()}")
 
 
 def _show(address: str, directory: Path, pid: int, as_json: bool) -> None:
