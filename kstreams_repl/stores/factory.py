@@ -26,8 +26,7 @@ from kstreams_repl.stores.rows import EngineRows, Rows
 from kstreams_repl.stores.segments import SegmentedRows
 from kstreams_repl.stores.session import Session
 from kstreams_repl.stores.suppress_buffer import SuppressBuffer
-from kstreams_repl.stores.time_ordered_window import TimeOrderedWindow
-from kstreams_repl.stores.time_ordered_window import log_key as time_ordered_log_key
+from kstreams_repl.stores.time_ordered_window import TimeOrderedRows, TimeOrderedWindow
 from kstreams_repl.stores.versioned import Versioned, VersionedRows
 from kstreams_repl.stores.window import Sequence, Window
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
@@ -105,7 +104,7 @@ class _Opening:
     def engine(self, suffix: str = "") -> Engine:
         return self.environment.engine(self.name + suffix, persistent=self.persistent)
 
-    def segmented_rows(self, timestamp_at: int, *, lossless: bool = False) -> SegmentedRows:
+    def segmented_rows(self, timestamp_at: int, *, time_first: bool = False) -> SegmentedRows:
         return SegmentedRows(
             self.environment,
             self.engine(),
@@ -113,7 +112,7 @@ class _Opening:
             retention_ms=self.retention_ms,
             timestamp_at=timestamp_at,
             on_expired=self.on_expired,
-            lossless=lossless,
+            time_first=time_first,
         )
 
     def cells(self, rows: Rows, codec: Codec, *, keep_reads: bool = False, cacheable: bool = True) -> Cells:
@@ -123,14 +122,14 @@ class _Opening:
                 rows, codec, self.changelog, self.record_context, self.cache, keep_reads=keep_reads, defer=self.write_back
             )
         elif self.write_back:
-            segmented = isinstance(rows, SegmentedRows)
+            expiring = rows if isinstance(rows, SegmentedRows | TimeOrderedRows) else None
             cells = WriteBackCells(
                 rows,
                 codec,
                 self.changelog,
                 self.record_context,
-                admit=rows.admit if segmented else None,  # type: ignore[attr-defined]
-                visible=rows.visible if segmented else None,  # type: ignore[attr-defined]
+                admit=expiring.admit if expiring else None,
+                visible=expiring.visible if expiring else None,
             )
         else:
             cells = DirectCells(rows, codec, self.changelog, self.record_context)
@@ -200,7 +199,7 @@ def _open_window(opening: _Opening, *, timestamped: bool) -> StateStore:
 
 
 def _session(opening: _Opening) -> StateStore:
-    rows = opening.segmented_rows(16, lossless=bool(opening.builder.options.get("time_ordered")))
+    rows = opening.segmented_rows(16, time_first=bool(opening.builder.options.get("time_ordered")))
     cells = opening.cells(rows, Codec(opening.value_serde, timestamped=False))
     return Session(opening.name, cells, rows, opening.key_serde, persistent=opening.persistent)
 
@@ -223,16 +222,17 @@ def _versioned(opening: _Opening) -> StateStore:
 
 
 def _time_ordered_window(opening: _Opening) -> StateStore:
-    engine = opening.engine()
     timestamped = bool(opening.builder.options.get("timestamped", True))
-    cells = opening.cells(EngineRows(engine, time_ordered_log_key), Codec(opening.value_serde, timestamped=timestamped), cacheable=False)
+    rows = TimeOrderedRows(
+        opening.environment, opening.engine(), opening.name, retention_ms=opening.retention_ms, on_expired=opening.on_expired
+    )
+    cells = opening.cells(rows, Codec(opening.value_serde, timestamped=timestamped), cacheable=False)
     return TimeOrderedWindow(
         opening.name,
         cells,
-        engine,
+        rows,
         opening.key_serde,
         window_size_ms=opening.builder.window_size_ms or 0,
-        retention_ms=opening.retention_ms,
         timestamped=timestamped,
         persistent=opening.persistent,
     )
@@ -268,14 +268,12 @@ def _suppress_buffer(opening: _Opening) -> StateStore:
 
 def _join_grace_buffer(opening: _Opening) -> StateStore:
     opening.environment.after_rollback(opening.changelog.clear)
-    options = opening.builder.options
     return JoinGraceBuffer(
         opening.name,
         opening.environment,
         opening.changelog,
         opening.key_serde,
         opening.value_serde,
-        grace_ms=int(options["grace_ms"]) if "grace_ms" in options else (opening.builder.retention_ms or 0),
         persistent=opening.persistent,
         context_type=_snapshot_type(opening.record_context),
     )

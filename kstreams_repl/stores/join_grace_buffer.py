@@ -1,7 +1,7 @@
 """The stream side of a stream-table join with a grace period (KIP-923): records wait until stream time passes theirs by the grace.
 
 Key: `00‖int64 timestamp‖key‖int32 sequence`, so records leave by time, then key, then arrival. A record that is already too late is not
-taken, and the join handles it at once.
+put here: the join handles it at once.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _HEAD = struct.Struct(">bq")
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 _NO_TIME = bytes(8)
+MAX_LONG = 2**63 - 1
 
 
 class JoinGraceBuffer:
@@ -33,13 +34,11 @@ class JoinGraceBuffer:
         key_serde: Serde,
         value_serde: Serde,
         *,
-        grace_ms: int,
         persistent: bool,
         context_type: Any = None,
     ) -> None:
         self.name = name
         self.persistent = persistent
-        self.grace_ms = grace_ms
         self._environment = environment
         self._engine = environment.engine(name, persistent=persistent)
         self._changelog = changelog
@@ -49,6 +48,7 @@ class JoinGraceBuffer:
         self._sequence = Sequence(environment, name)
         self._attribute = f"{name}/observed-time"
         self.observed_time = -1
+        self.min_time = MAX_LONG
         self._load()
         environment.before_commit(self._save)
         environment.after_rollback(self._load)
@@ -56,41 +56,37 @@ class JoinGraceBuffer:
     def _load(self) -> None:
         kept = self._environment.attribute(self._attribute)
         self.observed_time = -1 if kept is None else _LONG.unpack(kept)[0]
-        self.num_records = self._engine.approximate_count()
+        self._find_first()
 
     def _save(self) -> None:
         if self.observed_time >= 0:
             self._environment.set_attribute(self._attribute, _LONG.pack(self.observed_time))
 
-    def put(self, key: Any, value: Any, timestamp: int, context: Context) -> bool:
-        """True when the record waits; False when it is older than stream time − grace and must be joined now."""
-        if self.observed_time - self.grace_ms > timestamp:
-            return False
+    def put(self, timestamp: int, key: Any, value: Any, context: Context) -> None:
+        """Buffer one record; it moves `observed_time`. The operator joins records that are too late itself."""
         if timestamp > self.observed_time:
             self.observed_time = timestamp
+        if timestamp < self.min_time:
+            self.min_time = timestamp
         physical = _HEAD.pack(0, timestamp) + (self._key.serialize(key) or b"") + _INT.pack(self._sequence.next())
         data = BufferValue(None, None, self._value.serialize(value), context).encode()
         self._engine.put(physical, data)
         self._changelog.log(physical, data + _NO_TIME, None)
-        self.num_records += 1
-        return True
 
-    def evict_while(self, predicate: Callable[[], bool], callback: Callable[[Any, Any, Context], None]) -> int:
-        """Hand over (key, value, record context) of every record at or before stream time − grace, while `predicate()` holds."""
-        until = self.observed_time - self.grace_ms
-        if until < 0 or not self.num_records or not predicate():
-            return 0
-        evicted = 0
-        for physical, data in self._engine.range(None, _HEAD.pack(0, until + 1)):
-            if not predicate():
-                break
+    def evict_until(self, time: int, emit: Callable[[Any, Any, Context], None]) -> None:
+        """Hand over (key, value, record context) of every record with timestamp <= `time`, in order, and remove it."""
+        if time < 0:
+            return
+        for physical, data in self._engine.range(None, _HEAD.pack(0, time + 1)):
             buffered = BufferValue.decode(data, self._context_type)
-            callback(self._key.deserialize(physical[9:-4]), self._value.deserialize(buffered.new), buffered.context)
+            emit(self._key.deserialize(physical[9:-4]), self._value.deserialize(buffered.new), buffered.context)
             self._engine.put(physical, None)
             self._changelog.log(physical, None, None)
-            self.num_records -= 1
-            evicted += 1
-        return evicted
+        self._find_first()
+
+    def _find_first(self) -> None:
+        first = next(self._engine.range(None, None, False, 1), None)
+        self.min_time = MAX_LONG if first is None else _HEAD.unpack_from(first[0])[1]
 
     def flush(self) -> None:
         self._changelog.flush()
@@ -99,4 +95,4 @@ class JoinGraceBuffer:
         self._changelog.clear()
 
     def __repr__(self) -> str:
-        return f"JoinGraceBuffer({self.name!r}, {self.num_records} records)"
+        return f"JoinGraceBuffer({self.name!r}, ~{self._engine.approximate_count()} records)"

@@ -12,12 +12,13 @@ from typing import Any
 
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.changelog import Changelog
-from kstreams_repl.stores.engine.base import Engine
+from kstreams_repl.stores.engine.base import Engine, after
 
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 _LEFT, _RIGHT = b"\x01", b"\x00"
 _VARIABLE_SIZE = b"\x01"
+_BATCH = 32
 
 
 def encode_list(items: list[bytes]) -> bytes:
@@ -78,34 +79,34 @@ class OuterJoin:
         items.append(side + (data or b""))
         self._write(physical, encode_list(items))
 
-    def delete(self, timestamp: int, left: bool, key: Any) -> None:
-        """Remove all records of this time, side and key; logged whether or not there are any."""
-        self._write(side_key(timestamp, left, self._key.serialize(key) or b""), None)
-
-    def delete_if_present(self, timestamp: int, left: bool, key: Any) -> bool:
-        """As `delete`, but neither written nor logged when nothing is parked."""
+    def remove(self, timestamp: int, left: bool, key: Any) -> None:
+        """Remove all records of this time, side and key; neither written nor logged when none is parked."""
         physical = side_key(timestamp, left, self._key.serialize(key) or b"")
-        if self._engine.get(physical) is None:
-            return False
-        self._write(physical, None)
-        return True
+        if self._engine.get(physical) is not None:
+            self._write(physical, None)
 
     def _write(self, physical: bytes, data: bytes | None) -> None:
         self._engine.put(physical, data)
         self._changelog.log(physical, data, self._context.timestamp)
 
     def all(self) -> Iterator[tuple[int, bool, Any, Any]]:
-        """(timestamp, is left, key, value) by time, right before left, key bytes, then order of arrival; a snapshot."""
-        from_bytes, left_value, right_value = self._key.deserialize, self._left.deserialize, self._right.deserialize
-        for physical, data in self._engine.range():
-            timestamp = _LONG.unpack_from(physical)[0]
-            left = physical[8:9] == _LEFT
-            key = from_bytes(physical[9:])
-            for item in decode_list(data):
-                yield timestamp, left, key, (left_value if left else right_value)(item[1:])
+        """(timestamp, is left, key, value) by time, right before left, key bytes, then order of arrival.
 
-    def is_empty(self) -> bool:
-        return self._engine.approximate_count() == 0
+        Read in batches, because the join stops at the first open record: rows removed meanwhile may be left out.
+        """
+        from_bytes, left_value, right_value = self._key.deserialize, self._left.deserialize, self._right.deserialize
+        low: bytes | None = None
+        while True:
+            rows = list(self._engine.range(low, None, False, _BATCH))
+            for physical, data in rows:
+                timestamp = _LONG.unpack_from(physical)[0]
+                left = physical[8:9] == _LEFT
+                key = from_bytes(physical[9:])
+                for item in decode_list(data):
+                    yield timestamp, left, key, (left_value if left else right_value)(item[1:])
+            if len(rows) < _BATCH:
+                return
+            low = after(rows[-1][0])
 
     def approximate_num_entries(self) -> int:
         return self._engine.approximate_count()

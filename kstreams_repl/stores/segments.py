@@ -30,7 +30,7 @@ class SegmentedRows:
     Args:
         timestamp_at: how far from the end of a key its timestamp (int64) starts: 12 in window keys, 16 in session keys.
         on_expired: called for each refused put.
-        lossless: hide and refuse nothing; a segment goes only after `release` has passed it (emit on window close).
+        time_first: the store is read by time (emit on window close); it then shows one more millisecond, as in Kafka Streams.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class SegmentedRows:
         retention_ms: int,
         timestamp_at: int,
         on_expired: Callable[[], None],
-        lossless: bool = False,
+        time_first: bool = False,
     ) -> None:
         self._environment = environment
         self._engine = engine
@@ -51,8 +51,7 @@ class SegmentedRows:
         self._on_expired = on_expired
         self.retention_ms = retention_ms
         self.log_key: Callable[[bytes], bytes] | None = _without_prefix
-        self._lossless = lossless
-        self._released = 0
+        self._span = retention_ms + 1 if time_first else retention_ms
         self.interval_ms = segment_interval_ms(retention_ms)
         self.observed_time = -1
         self.segments: list[int] = []
@@ -76,20 +75,14 @@ class SegmentedRows:
         """The physical prefix of keys with this timestamp."""
         return _LONG.pack(timestamp // self.interval_ms)
 
-    def release(self, before: int) -> None:
-        """In a lossless store: everything with a timestamp below `before` was emitted and may expire."""
-        self._released = max(self._released, before)
-
     def _hidden_up_to(self) -> int:
-        return -1 if self._lossless else self.observed_time - self.retention_ms
+        return self.observed_time - self._span
 
     def _make_get(self) -> Callable[[bytes], bytes | None]:
-        read, at, unpack_from, retention = self._engine.get, self._timestamp_at, _LONG.unpack_from, self.retention_ms
-        if self._lossless:
-            return read
+        read, at, unpack_from, span = self._engine.get, self._timestamp_at, _LONG.unpack_from, self._span
 
         def get(key: bytes) -> bytes | None:
-            if unpack_from(key, len(key) - at)[0] <= self.observed_time - retention:
+            if unpack_from(key, len(key) - at)[0] <= self.observed_time - span:
                 return None
             return read(key)
 
@@ -110,8 +103,6 @@ class SegmentedRows:
             self.observed_time = timestamp
         segment = timestamp // self.interval_ms
         live = max(self.observed_time - self.retention_ms, 0) // self.interval_ms
-        if self._lossless:
-            live = min(live, self._released // self.interval_ms, segment)
         segments = self.segments
         if segment < live:
             self._on_expired()
@@ -166,7 +157,7 @@ def find_segments(engine: Engine) -> list[int]:
     if engine.approximate_count() == 0:
         return found
     while True:
-        row = next(engine.range(low, None), None)
+        row = next(engine.range(low, None, False, 1), None)
         if row is None:
             return found
         segment = _LONG.unpack_from(row[0])[0]

@@ -90,10 +90,6 @@ class Session:
         from_bytes = self._key.deserialize
         return ((Windowed(from_bytes(key), start, end), cell) for end, start, key, cell in found)
 
-    def release(self, before: int) -> None:
-        """Emit on window close: sessions that end before this time were emitted and may expire."""
-        self._rows.release(before)
-
     def find_raw(self, key: bytes, earliest_end: int, latest_start: int, reverse: bool = False) -> list[tuple[int, int, Any]]:
         """(start, end, cell) of one serialized key with end >= earliest_end and start <= latest_start."""
         found = []

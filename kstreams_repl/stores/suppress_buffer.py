@@ -23,7 +23,7 @@ _LONG = struct.Struct(">q")
 MAX_LONG = 2**63 - 1
 VERSION_HEADER: Headers = [("v", b"\x03")]
 
-Evict = Callable[[Any, Any, Any, Context], None]
+Emit = Callable[[Any, Any, Any, Context], None]
 """(key, new value, old value, record context) of one entry that leaves."""
 
 
@@ -55,7 +55,8 @@ class SuppressBuffer:
         self._order = SortedList()
         self._dirty: dict[bytes, None] = {}
         self._capacity = 16
-        self.buffer_size = 0
+        self._byte_size = 0
+        self.min_time = MAX_LONG
         self._load()
         environment.after_rollback(self._load)
 
@@ -64,22 +65,21 @@ class SuppressBuffer:
         self._times.clear()
         self._dirty.clear()
         self._order.clear()
-        self.buffer_size = 0
+        self._byte_size = 0
         for key, data in self._engine.range():
             value = BufferValue.decode(data, self._context_type)
             self._values[key] = value
             self._times[key] = _LONG.unpack_from(data, len(data) - 8)[0]
-            self.buffer_size += 8 + len(key) + value.size()
+            self._byte_size += 8 + len(key) + value.size()
         self._order.update((time, key) for key, time in self._times.items())
+        self.min_time = self._order[0][0] if self._order else MAX_LONG
 
-    @property
-    def num_records(self) -> int:
+    def record_count(self) -> int:
         return len(self._times)
 
-    @property
-    def min_timestamp(self) -> int:
-        """The smallest buffer time; the largest long when empty."""
-        return self._order[0][0] if self._order else MAX_LONG
+    def byte_size(self) -> int:
+        """Kafka Streams' estimate: per entry 8 + the key's length + its values and context."""
+        return self._byte_size
 
     def put(self, time: int, key: Any, new: Any, old: Any, context: Context) -> None:
         """Buffer a change of `key` until `time` (or where the key already waits)."""
@@ -92,32 +92,35 @@ class SuppressBuffer:
         if before is None:
             self._times[data] = time
             self._order.add((time, data))
-            self.buffer_size += 8 + len(data) + value.size()
+            if time < self.min_time:
+                self.min_time = time
+            self._byte_size += 8 + len(data) + value.size()
         else:
-            self.buffer_size += value.size() - before.size()
+            self._byte_size += value.size() - before.size()
         self._values[data] = value
-        self._dirty[data] = None
+        self._mark_dirty(data)
+
+    def evict_first(self, emit: Emit) -> None:
+        """Hand the first entry over, then remove it."""
+        _, key = self._order[0]
+        value = self._values[key]
+        deserialize = self._value.deserialize
+        emit(self._key.deserialize(key), deserialize(value.new), deserialize(value.old), value.context)
+        order = self._order
+        order.pop(0)
+        del self._values[key]
+        del self._times[key]
+        self._mark_dirty(key)
+        self._byte_size -= 8 + len(key) + value.size()
+        self.min_time = order[0][0] if order else MAX_LONG
+
+    def _mark_dirty(self, key: bytes) -> None:
+        self._dirty[key] = None
         if len(self._dirty) * 4 > self._capacity * 3:
             self._capacity *= 2
 
-    def evict_while(self, predicate: Callable[[], bool], callback: Evict) -> int:
-        """Let entries go, earliest first, as long as `predicate()` holds; each is handed over before it leaves."""
-        evicted = 0
-        while self._order and predicate():
-            _, key = self._order[0]
-            value = self._values[key]
-            deserialize = self._value.deserialize
-            callback(self._key.deserialize(key), deserialize(value.new), deserialize(value.old), value.context)
-            self._order.pop(0)
-            del self._values[key]
-            del self._times[key]
-            self._dirty[key] = None
-            self.buffer_size -= 8 + len(key) + value.size()
-            evicted += 1
-        return evicted
-
     def prior_value(self, key: Any) -> tuple[Any] | None:
-        """`(the value it had before it was buffered,)`, or None when the key is not buffered."""
+        """`(the value the key had before it was buffered,)`, or None when it is not buffered."""
         data = self._key.serialize(key)
         value = None if data is None else self._values.get(data)
         return None if value is None else (self._value.deserialize(value.prior),)
@@ -141,7 +144,7 @@ class SuppressBuffer:
         self._dirty.clear()
 
     def __repr__(self) -> str:
-        return f"SuppressBuffer({self.name!r}, {self.num_records} records, {self.buffer_size} bytes)"
+        return f"SuppressBuffer({self.name!r}, {len(self._times)} records, {self._byte_size} bytes)"
 
 
 def java_hash_order(keys: Iterable[bytes], capacity: int) -> list[bytes]:

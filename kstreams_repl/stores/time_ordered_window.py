@@ -1,8 +1,8 @@
 """The window store under emit on window close: rows by window start, then key.
 
-Physical key: `int64 start‖key‖int32 0`; the changelog has the ordinary window key. Nothing is hidden or refused and no window is lost,
-however late the record that closes it (Kafka Streams loses those, see the conformance notes): rows go only after the
-operator has said with `release` what it emitted, and when they are older than the retention.
+Physical key: `int64 start‖key‖int32 0`; the changelog has the ordinary window key. Expiry is that of a segmented store: reads hide starts
+before observed time − retention, whole segments are dropped. No window is lost by that, because the operator emits what has closed
+*before* it writes the record that closes it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 from kstreams_repl.errors import StateStoreError
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.cells import Cells
-from kstreams_repl.stores.engine.base import Engine
+from kstreams_repl.stores.engine.base import Engine, Environment, Row
+from kstreams_repl.stores.segments import segment_interval_ms
 from kstreams_repl.types import ValueAndTimestamp, Windowed
 
 _LONG = struct.Struct(">q")
@@ -32,22 +33,89 @@ def physical_key(logged: bytes) -> bytes:
     return logged[-12:-4] + logged[:-12] + logged[-4:]
 
 
-class TimeOrderedWindow:
-    """A timestamped window store in time order."""
+class TimeOrderedRows:
+    """Rows by time that expire by segment; no segment id is needed in front, the time is."""
 
     def __init__(
-        self, name: str, cells: Cells, engine: Engine, key_serde: Serde, *, window_size_ms: int, retention_ms: int, timestamped: bool, persistent: bool
+        self, environment: Environment, engine: Engine, name: str, *, retention_ms: int, on_expired: Callable[[], None]
+    ) -> None:
+        self._environment = environment
+        self._engine = engine
+        self._attribute = f"{name}/observed-time"
+        self._on_expired = on_expired
+        self._retention = retention_ms
+        self._interval = segment_interval_ms(retention_ms)
+        self.observed_time = -1
+        self._first_segment = 0
+        self.log_key: Callable[[bytes], bytes] | None = log_key
+        self.get: Callable[[bytes], bytes | None] = lambda key: engine.get(key) if self.visible(key) else None
+        self.put: Callable[[bytes, bytes | None], None] = self._put
+        self.approximate_count = engine.approximate_count
+        self._load()
+        environment.before_commit(self._save)
+        environment.after_rollback(self._load)
+
+    def _load(self) -> None:
+        kept = self._environment.attribute(self._attribute)
+        self.observed_time = -1 if kept is None else _LONG.unpack(kept)[0]
+        self._first_segment = 0
+
+    def _save(self) -> None:
+        if self.observed_time >= 0:
+            self._environment.set_attribute(self._attribute, _LONG.pack(self.observed_time))
+
+    def visible(self, key: bytes) -> bool:
+        start: int = _LONG.unpack_from(key)[0]
+        return start >= self.observed_time - self._retention
+
+    def admit(self, key: bytes) -> bool:
+        """Move observed time by this key and drop dead segments; False (and counted) when its own is dead."""
+        start: int = _LONG.unpack_from(key)[0]
+        if start > self.observed_time:
+            self.observed_time = start
+        live = max(self.observed_time - self._retention, 0) // self._interval
+        if start // self._interval < live:
+            self._on_expired()
+            return False
+        if live > self._first_segment:
+            self._engine.delete_range(_LONG.pack(0), _LONG.pack(live * self._interval))
+            self._first_segment = live
+        return True
+
+    def _put(self, key: bytes, value: bytes | None) -> None:
+        if self.admit(key):
+            self._engine.put(key, value)
+
+    def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[Row]:
+        shown = self.observed_time - self._retention
+        if shown > 0:
+            first = _LONG.pack(shown)
+            low = first if low is None or low < first else low
+        return self._engine.range(low, high, reverse)
+
+
+class TimeOrderedWindow:
+    """A window store in time order, timestamped or plain."""
+
+    def __init__(
+        self,
+        name: str,
+        cells: Cells,
+        rows: TimeOrderedRows,
+        key_serde: Serde,
+        *,
+        window_size_ms: int,
+        timestamped: bool,
+        persistent: bool,
     ) -> None:
         self.name = name
         self.persistent = persistent
         self.window_size_ms = window_size_ms
-        self.retention_ms = retention_ms
         self.timestamped = timestamped
         self._cells = cells
-        self._engine = engine
+        self._count = rows.approximate_count
         self._key = key_serde
         self.serialize_key = key_serde.serialize
-        self._dropped_before = 0
         read, write, pack = cells.get, cells.put, _LONG.pack
 
         def fetch_raw(key: bytes, start: int) -> Any:
@@ -97,14 +165,6 @@ class TimeOrderedWindow:
     def backward_all(self) -> Iterator[tuple[Windowed, Any]]:
         return self._of_keys(None, None, 0, MAX_LONG, True)
 
-    def release(self, before: int) -> None:
-        """Windows that start before this time were emitted; those a retention older than it are removed."""
-        horizon = before - self.retention_ms
-        if horizon - self._dropped_before > max(self.retention_ms // 2, 60_000):
-            self._cells.flush()
-            self._engine.delete_range(_LONG.pack(0), _LONG.pack(horizon))
-            self._dropped_before = horizon
-
     def _optional(self, key: Any) -> bytes | None:
         return None if key is None else self._bytes(key)
 
@@ -123,11 +183,11 @@ class TimeOrderedWindow:
 
     def _of_keys(self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
         from_bytes, present, size, unpack_from = self._key.deserialize, self._present, self.window_size_ms, _LONG.unpack_from
-        for row, cell in list(self._rows(time_from, time_to, reverse)):
-            key = row[8:-4]
-            if (low is None or key >= low) and (high is None or key <= high):
-                start = unpack_from(row)[0]
-                yield Windowed(from_bytes(key), start, min(start + size, MAX_LONG)), present(cell)
+        rows = self._rows(time_from, time_to, reverse)
+        found = [(row, cell) for row, cell in rows if (low is None or row[8:-4] >= low) and (high is None or row[8:-4] <= high)]
+        return (
+            (Windowed(from_bytes(row[8:-4]), start := unpack_from(row)[0], min(start + size, MAX_LONG)), present(cell)) for row, cell in found
+        )
 
     def set_flush_listener(self, listener: Any, send_old_values: bool) -> bool:
         return False
@@ -139,4 +199,4 @@ class TimeOrderedWindow:
         self._cells.clear()
 
     def __repr__(self) -> str:
-        return f"TimeOrderedWindow({self.name!r}, ~{self._engine.approximate_count()} rows)"
+        return f"TimeOrderedWindow({self.name!r}, ~{self._count()} rows)"

@@ -14,6 +14,7 @@ from typing import Any
 
 from kstreams_repl.errors import StateStoreError
 from kstreams_repl.serdes import Serde
+from kstreams_repl.stores.api import NOT_PUT
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.engine.base import Engine, Environment
 from kstreams_repl.stores.segments import find_segments
@@ -21,7 +22,6 @@ from kstreams_repl.stores.version_row import VersionRow
 from kstreams_repl.types import VersionedRecord
 
 _LONG = struct.Struct(">q")
-NOT_PUT = -1
 
 
 def history_segment_interval_ms(retention_ms: int) -> int:

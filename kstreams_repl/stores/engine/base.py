@@ -23,8 +23,10 @@ class Engine(Protocol):
     def put(self, key: bytes, value: bytes | None, /) -> None:
         """None deletes."""
 
-    def range(self, low: bytes | None = None, high: bytes | None = None, reverse: bool = False) -> Iterator[Row]:
-        """Rows with low <= key < high as they are now: later writes do not show in an iterator that is open."""
+    def range(
+        self, low: bytes | None = None, high: bytes | None = None, reverse: bool = False, limit: int | None = None
+    ) -> Iterator[Row]:
+        """Rows with low <= key < high as they are now, at most `limit`: later writes do not show in an iterator that is open."""
 
     def delete_range(self, low: bytes, high: bytes) -> None: ...
 

@@ -7,6 +7,7 @@ new keys wait in a list, deleted ones stay in it as *stale* until they are many.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from sortedcontainers import SortedList
 
@@ -64,10 +65,13 @@ class MemoryEngine:
             self._fresh.clear()
         return index
 
-    def range(self, low: bytes | None = None, high: bytes | None = None, reverse: bool = False) -> Iterator[Row]:
+    def range(
+        self, low: bytes | None = None, high: bytes | None = None, reverse: bool = False, limit: int | None = None
+    ) -> Iterator[Row]:
         get = self.rows.get
         keys = self._sorted().irange(low, high, inclusive=(True, False), reverse=reverse)
-        return iter([(key, value) for key in keys if (value := get(key)) is not None])
+        rows = ((key, value) for key in keys if (value := get(key)) is not None)
+        return iter(list(rows if limit is None else islice(rows, limit)))
 
     def delete_range(self, low: bytes, high: bytes) -> None:
         put = self.put
