@@ -1,4 +1,4 @@
-"""``./kstreams broker``: the embedded broker by hand. 
+"""``./kstreams broker``: the embedded broker by hand.
 
 ``start`` leaves it running, ``stop`` ends it, ``status`` tells where it is, ``fetch`` only brings its jars.
 """
