@@ -1,0 +1,16 @@
+"""Pictures and tables of what a user holds: topologies, streams, applications, records, rows of stores.
+
+Pure Python, no Jupyter, no `dot`, no browser. `markup` is the one module that writes markup, and it escapes by construction; `layout`
+knows only boxes and edges; `picture` says what of a topology is drawn; `svg` draws it; `mimebundle` puts text and HTML together.
+"""
+
+from __future__ import annotations
+
+from kstreams_repl.display.graphviz import to_graphviz
+from kstreams_repl.display.markup import Markup, clean_text
+from kstreams_repl.display.mimebundle import attach, mimebundle, text_of
+from kstreams_repl.display.picture import Mark, Picture, picture_of
+from kstreams_repl.display.svg import svg_of
+from kstreams_repl.display.table import Table
+
+__all__ = ["Mark", "Markup", "Picture", "Table", "attach", "clean_text", "mimebundle", "picture_of", "svg_of", "text_of", "to_graphviz"]

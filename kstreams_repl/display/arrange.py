@@ -1,0 +1,169 @@
+"""Where each shape of a picture goes: sub-topologies as blocks, laid out inside first, then blocks and topics among each other.
+
+So clusters never overlap and topics lie between the blocks that they separate. A link that crosses a block's border enters through a
+*port*, a point on the border, and keeps clear of the boxes inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kstreams_repl.display.layout import Box, Layout, Point, lay_out
+from kstreams_repl.display.picture import Kind, Link, Picture, Shape
+
+PADDING = 14.0
+HEADER = 22.0
+LABEL_LIMIT = 44
+_CHARACTER = 6.7
+_LINE = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A shape with its place: centre and size."""
+
+    shape: Shape
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """A picture with coordinates; `blocks` are the clusters' rectangles (left, top, width, height)."""
+
+    shapes: tuple[Placed, ...]
+    routes: tuple[tuple[Link, tuple[Point, ...]], ...]
+    blocks: tuple[tuple[int, tuple[float, float, float, float]], ...]
+    width: float
+    height: float
+
+
+def shorten(name: str) -> str:
+    """A name short enough for its box, cut in the middle: generated names differ at the end."""
+    if len(name) <= LABEL_LIMIT:
+        return name
+    keep = (LABEL_LIMIT - 1) // 2
+    return f"{name[:keep]}…{name[-keep:]}"
+
+
+def arrange(picture: Picture) -> Arrangement:
+    """Places for all shapes; kept for pictures that were arranged lately, whatever their marks.
+
+    Every box has room for as many lines of numbers as the marks at hand need at most.
+    """
+    lines = max((len(mark.lines) + (mark.state is not None) for mark in picture.marks.values()), default=0)
+    return _arrange(Picture(picture.title, picture.shapes, picture.links, picture.clusters), lines)
+
+
+@lru_cache(maxsize=64)
+def _arrange(picture: Picture, lines: int) -> Arrangement:
+    size = {shape.id: _box(shape, lines) for shape in picture.shapes}
+    cluster_of = {shape.id: shape.cluster for shape in picture.shapes}
+    inner = {cluster.id: _inside(cluster.id, picture, size, cluster_of) for cluster in picture.clusters}
+    outer = _outside(picture, size, cluster_of, inner)
+    return _together(picture, size, cluster_of, inner, outer)
+
+
+def _box(shape: Shape, lines: int) -> Box:
+    text = max(len(shorten(shape.name)), len(shape.detail))
+    tall = 30 + _LINE * (1 if shape.detail else 0) + _LINE * lines + (8 if shape.kind is Kind.STORE else 0)
+    return Box(shape.id, max(96.0, text * _CHARACTER + 28), tall)
+
+
+def _ports(cluster: int, links: Sequence[Link], cluster_of: dict[str, int | None]) -> tuple[list[Link], list[Link]]:
+    entering = [link for link in links if cluster_of[link.target] == cluster and cluster_of[link.source] != cluster]
+    leaving = [link for link in links if cluster_of[link.source] == cluster and cluster_of[link.target] != cluster]
+    return entering, leaving
+
+
+def _port(link: Link) -> str:
+    return f"{link.source}\0{link.target}"
+
+
+def _inside(cluster: int, picture: Picture, size: dict[str, Box], cluster_of: dict[str, int | None]) -> Layout:
+    entering, leaving = _ports(cluster, picture.links, cluster_of)
+    boxes = [size[shape.id] for shape in picture.shapes if shape.cluster == cluster]
+    boxes += [Box(_port(link), 2.0, 0.0) for link in (*entering, *leaving)]
+    edges = [(link.source, link.target) for link in picture.links if cluster_of[link.source] == cluster_of[link.target] == cluster]
+    edges += [(_port(link), link.target) for link in entering] + [(link.source, _port(link)) for link in leaving]
+    return lay_out(boxes, edges, top=map(_port, entering), bottom=map(_port, leaving), gap_y=26.0)
+
+
+def _outside(picture: Picture, size: dict[str, Box], cluster_of: dict[str, int | None], inner: dict[int, Layout]) -> Layout:
+    blocks = [Box(f"cluster:{number}", laid.width + 2 * PADDING, laid.height + HEADER + PADDING) for number, laid in inner.items()]
+    topics = [size[shape.id] for shape in picture.shapes if shape.cluster is None]
+
+    def place(shape: str) -> str:
+        cluster = cluster_of[shape]
+        return shape if cluster is None else f"cluster:{cluster}"
+
+    edges = [(place(link.source), place(link.target)) for link in picture.links if place(link.source) != place(link.target)]
+    return lay_out([*topics, *blocks], edges, gap_x=30.0, gap_y=36.0)
+
+
+def _together(
+    picture: Picture, size: dict[str, Box], cluster_of: dict[str, int | None], inner: dict[int, Layout], outer: Layout
+) -> Arrangement:
+    corner = {
+        number: (
+            outer.at[f"cluster:{number}"][0] - (laid.width + 2 * PADDING) / 2,
+            outer.at[f"cluster:{number}"][1] - (laid.height + HEADER + PADDING) / 2,
+        )
+        for number, laid in inner.items()
+    }
+
+    def moved(cluster: int, point: Point) -> Point:
+        left, top = corner[cluster]
+        return (left + PADDING + point[0], top + HEADER + point[1])
+
+    placed = []
+    for shape in picture.shapes:
+        at = outer.at[shape.id] if shape.cluster is None else moved(shape.cluster, inner[shape.cluster].at[shape.id])
+        placed.append(Placed(shape, *at, size[shape.id].width, size[shape.id].height))
+    routes = _routes(picture, cluster_of, inner, outer, moved)
+    blocks = tuple(
+        (number, (*corner[number], laid.width + 2 * PADDING, laid.height + HEADER + PADDING)) for number, laid in inner.items()
+    )
+    return Arrangement(tuple(placed), routes, blocks, outer.width, outer.height)
+
+
+def _routes(
+    picture: Picture,
+    cluster_of: dict[str, int | None],
+    inner: dict[int, Layout],
+    outer: Layout,
+    moved: Callable[[int, Point], Point],
+) -> tuple[tuple[Link, tuple[Point, ...]], ...]:
+    inside: dict[tuple[int, str, str], list[Point]] = {}
+    for cluster, laid in inner.items():
+        entering, leaving = _ports(cluster, picture.links, cluster_of)
+        edges = [(link.source, link.target) for link in picture.links if cluster_of[link.source] == cluster_of[link.target] == cluster]
+        edges += [(_port(link), link.target) for link in entering] + [(link.source, _port(link)) for link in leaving]
+        for (upper, lower), route in zip(edges, laid.routes, strict=True):
+            inside[cluster, upper, lower] = [moved(cluster, point) for point in route]
+
+    def place(shape: str) -> str:
+        cluster = cluster_of[shape]
+        return shape if cluster is None else f"cluster:{cluster}"
+
+    between = iter(outer.routes)
+    routes = []
+    for link in picture.links:
+        source, target = cluster_of[link.source], cluster_of[link.target]
+        if source is not None and source == target:
+            routes.append((link, tuple(inside[source, link.source, link.target])))
+            continue
+        middle = list(next(between)) if place(link.source) != place(link.target) else []
+        head = inside[source, link.source, _port(link)] if source is not None else []
+        tail = inside[target, _port(link), link.target] if target is not None else []
+        # the ends of the outer route are the blocks' middles: the ports are nearer
+        if head:
+            middle = middle[1:]
+        if tail:
+            middle = middle[:-1]
+        routes.append((link, tuple(head + middle + tail)))
+    return tuple(routes)

@@ -1,0 +1,174 @@
+"""What of a topology is drawn: shapes for topics, nodes and stores, links between them, a cluster per sub-topology.
+
+A `Picture` is a value: the same topology gives an equal picture, so a layout can be kept while only `Mark`s (state and numbers of a
+running application) change. Nothing here knows pixels or markup.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from kstreams_repl.topology.graph import TopologyGraph
+from kstreams_repl.topology.nodes import Node, Origin, ProcessorNode, SinkNode, SourceNode
+from kstreams_repl.topology.stores import StoreBuilder
+from kstreams_repl.topology.subtopologies import Subtopology
+
+
+class Kind(StrEnum):
+    """What a shape stands for."""
+
+    TOPIC = "topic"
+    INTERNAL_TOPIC = "internal topic"
+    SOURCE = "source"
+    PROCESSOR = "processor"
+    SINK = "sink"
+    STORE = "store"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One thing in a picture.
+
+    Attributes:
+        id: unique in the picture: ``topic:…``, ``node:…``, ``store:…``.
+        name: of the topic, node or store.
+        detail: a second line: what the node does, what the store is.
+        cluster: the sub-topology it belongs to; None for topics.
+        origin: where the user made it.
+    """
+
+    id: str
+    kind: Kind
+    name: str
+    detail: str = ""
+    cluster: int | None = None
+    origin: Origin = field(default=Origin(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Records flow from one shape to another, or a node uses a store (``state``)."""
+
+    source: str
+    target: str
+    state: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One sub-topology."""
+
+    id: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What is to be said of one shape at the moment: a state, and lines of numbers."""
+
+    state: str | None = None
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A topology as shapes, links and clusters."""
+
+    title: str
+    shapes: tuple[Shape, ...]
+    links: tuple[Link, ...]
+    clusters: tuple[Cluster, ...]
+    marks: Mapping[str, Mark] = field(default_factory=dict, compare=False, hash=False)
+
+    @property
+    def summary(self) -> str:
+        """One sentence for screen readers."""
+        nodes = sum(shape.kind in (Kind.SOURCE, Kind.PROCESSOR, Kind.SINK) for shape in self.shapes)
+        stores = sum(shape.kind is Kind.STORE for shape in self.shapes)
+        topics = sum(shape.kind in (Kind.TOPIC, Kind.INTERNAL_TOPIC) for shape in self.shapes)
+        counts = ((nodes, "node"), (stores, "store"), (topics, "topic"), (len(self.clusters), "sub-topology"))
+        return f"{self.title}: {', '.join(_count(number, what) for number, what in counts)}"
+
+
+def picture_of(topology: TopologyGraph, *, title: str = "Topology", marks: Mapping[str, Mark] | None = None) -> Picture:
+    """The picture of a topology.
+
+    Args:
+        marks: by shape id (``node:NAME``, ``store:NAME``, ``topic:NAME``).
+    """
+    shapes: dict[str, Shape] = {}
+    links: dict[Link, None] = {}
+    clusters = []
+    for subtopology in topology.subtopologies():
+        clusters.append(Cluster(subtopology.id, _cluster_label(subtopology)))
+        for node in subtopology.nodes:
+            _draw_node(topology, subtopology, node, shapes, links)
+        for store in subtopology.stores:
+            shapes[f"store:{store.name}"] = Shape(f"store:{store.name}", Kind.STORE, store.name, store_detail(store), subtopology.id)
+        for node in subtopology.nodes:
+            for store_name in node.stores if isinstance(node, ProcessorNode) else ():
+                links[Link(f"node:{node.name}", f"store:{store_name}", state=True)] = None
+    return Picture(title, tuple(shapes.values()), tuple(links), tuple(clusters), dict(marks or {}))
+
+
+def _draw_node(topology: TopologyGraph, subtopology: Subtopology, node: Node, shapes: dict[str, Shape], links: dict[Link, None]) -> None:
+    here = f"node:{node.name}"
+    kind = {SourceNode: Kind.SOURCE, SinkNode: Kind.SINK}.get(type(node), Kind.PROCESSOR)
+    shapes[here] = Shape(here, kind, node.name, _node_detail(node), subtopology.id, node.origin)
+    if isinstance(node, SourceNode):
+        for topic in node.topics or (f"/{node.pattern.pattern}/" if node.pattern else "",):
+            links[Link(_topic(topology, topic, shapes), here)] = None
+        return
+    for parent in node.parents:
+        links[Link(f"node:{parent}", here)] = None
+    if isinstance(node, SinkNode):
+        links[Link(here, _topic(topology, node.topic if node.topic is not None else "(chosen per record)", shapes))] = None
+
+
+def _topic(topology: TopologyGraph, name: str, shapes: dict[str, Shape]) -> str:
+    here = f"topic:{name}"
+    if here not in shapes:
+        internal = name in topology.internal_topics
+        shapes[here] = Shape(here, Kind.INTERNAL_TOPIC if internal else Kind.TOPIC, name, "internal topic" if internal else "topic")
+    return here
+
+
+def _node_detail(node: Node) -> str:
+    if isinstance(node, SourceNode):
+        return "source"
+    if isinstance(node, SinkNode):
+        return "sink"
+    operator = node.operator
+    if hasattr(operator, "build"):
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(operator).__name__).lower()
+    return str(getattr(operator, "__name__", None) or type(operator).__name__)
+
+
+def store_detail(store: StoreBuilder) -> str:
+    """What a store is, in a few words: ``timestamped-window, 1 h``."""
+    parts = [str(store.kind)]
+    if store.window_size_ms:
+        parts.append(duration(store.window_size_ms))
+    if not store.logging and store.source_topic is None:
+        parts.append("no changelog")
+    return ", ".join(parts)
+
+
+def duration(milliseconds: int) -> str:
+    """A length of time in the largest whole unit: ``2 h``, ``90 s``."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if milliseconds >= size and milliseconds % size == 0:
+            return f"{milliseconds // size} {unit}"
+    return f"{milliseconds} ms"
+
+
+def _cluster_label(subtopology: Subtopology) -> str:
+    return f"global store (sub-topology {subtopology.id})" if subtopology.global_ else f"sub-topology {subtopology.id}"
+
+
+def _count(number: int, what: str) -> str:
+    plural = what[:-1] + "ies" if what.endswith("y") else what + "s"
+    return f"{number} {what if number == 1 else plural}"
