@@ -20,7 +20,7 @@ def lab_command(arguments: tuple[str, ...]) -> list[str]:
     Updates and news are not looked up: a first start should reach no host but this one.
     """
     root = find_checkout()
-    folder = root / "notebooks" if root is not None else Path.cwd()
+    folder = root / "notebooks" if root is not None and (root / "notebooks").is_dir() else Path.cwd()
     command = [
         sys.executable,
         "-P",

@@ -10,13 +10,13 @@ import pytest
 from kstreams_repl.cli import lab
 from kstreams_repl.errors import JavaNotFoundError
 
-ROOT = Path(__file__).resolve().parents[3]
 
-
-def test_lab_opens_the_notebooks_and_the_users_arguments_come_last() -> None:
+def test_lab_opens_the_notebooks_and_the_users_arguments_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.setattr(lab, "find_checkout", lambda: tmp_path)
     command = lab.lab_command(("--port", "8899"))
     assert command[:4] == [sys.executable, "-P", "-m", "jupyterlab"]
-    assert f"--ServerApp.root_dir={ROOT / 'notebooks'}" in command
+    assert f"--ServerApp.root_dir={tmp_path / 'notebooks'}" in command
     assert command[-2:] == ["--port", "8899"]
 
 
