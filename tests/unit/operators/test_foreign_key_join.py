@@ -12,7 +12,7 @@ from kstreams_repl.operators.foreign_key_response_join import ResponseJoin
 from kstreams_repl.operators.foreign_key_subscription_join import SubscriptionJoin
 from kstreams_repl.operators.foreign_key_subscription_receive import SubscriptionReceive
 from kstreams_repl.operators.foreign_key_subscription_send import SubscriptionSend
-from kstreams_repl.operators.getters import StoreGetter
+from kstreams_repl.operators.getters import StoreGetter, StoreKindRead
 from kstreams_repl.operators.table_source import TableSource
 from kstreams_repl.serdes.foreign_key import (
     DELETE_KEY_AND_PROPAGATE,
@@ -56,7 +56,8 @@ class ForeignKeyBench(Bench):
             "respond", "responses", "answer", "changed", value_serde=subscription_response(), partitioner=response_partitioner
         )
         self.topology.add_source("responses-in", "responses", value_serde=subscription_response())
-        self.probe(self.node("join", ResponseJoin(_getter("L-rows", versioned), "({},{})".format, left_join), "responses-in", stores=["L-rows"]))
+        join = ResponseJoin(_getter("L-rows", versioned), "({},{})".format, left_join)
+        self.probe(self.node("join", join, "responses-in", stores=["L-rows"]))
 
     def instructions(self, key: Any, value: Any) -> list[tuple[Any, int]]:
         before = len(self.sent)
@@ -68,8 +69,6 @@ class ForeignKeyBench(Bench):
 
 
 def _getter(store: str, versioned: bool) -> StoreGetter:
-    from kstreams_repl.operators.getters import StoreKindRead
-
     return StoreGetter(store, StoreKindRead.VERSIONED if versioned else StoreKindRead.KEY_VALUE)
 
 

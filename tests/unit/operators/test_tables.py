@@ -17,6 +17,7 @@ from kstreams_repl.operators.getters import (
     TransformValuesGetter,
 )
 from kstreams_repl.operators.stream_aggregate import StreamAggregate, StreamCount, StreamReduce
+from kstreams_repl.operators.stream_flat_map_values import StreamFlatMapValues
 from kstreams_repl.operators.table_aggregate import TableAggregate, TableReduce
 from kstreams_repl.operators.table_filter import TableFilter
 from kstreams_repl.operators.table_map_values import TableMapValues
@@ -71,16 +72,10 @@ def test_an_aggregator_that_returns_none_deletes_the_row_and_starts_afresh() -> 
 def test_a_cached_aggregate_forwards_once_per_commit_with_the_row_before() -> None:
     bench = Bench(cache=10_000_000)
     store = bench.store("sums", caching=True)
-    bench.node("thrice", _Thrice(), bench.source("in"))
+    bench.node("thrice", StreamFlatMapValues(lambda value: [value] * 3), bench.source("in"))
     bench.probe(bench.node("sum", StreamReduce(store, lambda a, b: a + b, send_old_values=True), "thrice", stores=[store]))
     assert bench.pipe("in", "a", 1, 5) == [("a", (3, None, True), 5)]
     assert bench.pipe("in", "a", 2, 4) == [("a", (9, 3, True), 5)]
-
-
-def _Thrice() -> Any:
-    from kstreams_repl.operators.stream_flat_map_values import StreamFlatMapValues
-
-    return StreamFlatMapValues(lambda value: [value] * 3)
 
 
 @pytest.mark.parametrize("operator", ["count", "reduce", "aggregate"])
