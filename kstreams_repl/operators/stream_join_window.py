@@ -11,7 +11,7 @@ from kstreams_repl.types import Headers
 
 @dataclass(slots=True)
 class StreamJoinWindow(Operator):
-    """Forward the record, then put (key, value, timestamp) into the window store (unless the key or value is None).
+    """Forward the record, then put (key, value, timestamp) into the window store (unless the key is None; the store keeps no None value).
 
     In this order, so that a self join over one store does not find the record itself.
 
@@ -26,7 +26,7 @@ class StreamJoinWindow(Operator):
 
         def join_window(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             forward(key, value, timestamp, headers)
-            if key is not None and value is not None:
+            if key is not None:
                 record.timestamp, record.headers = timestamp, headers
                 put(key, value, timestamp)
 
