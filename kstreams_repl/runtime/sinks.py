@@ -5,47 +5,66 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kstreams_repl.errors import SerializationError
+from kstreams_repl.errors import KStreamsError, SerializationError
 from kstreams_repl.operators.base import Process
 from kstreams_repl.runtime.collector import Send
+from kstreams_repl.runtime.handlers import ErrorContext, Response, resolve
 from kstreams_repl.topology.nodes import SinkNode
 
 if TYPE_CHECKING:
     from kstreams_repl.runtime.compile import TaskNode
     from kstreams_repl.runtime.services import TaskServices
 
-Serialize = Callable[[Any], bytes | None]
+Refuse = Callable[[Any, Any, Exception], None]
+"""(key, value, cause): a record that a serde could not write. Raises, or returns to drop it."""
 
 
 def build_sink(node: SinkNode, context: TaskNode, services: TaskServices) -> Process:
-    """The entry of a sink: fixed topic, topic per record, or a custom partitioner. Headers are copied: the task's list goes on being used."""
+    """The entry of a sink: fixed topic, topic per record, or a custom partitioner."""
     key_serde, value_serde = services.key_serde(node.key_serde), services.value_serde(node.value_serde)
-    to_key = _explained(key_serde.serialize, node.name, "key", getattr(key_serde, "name", "serde"))
-    to_value = _explained(value_serde.serialize, node.name, "value", getattr(value_serde, "name", "serde"))
+    refuse = _refusal(node, services, key_serde, value_serde)
     suffix = getattr(key_serde, "base_key_suffix", 0)
-    collector = services.collector
-    if node.topic is not None and node.partitioner is None:
-        return _plain(collector.sender(services.real_topic(node.topic)), to_key, to_value, services, node.topic, suffix)
-    return _chosen(node, context, services, to_key, to_value, suffix)
-
-
-def _plain(send: Send, to_key: Serialize, to_value: Serialize, services: TaskServices, topic: str, suffix: int) -> Process:
+    if node.topic is None or node.partitioner is not None:
+        return _chosen(node, services, key_serde.serialize, value_serde.serialize, refuse, suffix)
+    topic = services.real_topic(node.topic)
+    send = services.collector.sender(topic)
     if suffix:
-        place, real = services.collector.partition_of, services.real_topic(topic)
+        return _windowed(send, topic, services, key_serde.serialize, value_serde.serialize, refuse, suffix)
+    return _plain(send, key_serde.serialize, value_serde.serialize, refuse)
 
-        def sink_windowed(key: Any, value: Any, timestamp: int, headers: Any) -> None:
-            data = to_key(key)
-            send(data, to_value(value), timestamp, headers, None if data is None else place(real, data[:-suffix]))
 
-        return sink_windowed
-
+def _plain(send: Send, to_key: Callable[[Any], Any], to_value: Callable[[Any], Any], refuse: Refuse) -> Process:
     def sink(key: Any, value: Any, timestamp: int, headers: Any) -> None:
-        send(to_key(key), to_value(value), timestamp, headers, None)
+        try:
+            data, payload = to_key(key), to_value(value)
+        except Exception as cause:
+            refuse(key, value, cause)
+            return
+        send(data, payload, timestamp, headers, None)
 
     return sink
 
 
-def _chosen(node: SinkNode, context: TaskNode, services: TaskServices, to_key: Serialize, to_value: Serialize, suffix: int) -> Process:
+def _windowed(
+    send: Send, topic: str, services: TaskServices, to_key: Callable[[Any], Any], to_value: Callable[[Any], Any], refuse: Refuse, suffix: int
+) -> Process:
+    """A windowed key is placed by its plain key, without the window bounds at its end."""
+    place = services.collector.partition_of
+
+    def sink_windowed(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        try:
+            data, payload = to_key(key), to_value(value)
+        except Exception as cause:
+            refuse(key, value, cause)
+            return
+        send(data, payload, timestamp, headers, None if data is None else place(topic, data[:-suffix]))
+
+    return sink_windowed
+
+
+def _chosen(
+    node: SinkNode, services: TaskServices, to_key: Callable[[Any], Any], to_value: Callable[[Any], Any], refuse: Refuse, suffix: int
+) -> Process:
     senders: dict[str, Send] = {}
     collector, record = services.collector, services.record
     topic_of, partitioner, fixed = node.topic_extractor, node.partitioner, node.topic
@@ -57,7 +76,11 @@ def _chosen(node: SinkNode, context: TaskNode, services: TaskServices, to_key: S
         send = senders.get(real)
         if send is None:
             send = senders[real] = collector.sender(real)
-        data, payload = to_key(key), to_value(value)
+        try:
+            data, payload = to_key(key), to_value(value)
+        except Exception as cause:
+            refuse(key, value, cause)
+            return
         if partitioner is not None:
             chosen = partitioner(topic, key, value, collector.partitions(real))
             if chosen is not None:
@@ -70,17 +93,37 @@ def _chosen(node: SinkNode, context: TaskNode, services: TaskServices, to_key: S
     return sink_chosen
 
 
-def _explained(serialize: Serialize, node: str, part: str, serde: str) -> Serialize:
-    """Name node and part in the error of a serde that does not fit; free until it fails."""
+def _refusal(node: SinkNode, services: TaskServices, key_serde: Any, value_serde: Any) -> Refuse:
+    """Ask the production handler about a record that cannot be written; without one, or on FAIL, a typed error."""
+    handler = resolve(services.config["production.exception.handler"], "production.exception.handler")
 
-    def explained(item: Any) -> bytes | None:
-        try:
-            return serialize(item)
-        except Exception as cause:
-            raise SerializationError(
-                f"the {part} serde ({serde}) of {node} cannot write a {type(item).__name__}: {cause}",
-                hint=f"give the sink or operator a {part}_serde that fits, for example serdes.json",
-                node=node,
-            ) from cause
+    def refuse(key: Any, value: Any, cause: Exception) -> None:
+        at = services.record
+        if handler is not None:
+            context = ErrorContext(
+                node.name, str(services.task_id), at.topic, at.partition, at.offset, at.timestamp, at.raw_key, at.raw_value, at.headers
+            )
+            if Response(handler(context, cause)) is not Response.FAIL:
+                services.drop("serialization")
+                return
+        part, item, serde = ("key", key, key_serde) if _fails(key_serde, key) else ("value", value, value_serde)
+        known = isinstance(cause, KStreamsError)
+        raise SerializationError(
+            f"the {part} serde of {node.name} ({getattr(serde, 'name', serde)}) cannot write a {type(item).__name__}: "
+            + (cause.message if known else str(cause)),  # type: ignore[attr-defined]
+            hint=f"give it a {part}_serde that fits, for example serdes.json",
+            node=node.name,
+            topic=at.topic,
+            partition=at.partition,
+            offset=at.offset,
+        ) from cause
 
-    return explained
+    return refuse
+
+
+def _fails(serde: Any, item: Any) -> bool:
+    try:
+        serde.serialize(item)
+    except Exception:
+        return True
+    return False

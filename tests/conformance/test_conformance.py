@@ -1,0 +1,38 @@
+"""Kafka Streams' own results, case by case: the designed and random cases checked on the JVM, through our DSL and test driver."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstreams_repl.testing.conformance.runner import QUIRKS_WAIVED, read_cases, run_case
+
+HERE = Path(__file__).parent
+FILES = sorted((HERE / "cases").glob("*.jsonl"))
+RANDOM = sorted((HERE / "random").glob("*.jsonl.gz"))
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for path in FILES for case in read_cases(path)])
+def test_case_equals_the_jvm(case: dict[str, Any]) -> None:
+    outcome = run_case(case)
+    if outcome.waived is not None:
+        assert outcome.waived in QUIRKS_WAIVED
+        return
+    assert outcome.difference is None, outcome.difference
+
+
+def test_all_473_cases_are_here() -> None:
+    assert sum(1 for path in FILES for _ in read_cases(path)) == 473
+
+
+@pytest.mark.parametrize("path", RANDOM, ids=lambda path: path.name.removesuffix(".jsonl.gz"))
+def test_random_topologies_equal_the_jvm(path: Path) -> None:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        outcomes = [run_case(json.loads(line)) for line in lines]
+    wrong = [outcome for outcome in outcomes if outcome.difference is not None and outcome.waived is None]
+    assert not wrong, "\n\n".join(f"{outcome.case_id}\n{outcome.difference}" for outcome in wrong[:3])
+    assert outcomes
