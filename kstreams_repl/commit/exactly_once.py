@@ -1,0 +1,74 @@
+"""The commit under exactly_once_v2, numbered as in docs/design/010-host.md: outputs, changelogs and input offsets in one
+Kafka transaction.
+
+Invariant: the local stores commit after the transaction did, and never for a transaction in doubt; a crash in between leaves
+them one commit behind, and they catch up from their own position. Whatever is raised here means: give the producer up and
+take the tasks over anew.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from kstreams_repl.commit import failpoints
+from kstreams_repl.commit.failpoints import failpoint
+from kstreams_repl.commit.protocol import CommittingTask, OffsetAndMetadata, SealedOutput
+from kstreams_repl.kafka.transactional import TransactionalProducer
+from kstreams_repl.types import TopicPartition
+
+
+def commit_exactly_once(
+    tasks: Sequence[CommittingTask], commit_id: int, *, producer: TransactionalProducer, output: SealedOutput, group: Any
+) -> None:
+    """Commit all given tasks at once. Step 1 (process) is over; step 6 (report) is the caller's.
+
+    Raises:
+        ProducerFencedError: a successor exists; nothing of this commit is visible.
+        TransactionDoubtError: whether the transaction committed is to be read from the group's offsets (by the commit id).
+        TaskMigratedError: step 5 found another owner's token.
+    """
+    offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+    # 2. Flush caches until quiet; every record acknowledged.
+    for task in tasks:
+        offsets.update(task.prepare(commit_id))
+    output.seal()
+    failpoint("F3")
+    producer.flush()
+    output.check()
+    failpoint("F4")
+    # 3. Input offsets, with partition times and the commit id in their metadata.
+    producer.send_offsets(offsets, group)
+    failpoint("F5")
+    # 4. Commit.
+    if failpoints.active:
+        _commit_watched(producer)
+    else:
+        producer.commit()
+    failpoint("F7")
+    # 5. The local stores: entries, positions, commit id and owner token in one store transaction each.
+    positions = output.take_positions()
+    for task in tasks:
+        task.finish(commit_id, positions)
+    failpoint("F8")
+
+
+def _commit_watched(producer: TransactionalProducer) -> None:
+    """Step 4 with a place to act while the request is on its way."""
+    failed: list[Exception] = []
+
+    def commit() -> None:
+        try:
+            producer.commit()
+        except Exception as error:  # raised again below, on the caller's thread
+            failed.append(error)
+
+    thread = threading.Thread(target=commit, name="commit-under-test")
+    thread.start()
+    time.sleep(0.001)
+    failpoint("F6")
+    thread.join()
+    if failed:
+        raise failed[0]

@@ -1,0 +1,114 @@
+"""Named places in the numbered protocols where tests kill, delay or fail; no-ops in production.
+
+``KSTREAMS_FAILPOINTS`` arms them in a process: ``"F7=kill@3;F5=delay:0.2"``. An entry is
+``NAME=ACTION[:ARGUMENT][@HIT][!ONCE-FILE]``: act at the HIT-th passage (default the first, ``@*`` every one). With a
+once-file only the first process that creates the file acts, so that a restarted worker lives. Actions: ``kill`` (SIGKILL of
+this process), ``exit``, ``delay`` (seconds), ``stop`` (SIGSTOP), ``raise`` (RuntimeError).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kstreams_repl.errors import ConfigError
+
+VARIABLE = "KSTREAMS_FAILPOINTS"
+
+NAMES = {
+    "F1": "polled",
+    "F2": "processed",
+    "F3": "in the middle of producing",
+    "F4": "produced, offsets not sent",
+    "F5": "offsets sent, not committed",
+    "F6": "commit sent, no answer",
+    "F7": "committed, store not",
+    "F8": "store committed, not reported",
+    "F9": "reported, the host's log not written",
+    "F10": "during the host's log rename",
+}
+
+
+@dataclass(slots=True)
+class _Armed:
+    action: str
+    argument: str
+    hit: int | None
+    once: str | None
+    passed: int = 0
+
+
+_armed: dict[str, _Armed] = {}
+_hooks: dict[str, Callable[[], None]] = {}
+active = False
+"""Whether anything is armed; callers on hot paths look at this first."""
+
+
+def arm(text: str) -> None:
+    """Arm the failpoints of a ``KSTREAMS_FAILPOINTS`` text; "" disarms all.
+
+    Raises:
+        ConfigError: a name or action is not known.
+    """
+    global active
+    _armed.clear()
+    for entry in filter(None, text.split(";")):
+        name, _, what = entry.partition("=")
+        what, _, once = what.partition("!")
+        what, _, hit = what.partition("@")
+        action, _, argument = what.partition(":")
+        if name not in NAMES or action not in ("kill", "exit", "delay", "stop", "raise"):
+            raise ConfigError(
+                f"{entry!r} is no failpoint", hint=f"names: {', '.join(NAMES)}; actions: kill, exit, delay, stop, raise"
+            )
+        _armed[name] = _Armed(action, argument, None if hit == "*" else int(hit or 1), once or None)
+    active = bool(_armed or _hooks)
+
+
+def hook(name: str, callback: Callable[[], None] | None) -> None:
+    """Call `callback` at a failpoint of this process; None takes it away."""
+    global active
+    if callback is None:
+        _hooks.pop(name, None)
+    else:
+        _hooks[name] = callback
+    active = bool(_armed or _hooks)
+
+
+def failpoint(name: str) -> None:
+    """A place where a test may act."""
+    if not active:
+        return
+    callback = _hooks.get(name)
+    if callback is not None:
+        callback()
+    armed = _armed.get(name)
+    if armed is not None:
+        _act(name, armed)
+
+
+def _act(name: str, armed: _Armed) -> None:
+    armed.passed += 1
+    if armed.hit is not None and armed.passed != armed.hit:
+        return
+    if armed.once is not None:
+        try:
+            os.close(os.open(armed.once, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+    if armed.action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif armed.action == "exit":
+        os._exit(int(armed.argument or 1))
+    elif armed.action == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif armed.action == "delay":
+        time.sleep(float(armed.argument or 1))
+    else:
+        raise RuntimeError(f"failpoint {name}: {NAMES[name]}")
+
+
+arm(os.environ.get(VARIABLE, ""))

@@ -1,0 +1,167 @@
+"""One open instance: its clients, its tasks, what it has done. `take_over.open_instance` makes it, `loop` drives it, `warm`
+keeps it between epochs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstreams_repl.commit.at_least_once import commit_at_least_once
+from kstreams_repl.commit.exactly_once import commit_exactly_once
+from kstreams_repl.commit.protocol import CommittingTask, OffsetAndMetadata
+from kstreams_repl.errors import BrokerUnavailableError
+from kstreams_repl.instance.active_task import ActiveTask
+from kstreams_repl.instance.collector import KafkaRecordCollector
+from kstreams_repl.instance.global_tables import GlobalTables
+from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.group_offsets import commit_group_offsets
+from kstreams_repl.kafka.transactional import TransactionalProducer
+from kstreams_repl.types import TaskId, TopicPartition
+
+
+def wall_clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class Totals:
+    """What an instance did since it was taken over."""
+
+    records: int = 0
+    commits: int = 0
+    produced: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+
+class Instance:
+    """Clients and tasks of one slot. Not thread-safe. After any error but a user's it may only be closed."""
+
+    def __init__(
+        self,
+        plan: ApplicationPlan,
+        slot: int,
+        *,
+        admin: Admin,
+        consumer: Any,
+        producer: Any,
+        transactions: TransactionalProducer | None,
+        collector: KafkaRecordCollector,
+    ) -> None:
+        self.plan = plan
+        self.slot = slot
+        self.admin = admin
+        self.consumer = consumer
+        self.producer = producer
+        self.transactions = transactions
+        self.collector = collector
+        self.tasks: list[ActiveTask] = []
+        self.by_partition: dict[TopicPartition, ActiveTask] = {}
+        self.globals: GlobalTables | None = None
+        self.totals = Totals()
+        self.commit_id = 0
+        self.last_commit = time.monotonic()
+        self.changelog_ends: dict[TopicPartition, int] = {}
+        self.group = consumer.consumer_group_metadata()
+        self.warm = False
+
+    # ---- commit
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Open a transaction; nothing reaches the broker before the first record."""
+        if self.transactions is not None:
+            self.transactions.begin()
+
+    @property
+    def touched(self) -> bool:
+        return any(task.touched for task in self.tasks)
+
+    def commit(self) -> bool:
+        """Commit every task that did something; False when none did."""
+        tasks = [task for task in self.tasks if task.touched]
+        self.last_commit = time.monotonic()
+        if not tasks:
+            return False
+        commit_id = self.commit_id + 1
+        if self.transactions is not None:
+            self.transactions.begin()
+            commit_exactly_once(tasks, commit_id, producer=self.transactions, output=self.collector, group=self.group)
+        else:
+            commit_at_least_once(
+                tasks,
+                commit_id,
+                flush=self._flush,
+                output=self.collector,
+                commit_offsets=self._commit_offsets,
+                changelog_ends=self._changelog_ends,
+            )
+        self.commit_id = commit_id
+        self.totals.commits += 1
+        self.last_commit = time.monotonic()
+        return True
+
+    def _flush(self) -> None:
+        deadline = time.monotonic() + 30
+        while self.producer.flush(0.5):
+            self.collector.check()
+            if time.monotonic() > deadline:
+                raise BrokerUnavailableError(
+                    "records were not acknowledged within 30 s", bootstrap_servers=self.plan.settings.bootstrap_servers
+                )
+
+    def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        commit_group_offsets(self.consumer, offsets)
+
+    def _changelog_ends(self, tasks: Any) -> Mapping[TopicPartition, int]:
+        wanted = [at for task in tasks for at in task.changelogs]
+        return self.admin.end_offsets(wanted, isolation="read_uncommitted") if wanted else {}
+
+    # ---- end
+    # ---------------------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Let go of everything; what is not committed is taken back by whoever comes next."""
+        steps: list[Callable[[], object]] = [task.close for task in self.tasks]
+        if self.globals is not None:
+            steps.append(self.globals.close)
+        steps.append(self.consumer.close)
+        if self.transactions is not None:
+            steps.append(self.transactions.close)
+        else:
+            steps.append(self._close_plain)
+        errors: list[Exception] = []
+        for step in steps:
+            try:
+                step()
+            except Exception as error:  # every client and environment must be let go of; the first error is raised below
+                errors.append(error)
+        self.tasks = []
+        if errors:
+            raise errors[0]
+
+    def _close_plain(self) -> None:
+        self.producer.purge()
+        self.producer.close(0)
+
+    # ---- looks
+    # -------------------------------------------------------------------------------------------------------------------
+
+    def lags(self) -> dict[TaskId, int]:
+        """Records behind the end of the log as of the last fetch; -1 while unknown."""
+        from kstreams_repl.kafka.group_offsets import known_end
+
+        lags = {}
+        for task in self.tasks:
+            lag = 0
+            for at, offset in task.committed.items():
+                end = known_end(self.consumer, at)
+                lag = -1 if end is None or lag < 0 else lag + max(0, end - offset)
+            lags[task.id] = lag
+        return lags
+
+
+CommittingTasks = list[CommittingTask]

@@ -1,0 +1,238 @@
+"""The instance's loop: poll, buffer, run tasks, punctuate, commit, look for signals; the polling thread of the threading
+refactor, with processing inline.
+
+Invariants: records are only taken off the client while the buffers have room (the client's pause would throw its prefetch
+away), except while
+no task can go on: then one of them waits for a partition that has yet to come. Whatever ends the loop in order ends it at a
+    commit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from kstreams_repl.commit.failpoints import failpoint
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.instance.active_task import ActiveTask
+from kstreams_repl.instance.control import Signal
+from kstreams_repl.instance.instance import Instance, wall_clock
+from kstreams_repl.kafka.failures import translate
+from kstreams_repl.kafka.group_offsets import is_partition_end, is_passing, known_end, pause, place_of, resume
+from kstreams_repl.kafka.record_batch import columns
+from kstreams_repl.types import TopicPartition
+
+_BATCH = 10_000
+_SLICE = 4_000
+"""Records one task may take before another one's turn, and before clocks are looked at."""
+_IDLE_SECONDS = 0.02
+_IMBALANCE = 20
+"""A partition is paused when it holds this many times its soft bound while its task cannot go on, and resumed at half of
+that.
+"""
+
+
+class Ending(StrEnum):
+    """Why the loop ended."""
+
+    DEADLINE = "deadline"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    SUPERSEDED = "superseded"
+
+
+_ENDINGS = {Signal.PAUSE: Ending.PAUSED, Signal.STOP: Ending.STOPPED, Signal.SUPERSEDED: Ending.SUPERSEDED}
+
+
+class Loop:
+    """Runs one open instance.
+
+    Args:
+        signal: what is wanted, given the monotonic time; cheap enough for every round.
+        report: called now and then with the instance.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        *,
+        signal: Callable[[float], Signal],
+        report: Callable[[Instance], None],
+        report_seconds: float = 0.2,
+    ) -> None:
+        config = instance.plan.config
+        self.instance = instance
+        self._signal = signal
+        self._report = report
+        self._report_seconds = report_seconds
+        self._commit_seconds = config["commit.interval.ms"] / 1000
+        self._eager_seconds = None if config["repl.commit.eager.ms"] < 0 else config["repl.commit.eager.ms"] / 1000
+        self._soft = config["buffered.records.per.partition"]
+        self._room = max(self._soft * max(1, len(instance.by_partition)), 2 * _BATCH)
+        self._joins = [task for task in instance.tasks if task.joins]
+        self._paused: set[TopicPartition] = set()
+        self._stuck = False
+
+    def run(self, until: float) -> Ending:
+        """Run until the monotonic time `until` or a signal; what was processed is committed when this returns.
+
+        Raises:
+            StreamsProcessingError: a user's function raised; what it was part of is not committed.
+            KStreamsError: anything else; the instance may only be closed.
+        """
+        instance, tasks = self.instance, self.instance.tasks
+        consume, poll = instance.consumer.consume, instance.consumer.poll
+        serve = instance.producer.poll
+        follow = None if instance.globals is None else instance.globals.follow
+        monotonic = time.monotonic
+        next_report = 0.0
+        idle = False
+        while True:
+            now = monotonic()
+            signal = self._signal(now)
+            if signal is not Signal.RUN or now >= until:
+                return self._end(signal)
+            if now >= next_report:
+                self._report(instance)
+                next_report = now + self._report_seconds
+            # Poll.
+            buffered = sum(task.task.buffered for task in tasks)
+            took = False
+            if buffered < self._room or self._stuck:
+                messages = consume(_BATCH, 0)
+                if not messages and idle:
+                    message = poll(self._nap(now, until))
+                    if message is not None:
+                        messages = [message, *consume(_BATCH, 0)]
+                if messages:
+                    self._route(messages)
+                    took = True
+            if follow is not None:
+                follow()
+            failpoint("F1")
+            # Process, most buffered first, and punctuate.
+            instance.begin()
+            done = self._process()
+            for task in tasks:
+                if task.punctuate():
+                    done += 1
+            serve(0)
+            failpoint("F2")
+            # Commit.
+            now = monotonic()
+            idle = not done and not took
+            self._stuck = not done
+            since = now - instance.last_commit
+            if since >= self._commit_seconds or any(task.task.commit_requested for task in tasks):
+                self._commit()
+            elif idle and self._eager_seconds is not None and since >= self._eager_seconds and instance.touched:
+                self._commit()
+
+    def _end(self, signal: Signal) -> Ending:
+        if signal is Signal.SUPERSEDED:
+            return Ending.SUPERSEDED
+        self._commit()
+        self._report(self.instance)
+        return _ENDINGS.get(signal, Ending.DEADLINE)
+
+    def _commit(self) -> None:
+        self.instance.commit()
+
+    def _nap(self, now: float, until: float) -> float:
+        """How long a poll may wait: until something is due."""
+        nap = min(_IDLE_SECONDS, until - now)
+        instance = self.instance
+        if instance.touched:
+            due = self._commit_seconds if self._eager_seconds is None else min(self._commit_seconds, self._eager_seconds)
+            nap = min(nap, instance.last_commit + due - now)
+        punctuations = [at for task in instance.tasks if (at := task.task.next_wall_clock_punctuation) is not None]
+        if punctuations:
+            nap = min(nap, (min(punctuations) - wall_clock()) / 1000)
+        return max(nap, 0.0)
+
+    # ---- input
+    # -------------------------------------------------------------------------------------------------------------------
+
+    def _route(self, messages: list[Any]) -> None:
+        by_partition = self.instance.by_partition
+        for at, batch in columns(messages, self._on_error):
+            task = by_partition[at]
+            if task.joins:
+                task.task.set_lag(at, None)
+            task.task.add_records(at, batch)
+            if task.joins:
+                self._learn_lag(task, at, batch.offsets[-1] + 1)
+            if (
+                self._stuck
+                and len(batch)
+                and task.task.group.queues[at].size > self._soft * _IMBALANCE
+                and at not in self._paused
+            ):
+                pause(self.instance.consumer, [at])
+                self._paused.add(at)
+
+    def _learn_lag(self, task: ActiveTask, at: TopicPartition, following: int) -> None:
+        """Lag 0 as soon as the last fetch showed no more; else it stays unknown until the next records or the partition's
+        end.
+        """
+        end = known_end(self.instance.consumer, at)
+        if end is not None and following >= end:
+            task.task.set_lag(at, 0)
+
+    def _on_error(self, message: Any, error: Any) -> None:
+        at = place_of(message)
+        if is_partition_end(error):
+            task = self.instance.by_partition.get(at)
+            if task is not None:
+                task.task.set_lag(at, 0)
+        elif not is_passing(error):
+            raise translate(
+                error, f"reading {at}", topic=at.topic, bootstrap_servers=self.instance.plan.settings.bootstrap_servers
+            )
+
+    # ---- work
+    # --------------------------------------------------------------------------------------------------------------------
+
+    def _process(self) -> int:
+        tasks = self.instance.tasks
+        if len(tasks) > 1:
+            tasks = sorted(tasks, key=_buffered, reverse=True)
+        done = 0
+        for task in tasks:
+            taken = task.process(_SLICE)
+            if taken:
+                done += taken
+        self.instance.totals.records += done
+        if self._paused:
+            self._resume_drained()
+        return done
+
+    def _resume_drained(self) -> None:
+        low = self._soft * _IMBALANCE // 2
+        by_partition = self.instance.by_partition
+        drained = [at for at in self._paused if by_partition[at].task.group.queues[at].size <= low]
+        if drained:
+            resume(self.instance.consumer, drained)
+            self._paused.difference_update(drained)
+
+
+def _buffered(task: ActiveTask) -> int:
+    return task.task.buffered
+
+
+def failure_of(error: BaseException) -> dict[str, Any]:
+    """An error as a report carries it: class, text, the user's line, coordinates. Plain values only."""
+    import traceback
+
+    fields: dict[str, Any] = {}
+    if isinstance(error, KStreamsError):
+        fields = {name: value if isinstance(value, (str, int)) else str(value) for name, value in error.fields.items()}
+    return {
+        "error": type(error).__name__,
+        "message": error.message if isinstance(error, KStreamsError) else str(error),
+        "hint": error.hint if isinstance(error, KStreamsError) else None,
+        "fields": fields,
+        "trace": "".join(traceback.format_exception(error)),
+    }

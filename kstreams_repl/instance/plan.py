@@ -1,0 +1,118 @@
+"""What one generation of an application runs: the same frozen value for every instance. Pure data; user functions are inside
+`tasks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.errors import ConfigError
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.runtime.task import TaskSpec
+from kstreams_repl.topology.subtopologies import Subtopology
+from kstreams_repl.types import TaskId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationPlan:
+    """One generation of one application.
+
+    Attributes:
+        generation: rises with every start, resume, edit and change of instances; the numbers of a plan that are lower than
+            the control
+            signal's belong to a zombie.
+        assignment: tasks by slot; one slot is one instance.
+        partition_counts: topics known at deploy.
+        global_subtopologies, global_partitions: what each instance holds in full.
+        control_directory: where signals come from and reports go.
+        failpoints: armed in the worker, for tests.
+    """
+
+    application_id: str
+    generation: int
+    config: StreamsConfig
+    settings: ClientSettings
+    assignment: tuple[tuple[TaskSpec, ...], ...]
+    state_directory: str
+    control_directory: str
+    partition_counts: Mapping[str, int] = field(default_factory=dict)
+    global_subtopologies: tuple[Subtopology, ...] = ()
+    global_partitions: tuple[TopicPartition, ...] = ()
+    failpoints: str = ""
+
+    @property
+    def instances(self) -> int:
+        return len(self.assignment)
+
+    def transactional_id(self, slot: int) -> str:
+        return transactional_id(self.application_id, slot)
+
+    def changelogs(self) -> frozenset[str]:
+        """Real names of all changelog topics that tasks write."""
+        return frozenset(
+            f"{self.application_id}-{store.name}-changelog"
+            for tasks in self.assignment
+            for spec in tasks
+            for store in spec.subtopology.stores
+            if store.logging and store.source_topic is None
+        )
+
+
+def transactional_id(application_id: str, slot: int) -> str:
+    """Application and instance slot, without a generation: a successor takes the id over and so fences its predecessor."""
+    return f"{application_id}-{slot}"
+
+
+def assign_tasks(tasks: Sequence[TaskId], instances: int, previous: Mapping[TaskId, int] | None = None) -> list[list[TaskId]]:
+    """Spread tasks over instances, evenly per sub-topology; a task stays where it was as long as that keeps the balance.
+
+    Example:
+        >>> assign_tasks([TaskId(0, 0), TaskId(0, 1), TaskId(0, 2)], 2)
+        [[TaskId(subtopology=0, partition=0), TaskId(subtopology=0, partition=2)], [TaskId(subtopology=0, partition=1)]]
+    """
+    slots: list[list[TaskId]] = [[] for _ in range(instances)]
+    if not instances:
+        return slots
+    left = sorted(tasks)
+    for sub in sorted({task.subtopology for task in left}):
+        mine = [task for task in left if task.subtopology == sub]
+        room = -(-len(mine) // instances)
+        counts = [0] * instances
+        homeless = []
+        for task in mine:
+            at = (previous or {}).get(task)
+            if at is not None and at < instances and counts[at] < room:
+                counts[at] += 1
+                slots[at].append(task)
+            else:
+                homeless.append(task)
+        for task in homeless:
+            at = min(range(instances), key=lambda slot: (counts[slot], len(slots[slot]), slot))
+            counts[at] += 1
+            slots[at].append(task)
+    return [sorted(slot) for slot in slots]
+
+
+_KINDS = ("consumer.", "producer.", "admin.", "sasl.", "ssl.", "security.")
+
+
+def client_settings(config: StreamsConfig) -> ClientSettings:
+    """The clients' settings of an application's configuration.
+
+    Raises:
+        ConfigError: there is no ``bootstrap.servers``.
+    """
+    servers = config["bootstrap.servers"]
+    if not servers:
+        raise ConfigError("bootstrap.servers is not set", hint="give host:port of a broker", key="bootstrap.servers")
+    properties = {}
+    for name, value in config.client.items():
+        if name.startswith(_KINDS):
+            properties[name] = value
+        elif name.startswith("main.consumer."):
+            properties[name.removeprefix("main.")] = value
+        elif name.startswith("repl.client."):
+            properties[name.removeprefix("repl.client.")] = value
+    return ClientSettings(servers, properties)

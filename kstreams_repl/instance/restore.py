@@ -1,0 +1,132 @@
+"""Restore: bring stores up to their changelogs' ends, in batches past the write overlay, position and rows in one store
+transaction.
+
+The target is the *read_uncommitted* end after fencing, and a changelog counts as restored when the reader's position has
+passed it: beside an open transaction the read_committed end lies before records that commit later. A store whose position
+lies below the log's start cannot be brought up to date by replay over it (deleted keys would come back), so it is emptied
+first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.clients import ClientSettings, Isolation, make_consumer
+from kstreams_repl.kafka.failures import translate
+from kstreams_repl.kafka.group_offsets import assign, is_partition_end, is_passing
+from kstreams_repl.kafka.reading import READ_GROUP, positions
+from kstreams_repl.kafka.record_batch import columns
+from kstreams_repl.runtime.task import TaskSpec
+from kstreams_repl.stores.engine.base import Environment
+from kstreams_repl.topology.stores import StoreBuilder
+from kstreams_repl.types import TaskId, TopicPartition
+
+_BATCH = 50_000
+_REPORT_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Changelog:
+    """One store of one task and where its log is."""
+
+    task: TaskId
+    store: StoreBuilder
+    partition: TopicPartition
+    spec: TaskSpec
+
+
+@dataclass(slots=True)
+class RestoreProgress:
+    """How far a restore is; offsets, so compaction makes `remaining` an upper bound of records."""
+
+    records: int = 0
+    remaining: int = 0
+    stores: dict[str, int] = field(default_factory=dict)
+
+
+def restore_changelogs(
+    settings: ClientSettings,
+    admin: Admin,
+    logs: Sequence[tuple[Environment, Changelog]],
+    *,
+    isolation: Isolation,
+    go_on: Callable[[], bool],
+    progress: Callable[[RestoreProgress], None] | None = None,
+) -> bool:
+    """Restore all of them over one consumer; False when `go_on` said no before the end.
+
+    Raises:
+        TaskCorruptedError: a changelog does not fit its store.
+    """
+    if not logs:
+        return True
+    from kstreams_repl.stores.restore import Restorer
+
+    by_partition: dict[TopicPartition, list[tuple[Environment, Changelog]]] = {}
+    for environment, log in logs:
+        by_partition.setdefault(log.partition, []).append((environment, log))
+    ends = admin.end_offsets(by_partition, isolation="read_uncommitted")
+    firsts = admin.beginning_offsets(by_partition)
+    starts: dict[TopicPartition, int] = {}
+    appliers: dict[TopicPartition, list[Any]] = {}
+    for at, owners in by_partition.items():
+        restorers = [Restorer(log.store, environment, str(at)) for environment, log in owners]
+        for restorer in restorers:
+            if restorer.position is not None and restorer.position < firsts[at] or (restorer.position or 0) > ends[at]:
+                restorer.clear()
+        starts[at] = min(max(restorer.position or 0, firsts[at]) for restorer in restorers)
+        appliers[at] = restorers
+    missing = {at for at in by_partition if starts[at] < ends[at]}
+    told = RestoreProgress(remaining=sum(ends[at] - starts[at] for at in missing))
+    if not missing:
+        return True
+    if progress is not None:
+        progress(told)
+    consumer = make_consumer(
+        settings, group_id=READ_GROUP, isolation=isolation, enable_partition_eof=True, queued_max_messages_kbytes=128 * 1024
+    )
+    try:
+        assign(consumer, {at: starts[at] for at in missing})
+        return _read(consumer, settings, missing, ends, appliers, go_on, progress, told)
+    finally:
+        consumer.close()
+
+
+def _read(
+    consumer: Any,
+    settings: ClientSettings,
+    missing: set[TopicPartition],
+    ends: dict[TopicPartition, int],
+    appliers: dict[TopicPartition, list[Any]],
+    go_on: Callable[[], bool],
+    progress: Callable[[RestoreProgress], None] | None,
+    told: RestoreProgress,
+) -> bool:
+    def on_error(message: Any, error: Any) -> None:
+        if not is_partition_end(error) and not is_passing(error):
+            raise translate(error, "restoring a store", topic=message.topic(), bootstrap_servers=settings.bootstrap_servers)
+
+    next_report = time.monotonic() + _REPORT_SECONDS
+    while missing:
+        if not go_on():
+            return False
+        messages = consumer.consume(_BATCH, 0.02)
+        for at, batch in columns(messages, on_error):
+            for restorer in appliers[at]:
+                restorer.apply(batch)
+            told.records += len(batch)
+        reached = positions(consumer, missing)
+        for at, position in reached.items():
+            if position >= ends[at]:
+                missing.discard(at)
+                for restorer in appliers[at]:
+                    restorer.finish(position)
+        if progress is not None and time.monotonic() >= next_report:
+            next_report = time.monotonic() + _REPORT_SECONDS
+            told.remaining = sum(ends[at] - reached.get(at, 0) for at in missing)
+            progress(told)
+    return True

@@ -1,0 +1,235 @@
+"""`run_instance`: one slot for one stretch of time. The same function for an epoch of the Spark host, a bounded batch job and
+tests.
+
+Actors: the *warm* instance that this process kept from the last stretch, the take-over when there is none or it is not to be
+trusted, the loop. Errors sort into four: a user's error ends the application (FAILED); being fenced while this generation is
+in force, or a commit in doubt, means closing everything and taking over anew; a higher generation means leaving at once; the
+broker being away is waited for.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstreams_repl.errors import (
+    BrokerUnavailableError,
+    ProducerFencedError,
+    TaskMigratedError,
+)
+from kstreams_repl.instance.control import Control, Signal
+from kstreams_repl.instance.instance import Instance
+from kstreams_repl.instance.loop import Ending, Loop, failure_of
+from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.instance.restore import RestoreProgress
+from kstreams_repl.instance.take_over import Interrupted, open_instance
+from kstreams_repl.instance.warm import WarmInstances
+from kstreams_repl.kafka.transactional import TransactionDoubtError
+
+_LOG = logging.getLogger("kstreams_repl.instance")
+_AGAIN = (TransactionDoubtError, BrokerUnavailableError, ProducerFencedError, TaskMigratedError)
+_BACKOFF_SECONDS = 0.1
+_BACKOFF_MOST_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one stretch of an instance came to.
+
+    Attributes:
+        state: ``running`` (the deadline came), ``paused``, ``stopped``, ``superseded`` or ``failed``.
+        records: processed in this stretch, by task.
+        failure: of a failed one, as `failure_of` gives it.
+    """
+
+    slot: int
+    state: str
+    records: Mapping[str, int] = field(default_factory=dict)
+    failure: Mapping[str, Any] | None = None
+    warm: bool = False
+
+
+_STATES = {Ending.DEADLINE: "running", Ending.PAUSED: "paused", Ending.STOPPED: "stopped", Ending.SUPERSEDED: "superseded"}
+
+
+def run_instance(
+    plan: ApplicationPlan,
+    slot: int,
+    *,
+    until: float,
+    control: Control,
+    executor: str = "driver",
+    warm: WarmInstances | None = None,
+) -> Outcome:
+    """Run the slot's tasks until the monotonic time `until` or a signal.
+
+    Args:
+        warm: where instances are kept between stretches; None closes the instance at the end.
+
+    Returns:
+        The outcome; a user's error too comes as one and is never raised.
+    """
+    runner = _Runner(plan, slot, control, executor, warm)
+    try:
+        return runner.run(until)
+    except Exception as error:
+        runner.drop()
+        failure = failure_of(error)
+        control.report({"state": "failed", "failure": failure, **runner.figures()})
+        return Outcome(slot, "failed", runner.records(), failure)
+
+
+class _Runner:
+    def __init__(self, plan: ApplicationPlan, slot: int, control: Control, executor: str, warm: WarmInstances | None) -> None:
+        self.plan = plan
+        self.slot = slot
+        self.control = control
+        self.executor = executor
+        self.keep = warm
+        self.instance: Instance | None = None
+        self._before: dict[str, int] = {}
+        self._done: dict[str, int] = {}
+        self._last_rate = (time.monotonic(), 0)
+        self._rate = 0.0
+        self._trouble: str | None = None
+
+    def run(self, until: float) -> Outcome:
+        backoff = _BACKOFF_SECONDS
+        while True:
+            try:
+                self._open()
+                assert self.instance is not None
+                loop = Loop(self.instance, signal=lambda now: self.control.signal(now=now), report=self._report)
+                self._trouble = None
+                ending = loop.run(until)
+                return self._finish(ending)
+            except Interrupted:
+                self.drop()
+                return self._ended(self.control.signal())
+            except _AGAIN as error:
+                self.drop()
+                signal = self.control.signal()
+                if signal is not Signal.RUN:
+                    return self._ended(signal)
+                if time.monotonic() >= until:
+                    return Outcome(self.slot, "running", self.records())
+                self._trouble = str(error)
+                _LOG.warning("instance %d of %s takes its tasks over again: %s", self.slot, self.plan.application_id, error)
+                self._tell("recovering")
+                time.sleep(min(backoff, max(0.0, until - time.monotonic())))
+                backoff = min(2 * backoff, _BACKOFF_MOST_SECONDS)
+
+    def drop(self) -> None:
+        """Close the instance whatever state it is in; the cause is known already."""
+        instance, self.instance = self.instance, None
+        if instance is not None:
+            self._count(instance)
+            with suppress(Exception):
+                instance.close()
+
+    def records(self) -> dict[str, int]:
+        return dict(self._done)
+
+    # ---- steps
+    # -------------------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if self.instance is not None:
+            return
+        kept = None if self.keep is None else self.keep.take(self.plan, self.slot)
+        if kept is not None:
+            self.instance = kept
+        else:
+            self._tell("restoring")
+            self.instance = open_instance(
+                self.plan, self.slot, in_force=self._in_force, executor=self.executor, progress=self._restoring
+            )
+        self._before = {str(task.id): task.records for task in self.instance.tasks}
+        self._last_rate = (time.monotonic(), self.instance.totals.records)
+
+    def _in_force(self) -> bool:
+        signal = self.control.signal()
+        if signal is Signal.SUPERSEDED:
+            return False
+        if signal is not Signal.RUN:
+            raise Interrupted("the application is to pause or stop")
+        return True
+
+    def _finish(self, ending: Ending) -> Outcome:
+        instance = self.instance
+        assert instance is not None
+        self._count(instance)
+        was_warm = instance.warm
+        state = _STATES[ending]
+        if ending in (Ending.DEADLINE, Ending.PAUSED) and self.keep is not None:
+            self._tell(state)
+            self.keep.put(instance)
+            self.instance = None
+        else:
+            figures = self.figures()
+            self.instance = None
+            with suppress(
+                TaskMigratedError, ProducerFencedError
+            ):  # a successor is there already: nothing of ours is left to close in order
+                instance.close()
+            self.control.report({"state": state, **figures})
+        return Outcome(self.slot, state, self.records(), warm=was_warm)
+
+    def _ended(self, signal: Signal) -> Outcome:
+        state = {Signal.PAUSE: "paused", Signal.STOP: "stopped"}.get(signal, "superseded")
+        self._tell(state)
+        return Outcome(self.slot, state, self.records())
+
+    def _count(self, instance: Instance) -> None:
+        for task in instance.tasks:
+            name = str(task.id)
+            self._done[name] = self._done.get(name, 0) + task.records - self._before.get(name, 0)
+            self._before[name] = task.records
+
+    # ---- reports
+    # -----------------------------------------------------------------------------------------------------------------
+
+    def figures(self) -> dict[str, Any]:
+        instance = self.instance
+        if instance is None:
+            return {}
+        now, total = time.monotonic(), instance.totals.records
+        since, before = self._last_rate
+        if now - since >= 0.5:
+            self._rate = (total - before) / (now - since)
+            self._last_rate = (now, total)
+        lags = instance.lags()
+        return {
+            "commits": instance.totals.commits,
+            "commit_id": instance.commit_id,
+            "records": total,
+            "rate": round(self._rate, 1),
+            "warm": instance.warm,
+            "tasks": {
+                str(task.id): {
+                    "records": task.records,
+                    "lag": lags[task.id],
+                    "buffered": task.task.buffered,
+                    "stream_time": task.task.services.clock.now,
+                    "dropped": dict(task.task.dropped),
+                    "committed": {str(at): offset for at, offset in task.committed.items()},
+                }
+                for task in instance.tasks
+            },
+        }
+
+    def _report(self, instance: Instance) -> None:
+        self.control.report({"state": "running", "trouble": self._trouble, **self.figures()})
+
+    def _tell(self, state: str) -> None:
+        self.control.report({"state": state, "trouble": self._trouble, **self.figures()})
+
+    def _restoring(self, progress: RestoreProgress) -> None:
+        self.control.report({"state": "restoring", "restored": progress.records, "restore_remaining": progress.remaining})
+
+
+Run = Callable[..., Outcome]

@@ -1,0 +1,276 @@
+"""The take-over: how an instance comes to own its tasks. Numbered as in docs/design/010-host.md.
+
+1. The driver has raised the generation and fenced every transactional id of earlier generations (`fence_instances`); this
+   instance checks that its
+   generation is still the one in force.
+2. `init_transactions` on its own id, then the generation again: a zombie that comes between is seen by one of the two looks.
+3. The owner token of each environment.
+4. Committed offsets and their metadata. A missing offset is never reset for a store that has content.
+5. Restore up to the read_uncommitted end as it is after step 2.
+6. RUNNING.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kstreams_repl.commit.offset_metadata import OffsetMetadata, decode
+from kstreams_repl.errors import KStreamsError, TaskCorruptedError, TaskMigratedError
+from kstreams_repl.instance.active_task import INPUT, ActiveTask
+from kstreams_repl.instance.collector import KafkaRecordCollector, counts_of
+from kstreams_repl.instance.environments import open_environment
+from kstreams_repl.instance.global_tables import GlobalTables
+from kstreams_repl.instance.instance import Instance, wall_clock
+from kstreams_repl.instance.plan import ApplicationPlan, transactional_id
+from kstreams_repl.instance.production import production_handler
+from kstreams_repl.instance.restore import Changelog, RestoreProgress, restore_changelogs
+from kstreams_repl.instance.state_directory import task_directory
+from kstreams_repl.kafka.admin import Admin, CommittedOffset
+from kstreams_repl.kafka.clients import ClientSettings, make_consumer, make_producer
+from kstreams_repl.kafka.group_offsets import assign
+from kstreams_repl.kafka.transactional import TransactionalProducer
+from kstreams_repl.runtime.task import StreamTask, TaskSpec
+from kstreams_repl.stores.engine.base import Environment
+from kstreams_repl.topology.nodes import SourceNode
+from kstreams_repl.types import TopicPartition
+
+InForce = Callable[[], bool]
+"""Whether the plan's generation is still the one in force and nobody has asked to stop."""
+
+
+class Interrupted(KStreamsError):
+    """A signal came during the take-over; nothing is owned."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where one input partition begins, and what was committed beside that offset."""
+
+    offset: int
+    metadata: OffsetMetadata
+
+
+def fence_instances(settings: ClientSettings, application_id: str, slots: Iterable[int], *, timeout_ms: int) -> None:
+    """Step 2 for instances of earlier generations: nothing they still have open can commit after this.
+
+    A zombie with another id would otherwise commit beside its successor, for the broker fences per id only.
+    """
+    for slot in slots:
+        producer = TransactionalProducer(settings, transactional_id(application_id, slot), timeout_ms=timeout_ms)
+        try:
+            producer.initialise()
+        finally:
+            producer.close()
+
+
+def open_instance(
+    plan: ApplicationPlan,
+    slot: int,
+    *,
+    in_force: InForce,
+    executor: str = "driver",
+    progress: Callable[[RestoreProgress], None] | None = None,
+) -> Instance:
+    """Take the slot's tasks over and return them running.
+
+    Raises:
+        TaskMigratedError: a newer generation is in force.
+        Interrupted: the application is to pause or stop.
+        TaskCorruptedError: offsets or changelog do not fit the local store and cannot be made to.
+    """
+    config = plan.config
+    exactly_once = config.exactly_once
+    with ExitStack() as undo:
+        # 1. Still the generation in force?
+        _check(in_force, plan)
+        admin = Admin(plan.settings)
+        # 2. Fence older holders of this id, under at least once too: it is what stops one on another host.
+        transactions = TransactionalProducer(plan.settings, plan.transactional_id(slot), timeout_ms=config["transaction.timeout.ms"])
+        undo.callback(transactions.close)
+        transactions.initialise()
+        _check(in_force, plan)
+        instance = _clients(plan, slot, admin, transactions, exactly_once)
+        undo.pop_all()
+        undo.callback(_quietly(instance.close))
+        if not exactly_once:
+            transactions.close()
+        if plan.global_subtopologies:
+            instance.globals = GlobalTables(plan, admin, wall_clock=wall_clock)
+            if not instance.globals.load(in_force):
+                raise Interrupted("stopped while a global table was loaded")
+        specs = plan.assignment[slot]
+        # 3. Own the stores.
+        environments = _environments(plan, specs, executor, undo, f"{plan.generation}/{slot}/{os.getpid()}/{uuid.uuid4().hex}")
+        # 4. Where input begins.
+        starts = _starts(plan, specs, environments, admin)
+        # 5. Bring the stores up to date.
+        changelogs = [log for spec in specs for log in _changelogs(spec)]
+        finished = restore_changelogs(
+            plan.settings,
+            admin,
+            [(environments[str(log.task)], log) for log in changelogs],
+            isolation="read_committed" if exactly_once else "read_uncommitted",
+            go_on=in_force,
+            progress=progress,
+        )
+        if not finished:
+            raise Interrupted("stopped while stores were restored")
+        # 6. Running.
+        for spec in specs:
+            instance.tasks.append(_start_task(instance, spec, environments[str(spec.task_id)], starts))
+        instance.by_partition = {at: task for task in instance.tasks for at in task.starts}
+        committed = [start.metadata.commit_id for start in starts.values()]
+        instance.commit_id = max([0, *committed, *(task.environment.commit_id for task in instance.tasks)])
+        assign(instance.consumer, {at: task.starts[at] for at, task in instance.by_partition.items()})
+        undo.pop_all()
+        return instance
+
+
+def _check(in_force: InForce, plan: ApplicationPlan) -> None:
+    if not in_force():
+        raise TaskMigratedError(f"generation {plan.generation} of {plan.application_id} is over")
+
+
+def _quietly(close: Callable[[], None]) -> Callable[[], None]:
+    """Cleaning up after an error must not hide it."""
+
+    def quiet() -> None:
+        with suppress(Exception):
+            close()
+
+    return quiet
+
+
+def _clients(plan: ApplicationPlan, slot: int, admin: Admin, transactions: TransactionalProducer, exactly_once: bool) -> Instance:
+    holder: list[KafkaRecordCollector] = []
+    if exactly_once:
+        producer = transactions.client
+    else:
+        producer = make_producer(plan.settings, on_delivery_error=lambda error, message: holder[0].delivery_failed(error, message))
+    collector = KafkaRecordCollector(
+        producer,
+        count=counts_of(plan.partition_counts, admin.partitions),
+        changelogs=plan.changelogs(),
+        track=exactly_once,
+        on_error=production_handler(plan.config),
+    )
+    holder.append(collector)
+    consumer = make_consumer(
+        plan.settings,
+        group_id=plan.application_id,
+        isolation="read_committed" if exactly_once else "read_uncommitted",
+        enable_partition_eof=any(len(spec.partitions) > 1 for spec in plan.assignment[slot]),
+    )
+    return Instance(
+        plan,
+        slot,
+        admin=admin,
+        consumer=consumer,
+        producer=producer,
+        transactions=transactions if exactly_once else None,
+        collector=collector,
+    )
+
+
+def _environments(plan: ApplicationPlan, specs: Iterable[TaskSpec], executor: str, undo: ExitStack, token: str) -> dict[str, Environment]:
+    environments: dict[str, Environment] = {}
+    for spec in specs:
+        path = task_directory(Path(plan.state_directory), plan.application_id, spec.task_id, executor)
+        environment = open_environment(path, spec.subtopology.stores)
+        undo.callback(_quietly(environment.close))
+        environment.take_ownership(token)
+        environments[str(spec.task_id)] = environment
+    return environments
+
+
+def _changelogs(spec: TaskSpec) -> list[Changelog]:
+    logs = []
+    for store in spec.subtopology.stores:
+        topic = store.source_topic
+        if topic is not None:
+            topic = f"{spec.application_id}-{topic}" if topic in spec.internal_topics else topic
+        elif store.logging:
+            topic = f"{spec.application_id}-{store.name}-changelog"
+        if topic is not None:
+            logs.append(Changelog(spec.task_id, store, TopicPartition(topic, spec.task_id.partition), spec))
+    return logs
+
+
+def _starts(
+    plan: ApplicationPlan, specs: Iterable[TaskSpec], environments: Mapping[str, Environment], admin: Admin
+) -> dict[TopicPartition, _Start]:
+    wanted = {at: spec for spec in specs for at in spec.partitions}
+    committed = admin.committed_offsets(plan.application_id, list(wanted))
+    missing = [at for at in wanted if at not in committed]
+    first = admin.beginning_offsets(list(wanted))
+    last = admin.end_offsets(missing, isolation="read_uncommitted") if missing else {}
+    starts = {}
+    for at, spec in wanted.items():
+        known = committed.get(at)
+        environment = environments[str(spec.task_id)]
+        if known is None:
+            known = _kept(environment, at)
+        if known is not None:
+            starts[at] = _Start(max(known.offset, first[at]) if _may_skip(spec, at) else known.offset, decode(known.metadata))
+        elif environment.commit_id >= 0 and any(store.persistent for store in spec.subtopology.stores):
+            raise TaskCorruptedError(
+                f"task {spec.task_id} has local state of commit {environment.commit_id}, but {at} has no committed offset,
+                here or in the group", hint="reset the application, so that state and offsets begin together",
+                path=environment.path, topic=at.topic, partition=at.partition,
+            )
+        else:
+            starts[at] = _Start(first[at] if _reset(plan, spec, at) == "earliest" else last[at], OffsetMetadata())
+    return starts
+
+
+def _kept(environment: Environment, at: TopicPartition) -> CommittedOffset | None:
+    """The input offset in the store's own commit: group offsets expire, the store's do not."""
+    offset = environment.positions.get(f"{INPUT}{at}")
+    return None if offset is None else CommittedOffset(offset)
+
+
+def _may_skip(spec: TaskSpec, at: TopicPartition) -> bool:
+    """Repartition topics are purged up to the committed offset; skipping what is gone there loses nothing."""
+    return at.topic.startswith(f"{spec.application_id}-") and at.topic.removeprefix(f"{spec.application_id}-") in spec.internal_topics
+
+
+def _reset(plan: ApplicationPlan, spec: TaskSpec, at: TopicPartition) -> str:
+    name = spec.partitions[at]
+    node = next(node for node in spec.subtopology.nodes if node.name == name)
+    policy = (node.offset_reset if isinstance(node, SourceNode) else None) or plan.config["auto.offset.reset"]
+    if _may_skip(spec, at):
+        return "earliest"
+    if policy == "none":
+        raise KStreamsError(
+            f"{at} has no committed offset and auto.offset.reset is 'none'",
+            hint="commit an offset for the group, or set auto.offset.reset to 'earliest' or 'latest'",
+            topic=at.topic,
+            partition=at.partition,
+        )
+    return str(policy)
+
+
+def _start_task(instance: Instance, spec: TaskSpec, environment: Environment, starts: Mapping[TopicPartition, _Start]) -> ActiveTask:
+    task = StreamTask(
+        spec,
+        environment=environment,
+        collector=instance.collector,
+        wall_clock=wall_clock,
+        global_stores={} if instance.globals is None else instance.globals.stores,
+    )
+    for at in spec.partitions:
+        metadata: Any = starts[at].metadata
+        task.set_partition_time(at, metadata.partition_time)
+        task.services.clock.now = max(task.services.clock.now, metadata.stream_time)
+    changelogs = frozenset(log.partition for log in _changelogs(spec) if log.store.source_topic is None)
+    active = ActiveTask(task, environment, {at: starts[at].offset for at in spec.partitions}, changelogs)
+    instance.begin()
+    task.initialize()
+    active.touched = environment.commit_id < 0
+    return active

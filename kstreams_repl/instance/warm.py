@@ -1,0 +1,110 @@
+"""Instances kept by a worker process between epochs.
+
+A kept instance may go on only if nothing happened to its tasks meanwhile: the group's committed metadata still carries its
+commit id *and* the changelogs still end where they did. "Same position" alone is not "still mine". Else it is closed and the
+tasks are taken over anew.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+
+from kstreams_repl.commit.offset_metadata import decode
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.instance.instance import Instance
+from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.types import TopicPartition
+
+Place = tuple[str, int]
+
+
+class WarmInstances:
+    """At most one kept instance per application and slot; those not fetched in time are closed by a watching thread.
+
+    Args:
+        seconds: how long an instance is kept. It holds open connections and store environments.
+    """
+
+    def __init__(self, seconds: float = 30.0) -> None:
+        self._seconds = seconds
+        self._kept: dict[Place, tuple[float, Instance]] = {}
+        self._lock = threading.Lock()
+        self._watch: threading.Thread | None = None
+
+    def held(self, application_id: str, generation: int) -> tuple[int, ...]:
+        """Slots of that generation that this process holds warm."""
+        with self._lock:
+            return tuple(
+                slot
+                for (name, slot), (_, kept) in self._kept.items()
+                if name == application_id and kept.plan.generation == generation
+            )
+
+    def put(self, instance: Instance) -> None:
+        """Keep an instance that has just committed."""
+        instance.changelog_ends = _changelog_ends(instance)
+        with self._lock:
+            self._kept[(instance.plan.application_id, instance.slot)] = (time.monotonic() + self._seconds, instance)
+            if self._watch is None:
+                self._watch = threading.Thread(target=self._close_forgotten, name="warm-instances", daemon=True)
+                self._watch.start()
+
+    def take(self, plan: ApplicationPlan, slot: int) -> Instance | None:
+        """The kept instance of this slot if it may go on. Everything else kept for the application is closed."""
+        with self._lock:
+            mine = [place for place in self._kept if place[0] == plan.application_id]
+            found = [(place, self._kept.pop(place)[1]) for place in mine]
+        chosen = None
+        for (_, held), instance in found:
+            if held == slot and instance.plan.generation == plan.generation and _unchanged(instance):
+                chosen = instance
+            else:
+                _close(instance)
+        if chosen is not None:
+            chosen.warm = True
+        return chosen
+
+    def close(self) -> None:
+        with self._lock:
+            kept, self._kept = list(self._kept.values()), {}
+        for _, instance in kept:
+            _close(instance)
+
+    def _close_forgotten(self) -> None:
+        while True:
+            time.sleep(1.0)
+            now = time.monotonic()
+            with self._lock:
+                late = [self._kept.pop(place)[1] for place, (deadline, _) in list(self._kept.items()) if now >= deadline]
+                if not self._kept and not late:
+                    self._watch = None
+                    return
+            for instance in late:
+                _close(instance)
+
+
+def _close(instance: Instance) -> None:
+    with suppress(KStreamsError):  # nothing is lost: what it had processed is committed
+        instance.close()
+
+
+def _changelog_ends(instance: Instance) -> dict[TopicPartition, int]:
+    wanted = [at for task in instance.tasks for at in task.changelogs]
+    return instance.admin.end_offsets(wanted, isolation="read_uncommitted") if wanted else {}
+
+
+def _unchanged(instance: Instance) -> bool:
+    try:
+        expected = {at: task for task in instance.tasks for at in task.starts}
+        committed = instance.admin.committed_offsets(instance.plan.application_id, list(expected))
+        for at, task in expected.items():
+            known = committed.get(at)
+            if known is None or decode(known.metadata).commit_id != task.commit_id or known.offset != task.committed[at]:
+                return False
+        for task in instance.tasks:
+            task.check_owner()
+        return _changelog_ends(instance) == instance.changelog_ends
+    except KStreamsError:
+        return False

@@ -1,0 +1,108 @@
+"""The transactional producer's calls with three outcomes: done, fenced, or in doubt.
+
+librdkafka reports many errors in many ways; for exactness only three matter. *Fenced*: a newer owner exists, stop
+(`ProducerFencedError`). *In doubt*: the call may or may not have taken effect, so nobody may go on with this producer
+(`TransactionDoubtError`). A call that the client says may be repeated is repeated until its time is over, which then is
+doubt.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from kstreams_repl.errors import KStreamsError, ProducerFencedError, ProductionError
+from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, make_transactional_producer
+from kstreams_repl.kafka.failures import error_of, is_fenced, translate
+from kstreams_repl.kafka.group_offsets import OffsetAndMetadata, client_offsets
+from kstreams_repl.types import TopicPartition
+
+
+class TransactionDoubtError(KStreamsError):
+    """A transactional call did not tell whether it took effect. The producer must be given up and the committed state read
+    again.
+    """
+
+
+class TransactionalProducer:
+    """A producer with one transactional id. Not thread-safe.
+
+    Args:
+        seconds: how long one call may be repeated before it counts as doubtful.
+    """
+
+    def __init__(
+        self, settings: ClientSettings, transactional_id: str, *, timeout_ms: int, seconds: float = 30.0, **overrides: Any
+    ) -> None:
+        self.settings = settings
+        self.transactional_id = transactional_id
+        self.events = ClientEvents()
+        self._seconds = seconds
+        self.client = make_transactional_producer(
+            settings, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, events=self.events, **overrides
+        )
+        self.in_transaction = False
+
+    def initialise(self) -> None:
+        """Fence every older holder of the id and abort what it left open."""
+        self._repeat("taking the transactional id over", lambda: self.client.init_transactions(self._seconds))
+
+    def begin(self) -> None:
+        if not self.in_transaction:
+            self._repeat("beginning a transaction", self.client.begin_transaction)
+            self.in_transaction = True
+
+    def flush(self) -> None:
+        """Wait until every record sent is acknowledged."""
+        deadline = time.monotonic() + self._seconds
+        while self.client.flush(0.5):
+            if self.events.fatal is not None:
+                raise self._outcome(KafkaException(self.events.fatal), "sending records")
+            if time.monotonic() > deadline:
+                raise TransactionDoubtError(f"records were not acknowledged within {self._seconds:.0f} s", hint=self.events.last)
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any) -> None:
+        listed = client_offsets(offsets)
+        self._repeat(
+            "adding the input offsets to the transaction",
+            lambda: self.client.send_offsets_to_transaction(listed, group, self._seconds),
+        )
+
+    def commit(self) -> None:
+        self._repeat("committing the transaction", lambda: self.client.commit_transaction(self._seconds))
+        self.in_transaction = False
+
+    def abort(self) -> None:
+        if self.in_transaction:
+            self._repeat("aborting the transaction", lambda: self.client.abort_transaction(self._seconds))
+            self.in_transaction = False
+
+    def close(self) -> None:
+        """Give the producer up at once; what is open is aborted by the next holder of the id."""
+        self.client.purge()
+        self.client.close(0)
+
+    def _repeat(self, doing: str, call: Callable[[], Any]) -> None:
+        deadline = time.monotonic() + self._seconds
+        while True:
+            try:
+                call()
+                return
+            except KafkaException as error:
+                inside = error_of(error)
+                if inside is not None and inside.retriable() and not is_fenced(error) and time.monotonic() < deadline:
+                    time.sleep(0.05)
+                    continue
+                raise self._outcome(error, doing) from error
+
+    def _outcome(self, error: KafkaException, doing: str) -> KStreamsError:
+        fatal = self.events.fatal
+        if is_fenced(error) or (fatal is not None and is_fenced(fatal)):
+            return ProducerFencedError(f"{doing}: a newer owner has taken {self.transactional_id} over")
+        typed = translate(error, doing, bootstrap_servers=self.settings.bootstrap_servers, reason=self.events.last)
+        if isinstance(typed, ProductionError):
+            return typed
+        return TransactionDoubtError(f"{typed.message}", hint=typed.hint)
