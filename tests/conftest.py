@@ -37,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SCRATCH] = folder
     config.stash[_OLD_TMPDIR] = os.environ.get("TMPDIR")
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    os.environ["SPARK_LOCAL_DIRS"] = str(folder)  # a JVM does not ask TMPDIR
     os.environ[RUN_VARIABLE] = uuid.uuid4().hex
 
 

@@ -24,7 +24,7 @@ from kstreams_repl.errors import JavaNotFoundError, KStreamsError
 
 GIGABYTE = 1024**3
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-CORE_PACKAGES = ("click", "confluent-kafka", "jgo", "lmdb", "orjson", "psutil", "pyarrow", "rich", "sortedcontainers")
+CORE_PACKAGES = ("click", "confluent-kafka", "lmdb", "orjson", "psutil", "pyarrow", "rich", "sortedcontainers")
 PORTS_OF_ONE_BROKER = 2
 
 
@@ -102,6 +102,9 @@ def check_broker_jars() -> Finding:
     name = f"Kafka {KAFKA_VERSION}"
     missing = missing_jars()
     total = len(locked_jars())
+    if missing and installed_version("jgo") is None:
+        fix = "pip install 'kstreams-repl[broker]' (not needed with a cluster of your own)"
+        return Finding(name, Status.WARNING, f"no jars in {cache_directory()}, and nothing to fetch them with", fix)
     if missing:
         size = sum(jar.size for jar in missing) / 1e6
         return Finding(

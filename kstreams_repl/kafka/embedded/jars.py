@@ -125,8 +125,14 @@ def _fetch(jars: Iterable[LockedJar], where: Path, mirror: str | None, total: in
 
 def _fetch_one(jar: LockedJar, scratch: Path, mirror: str | None) -> Path:
     """Fetches and verifies one jar inside ``scratch``; jgo is only imported when something is missing."""
-    from jgo.maven import MavenContext, PythonResolver
-
+    try:
+        from jgo.maven import MavenContext, PythonResolver
+    except ModuleNotFoundError as error:
+        raise EmbeddedBrokerError(
+            f"the broker's jar {jar.file_name} is not in the cache, and the package that fetches it (jgo) is not installed",
+            hint="pip install 'kstreams-repl[broker]', or connect to a cluster of your own",
+            path=str(cache_directory() / jar.file_name),
+        ) from error
     mirror = mirror or os.environ.get(MIRROR_VARIABLE)
     context = MavenContext(
         resolver=PythonResolver(),
