@@ -70,7 +70,7 @@ class ParkedRecords:
         self._look = look_ms
         self._left_open = left_open_ms
         self._right_open = right_open_ms
-        self.matched: Callable[[int, bool, Any], Any] = store.delete_if_present
+        self.matched: Callable[[int, bool, Any], None] = store.remove
         """(timestamp, left_side, key): a parked record has found a match."""
 
     def resume(self) -> None:
@@ -94,7 +94,7 @@ class ParkedRecords:
             return
         time.next_look = now + time.interval_ms
         time.earliest = _NOTHING
-        join, forward, delete = self._join, self._forward, self._store.delete
+        join, forward, remove = self._join, self._forward, self._store.remove
         left_open, right_open = stream_time - self._left_open, stream_time - self._right_open
         open_left = open_right = False
         last: tuple[int, bool, Any] | None = None
@@ -112,7 +112,7 @@ class ParkedRecords:
             # Several values may wait under one key; it is deleted after the last of them.
             entry = (timestamp, left_side, key)
             if last is not None and last != entry:
-                delete(*last)
+                remove(*last)
             last = entry
         if last is not None:
-            delete(*last)
+            remove(*last)

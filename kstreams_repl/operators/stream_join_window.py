@@ -11,7 +11,7 @@ from kstreams_repl.types import Headers
 
 @dataclass(slots=True)
 class StreamJoinWindow(Operator):
-    """Forward the record, then put (key, value, timestamp) into the window store (unless the key is None; the store keeps no None value).
+    """Forward the record, then put (key, value, timestamp) into the window store (not under a None key; it keeps no None value).
 
     In this order, so that a self join over one store does not find the record itself.
 

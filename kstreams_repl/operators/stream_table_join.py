@@ -14,10 +14,6 @@ from kstreams_repl.runtime.record_context import ContextSnapshot
 from kstreams_repl.types import Headers
 
 
-def _always() -> bool:
-    return True
-
-
 @dataclass(slots=True)
 class StreamTableJoin(Operator):
     """Look up the table row of a record's key and forward the joined value under the stream record's key and timestamp.
@@ -96,7 +92,7 @@ class StreamTableJoin(Operator):
 
     def _buffered(self, node: NodeContext, store: str, forward: Process) -> Process:
         buffer, record, drop, left = node.store(store), node.record, node.drop, self.left
-        put, evict_while = buffer.put, buffer.evict_while
+        put, evict_until, grace = buffer.put, buffer.evict_until, self.grace_ms or 0
         join = self._join_as_of(node, forward)
 
         def emit(key: Any, value: Any, context: ContextSnapshot) -> None:
@@ -106,6 +102,8 @@ class StreamTableJoin(Operator):
         def stream_table_join_with_grace(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if value is None or (key is None and not left):
                 drop("null join key or value")
+            elif buffer.observed_time - grace > timestamp:
+                join(key, value, timestamp, headers)
             elif key is None:
                 raise KStreamsError(
                     f"{node.name}: a stream-table join with a grace period cannot buffer a record without a key",
@@ -114,9 +112,9 @@ class StreamTableJoin(Operator):
                 )
             else:
                 context = ContextSnapshot(record.topic, record.partition, record.offset, timestamp, headers)
-                if put(key, value, timestamp, context):
-                    evict_while(_always, emit)
-                else:
-                    join(key, value, timestamp, headers)
+                put(timestamp, key, value, context)
+                due = buffer.observed_time - grace
+                if buffer.min_time <= due:
+                    evict_until(due, emit)
 
         return stream_table_join_with_grace

@@ -45,7 +45,7 @@ class TableSuppress(Operator):
     def build(self, node: NodeContext, forward: Process) -> Process:
         buffer, record = node.store(self.store), node.record
         wait, by_window_end, drop_tombstones = self.wait_ms, self.window_end_time, self.drop_tombstones
-        put, evict_while = buffer.put, buffer.evict_while
+        put, evict_first = buffer.put, buffer.evict_first
         bounded = self.max_records is not None or self.max_bytes is not None
         observed = -1
 
@@ -61,8 +61,8 @@ class TableSuppress(Operator):
             context = ContextSnapshot(record.topic, record.partition, record.offset, timestamp, headers)
             put(key[2] if by_window_end else timestamp, key, value[0], value[1], context)
             due = observed - wait
-            if buffer.min_timestamp <= due:
-                evict_while(lambda: buffer.min_timestamp <= due, emit)
+            while buffer.min_time <= due:
+                evict_first(emit)
             if bounded:
                 self._enforce_bounds(node.name, buffer, emit)
 
@@ -71,16 +71,12 @@ class TableSuppress(Operator):
     def _enforce_bounds(self, name: str, buffer: Any, emit: Any) -> None:
         most = _UNBOUNDED if self.max_records is None else self.max_records
         most_bytes = _UNBOUNDED if self.max_bytes is None else self.max_bytes
-
-        def over() -> bool:
-            return bool(buffer.num_records > most or buffer.buffer_size > most_bytes)
-
-        if over():
+        while buffer.record_count() > most or buffer.byte_size() > most_bytes:
             if self.shut_down_when_full:
                 raise KStreamsError(
-                    f"the buffer of {name} is over its bounds: {buffer.num_records} records, {buffer.buffer_size} bytes",
+                    f"the buffer of {name} is over its bounds: {buffer.record_count()} records, {buffer.byte_size()} bytes",
                     hint="give suppress a larger buffer, or let it emit early when it is full",
                     node=name,
                     store=self.store,
                 )
-            buffer.evict_while(over, emit)
+            buffer.evict_first(emit)

@@ -60,19 +60,17 @@ class WindowCloser:
         forward, rows = self._forward, self._store.fetch_all(first, close - self._reach)
         for key, (value, timestamp) in rows:
             forward(key, (value, None, True), timestamp, headers)
-        self._store.release(close - self._reach + 1)
 
 
 class SessionCloser:
     """As `WindowCloser`, for sessions: `[start, end]` closes when `close > end`; results have timestamp = end."""
 
-    __slots__ = ("_last", "_metadata", "_name", "_find", "_release", "_forward")
+    __slots__ = ("_last", "_metadata", "_name", "_find", "_forward")
 
     def __init__(self, node: NodeContext, name: str, store: Any, forward: Process) -> None:
         self._metadata = node.metadata
         self._name = name
         self._find: Callable[[int, int], Iterator[tuple[Any, Any]]] = store.find_closed
-        self._release: Callable[[int], None] = store.release
         self._forward = forward
         self._last = NEVER
         node.on_init(self._resume)
@@ -89,4 +87,3 @@ class SessionCloser:
         self._last = self._metadata[self._name] = close
         for key, value in rows:
             forward(key, (value, None, True), key[2], headers)
-        self._release(close)

@@ -12,7 +12,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from kstreams_repl.types import ValueAndTimestamp, VersionedRecord, Windowed
 
-
 NOT_PUT = -(1 << 63)
 """What a versioned put answers when the version was older than the history that is kept."""
 
@@ -135,43 +134,36 @@ class CachedStore(Protocol):
 class OuterJoinStore(Protocol):
     """Kind `OUTER_JOIN`: records of a left/outer stream-stream join that wait for a match. Values under one (time, side, key) pile up."""
 
-    def put(self, timestamp: int, left: bool, key: Any, value: Any) -> None:
+    def put(self, timestamp: int, left_side: bool, key: Any, value: Any) -> None:
         """Append `value` to the values parked under (timestamp, side, key)."""
 
-    def delete(self, timestamp: int, left: bool, key: Any) -> None:
-        """Delete all values parked under (timestamp, side, key); logged whether or not there are any."""
-
-    def delete_if_present(self, timestamp: int, left: bool, key: Any) -> bool:
-        """As `delete`, but neither written nor logged when nothing is parked."""
+    def remove(self, timestamp: int, left_side: bool, key: Any) -> None:
+        """Delete all values parked under (timestamp, side, key); nothing happens (and nothing is logged) when there is none."""
 
     def all(self) -> Iterator[tuple[int, bool, Any, Any]]:
-        """(timestamp, left, key, value) by time, then right side before left, then key bytes; values of one key in put order.
-        Lazy where the engine allows it: the reader stops early. `delete` may be called while it is open."""
+        """(timestamp, left_side, key, value) by time, then right side before left, then key bytes; values of one key in put order.
+        Lazy where the engine allows it: the reader stops early. `remove` may be called while it is open."""
 
 
 class SuppressBuffer(Protocol):
     """Kind `SUPPRESS_BUFFER`: the last change per key, ordered by (buffer time, serialized key).
 
-    A key that is already buffered keeps its slot, hence its buffer time, and its prior value; new value, old value and context are
-    replaced.
+    A key that is already buffered keeps its slot, hence its buffer time, and its prior value; new value, old value and context are replaced.
     """
 
-    @property
-    def min_timestamp(self) -> int:
-        """Smallest buffer time held; 2**63 - 1 when empty."""
-
-    @property
-    def num_records(self) -> int: ...
-
-    buffer_size: int
-    """Bytes, as Kafka Streams estimates them: per entry 8 + key length + its values and context."""
+    min_time: int
+    """Smallest buffer time held; 2**63 - 1 when empty."""
 
     def put(self, time: int, key: Any, new: Any, old: Any, context: Any) -> None:
         """Buffer a change; the prior value of a key that was not buffered is `old`."""
 
-    def evict_while(self, predicate: Callable[[], bool], callback: Callable[[Any, Any, Any, Any], None]) -> int:
-        """While `predicate()`: call `callback(key, new, old, context)` for the first entry, *then* remove it (`prior_value` still sees
-        it inside the callback)."""
+    def evict_first(self, emit: Callable[[Any, Any, Any, Any], None]) -> None:
+        """Call `emit(key, new, old, context)` for the first entry, *then* remove it (so `prior_value` still sees it inside `emit`)."""
+
+    def record_count(self) -> int: ...
+
+    def byte_size(self) -> int:
+        """As Kafka Streams estimates it: per entry 8 + key length + its values and context."""
 
     def prior_value(self, key: Any) -> tuple[Any] | None:
         """`(value,)` that was shown before the key was buffered (value may be None), or None when the key is not buffered."""
@@ -180,8 +172,13 @@ class SuppressBuffer(Protocol):
 class JoinGraceBuffer(Protocol):
     """Kind `JOIN_GRACE_BUFFER`: stream records that wait for their table, ordered by (timestamp, serialized key, arrival)."""
 
-    def put(self, key: Any, value: Any, timestamp: int, context: Any) -> bool:
-        """False (and not taken) when the record is more than the grace older than the newest one put."""
+    min_time: int
+    """Smallest timestamp held; 2**63 - 1 when empty."""
 
-    def evict_while(self, predicate: Callable[[], bool], callback: Callable[[Any, Any, Any], None]) -> int:
-        """Call `callback(key, value, context)` for each record at or before the newest one's time - grace, in order, then remove it."""
+    observed_time: int
+    """Largest timestamp ever put; -1 before the first."""
+
+    def put(self, timestamp: int, key: Any, value: Any, context: Any) -> None: ...
+
+    def evict_until(self, time: int, emit: Callable[[Any, Any, Any], None]) -> None:
+        """Call `emit(key, value, context)` for each entry with timestamp <= `time`, in order, then remove it."""
