@@ -4,7 +4,8 @@ Actors: *senders* (one closure per sink or changelog, made at build time) and th
 output buffer. Back-pressure: a full buffer blocks the sender until there is room. Invariant: after `seal` and a flush every
 record is acknowledged or an error is raised, and `positions` tells the offset after the last record of each changelog. Under
 exactly once that offset comes from the delivery report of the last changelog
-record alone: a changelog sender holds one record back, and `seal` sends it with a callback. (Reports for all of them would cost a Python call per record.)
+record alone: a changelog sender holds one record back, and `seal` sends it with a callback. (Reports for all of them would
+cost a Python call per record.)
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ class KafkaRecordCollector:
         def send(key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int | None = None) -> None:
             try:
                 if headers:
-                    produce(topic, value, key, _ANY_PARTITION if partition is None else partition, None, None, timestamp or 1, headers)
+                    produce(
+                        topic, value, key, _ANY_PARTITION if partition is None else partition, None, None, timestamp or 1, headers
+                    )
                 else:
                     produce(topic, value, key, _ANY_PARTITION if partition is None else partition, None, None, timestamp or 1)
             except Exception as error:
@@ -128,7 +131,9 @@ class KafkaRecordCollector:
         produce, refused, learnt = self._producer.produce, self._refused, self._learnt
         held: tuple[Any, ...] | None = None
 
-        def send(key: bytes | None, value: bytes | None, timestamp: int | None, headers: Headers, partition: int | None = None) -> None:
+        def send(
+            key: bytes | None, value: bytes | None, timestamp: int | None, headers: Headers, partition: int | None = None
+        ) -> None:
             nonlocal held
             if held is not None:
                 try:
@@ -171,8 +176,9 @@ class KafkaRecordCollector:
         while isinstance(error, BufferError):
             if time.monotonic() > deadline:
                 raise ProductionError(
-                    f"the send buffer stayed full for {_FULL_SECONDS:.0f} s", hint="the broker does not take records; see its
-                    log", topic=topic
+                    f"the send buffer stayed full for {_FULL_SECONDS:.0f} s",
+                    hint="the broker does not take records; see its log",
+                    topic=topic,
                 ) from error
             self._producer.poll(0.05)
             try:

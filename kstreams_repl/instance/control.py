@@ -123,7 +123,7 @@ class Control:
     def report(self, content: Mapping[str, Any]) -> None:
         """Leave the instance's report for the driver."""
         self._next_report = time.monotonic() + REPORT_SECONDS
-        report = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": int(time.time() * 1000),
-        **content} with suppress(FileNotFoundError):  # the driver has taken the directory away: the lease, gone too, ends the
-        loop
+        at_ms = int(time.time() * 1000)
+        report = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, **content}
+        with suppress(FileNotFoundError):  # the driver has taken the directory away; the lease, gone too, ends the loop
             write_whole(self._report, report)

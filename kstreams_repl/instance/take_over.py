@@ -91,7 +91,9 @@ def open_instance(
         _check(in_force, plan)
         admin = Admin(plan.settings)
         # 2. Fence older holders of this id, under at least once too: it is what stops one on another host.
-        transactions = TransactionalProducer(plan.settings, plan.transactional_id(slot), timeout_ms=config["transaction.timeout.ms"])
+        transactions = TransactionalProducer(
+            plan.settings, plan.transactional_id(slot), timeout_ms=config["transaction.timeout.ms"]
+        )
         undo.callback(transactions.close)
         transactions.initialise()
         _check(in_force, plan)
@@ -152,7 +154,9 @@ def _clients(plan: ApplicationPlan, slot: int, admin: Admin, transactions: Trans
     if exactly_once:
         producer = transactions.client
     else:
-        producer = make_producer(plan.settings, on_delivery_error=lambda error, message: holder[0].delivery_failed(error, message))
+        producer = make_producer(
+            plan.settings, on_delivery_error=lambda error, message: holder[0].delivery_failed(error, message)
+        )
     collector = KafkaRecordCollector(
         producer,
         count=counts_of(plan.partition_counts, admin.partitions),
@@ -178,7 +182,9 @@ def _clients(plan: ApplicationPlan, slot: int, admin: Admin, transactions: Trans
     )
 
 
-def _environments(plan: ApplicationPlan, specs: Iterable[TaskSpec], executor: str, undo: ExitStack, token: str) -> dict[str, Environment]:
+def _environments(
+    plan: ApplicationPlan, specs: Iterable[TaskSpec], executor: str, undo: ExitStack, token: str
+) -> dict[str, Environment]:
     environments: dict[str, Environment] = {}
     for spec in specs:
         path = task_directory(Path(plan.state_directory), plan.application_id, spec.task_id, executor)
@@ -220,9 +226,11 @@ def _starts(
             starts[at] = _Start(max(known.offset, first[at]) if _may_skip(spec, at) else known.offset, decode(known.metadata))
         elif environment.commit_id >= 0 and any(store.persistent for store in spec.subtopology.stores):
             raise TaskCorruptedError(
-                f"task {spec.task_id} has local state of commit {environment.commit_id}, but {at} has no committed offset,
-                here or in the group", hint="reset the application, so that state and offsets begin together",
-                path=environment.path, topic=at.topic, partition=at.partition,
+                f"task {spec.task_id} has local state of commit {environment.commit_id}, but {at} has no committed offset",
+                hint="reset the application, so that state and offsets begin together",
+                path=environment.path,
+                topic=at.topic,
+                partition=at.partition,
             )
         else:
             starts[at] = _Start(first[at] if _reset(plan, spec, at) == "earliest" else last[at], OffsetMetadata())
@@ -237,7 +245,10 @@ def _kept(environment: Environment, at: TopicPartition) -> CommittedOffset | Non
 
 def _may_skip(spec: TaskSpec, at: TopicPartition) -> bool:
     """Repartition topics are purged up to the committed offset; skipping what is gone there loses nothing."""
-    return at.topic.startswith(f"{spec.application_id}-") and at.topic.removeprefix(f"{spec.application_id}-") in spec.internal_topics
+    return (
+        at.topic.startswith(f"{spec.application_id}-")
+        and at.topic.removeprefix(f"{spec.application_id}-") in spec.internal_topics
+    )
 
 
 def _reset(plan: ApplicationPlan, spec: TaskSpec, at: TopicPartition) -> str:
@@ -256,7 +267,9 @@ def _reset(plan: ApplicationPlan, spec: TaskSpec, at: TopicPartition) -> str:
     return str(policy)
 
 
-def _start_task(instance: Instance, spec: TaskSpec, environment: Environment, starts: Mapping[TopicPartition, _Start]) -> ActiveTask:
+def _start_task(
+    instance: Instance, spec: TaskSpec, environment: Environment, starts: Mapping[TopicPartition, _Start]
+) -> ActiveTask:
     task = StreamTask(
         spec,
         environment=environment,
