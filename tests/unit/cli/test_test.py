@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +15,22 @@ from kstreams_repl.cli import test as subject
 from kstreams_repl.cli.main import main
 
 PASSING = "def test_one():\n    assert True\n"
+SLEEPING = """
+import pathlib, pytest, time
+here = pathlib.Path(__file__).parent
+
+
+@pytest.fixture
+def resource():
+    yield
+    time.sleep(0.5)  # longer than a parent that is in a hurry would wait
+    (here / "cleaned-up").touch()
+
+
+def test_one(resource):
+    (here / "started").touch()
+    time.sleep(60)
+"""
 FAILING = "def test_one():\n    assert False\n"
 
 
@@ -63,3 +84,26 @@ def test_slow_tests_run_only_when_asked_for(checkout: Path, monkeypatch: pytest.
 def test_arguments_reach_pytest(checkout: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_on(checkout, monkeypatch, "-x", "--collect-only", "-q") == 0
     assert "test_it.py::test_one" in capfd.readouterr().out
+
+
+@pytest.mark.integration
+def test_interruption_lets_the_tests_clean_up_first(checkout: Path) -> None:
+    (checkout / "test_it.py").write_text(SLEEPING)
+    code = f"""
+import sys
+from pathlib import Path
+from kstreams_repl.cli import test as subject
+from kstreams_repl.cli.main import main
+subject.require_checkout = lambda what: Path({str(checkout)!r})
+sys.exit(main(["test", "-p", "no:cacheprovider"]))
+"""
+    run = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    while not (checkout / "started").exists():
+        assert run.poll() is None
+        time.sleep(0.01)
+    os.killpg(run.pid, signal.SIGINT)
+    shown, _ = run.communicate()
+    assert (checkout / "cleaned-up").exists(), shown
+    assert run.returncode == 130
