@@ -32,10 +32,12 @@ class ActiveTask:
         environment: Environment,
         starts: Mapping[TopicPartition, int],
         changelogs: frozenset[TopicPartition],
+        token: str = "",
     ) -> None:
         self.task = task
         self.id = task.id
         self.environment = environment
+        self.token = token
         self.starts = dict(starts)
         self.changelogs = changelogs
         self.committed = dict(starts)
@@ -63,9 +65,11 @@ class ActiveTask:
     # ------------------------------------------------------------------------------------------
 
     def check_owner(self) -> None:
-        check = getattr(self.environment, "check_ownership", None)
-        if check is not None:
-            check()
+        owner = getattr(self.environment, "owner", None)
+        if owner is not None and owner != self.token:
+            raise TaskMigratedError(
+                f"another owner has taken the stores of task {self.id} over", task=str(self.id), path=self.environment.path
+            )
 
     def prepare(self, commit_id: int) -> Mapping[TopicPartition, OffsetAndMetadata]:
         plan = self._plan = self.task.prepare_commit()

@@ -14,7 +14,7 @@ def open_environment(path: Path, stores: Sequence[StoreBuilder], *, in_memory: b
     """The environment for these stores; a task without persistent stores touches no disk."""
     if in_memory or not any(store.persistent for store in stores):
         return MemoryEnvironment()
-    from kstreams_repl.stores.engine.lmdb_environment import LmdbEnvironment
+    from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     environment: Environment = LmdbEnvironment(str(path))

@@ -108,7 +108,8 @@ def open_instance(
                 raise Interrupted("stopped while a global table was loaded")
         specs = plan.assignment[slot]
         # 3. Own the stores.
-        environments = _environments(plan, specs, executor, undo, f"{plan.generation}/{slot}/{os.getpid()}/{uuid.uuid4().hex}")
+        token = f"{plan.generation}/{slot}/{os.getpid()}/{uuid.uuid4().hex}"
+        environments = _environments(plan, specs, executor, undo, token)
         # 4. Where input begins.
         starts = _starts(plan, specs, environments, admin)
         # 5. Bring the stores up to date.
@@ -125,7 +126,7 @@ def open_instance(
             raise Interrupted("stopped while stores were restored")
         # 6. Running.
         for spec in specs:
-            instance.tasks.append(_start_task(instance, spec, environments[str(spec.task_id)], starts))
+            instance.tasks.append(_start_task(instance, spec, environments[str(spec.task_id)], starts, token))
         instance.by_partition = {at: task for task in instance.tasks for at in task.starts}
         committed = [start.metadata.commit_id for start in starts.values()]
         instance.commit_id = max([0, *committed, *(task.environment.commit_id for task in instance.tasks)])
@@ -268,7 +269,7 @@ def _reset(plan: ApplicationPlan, spec: TaskSpec, at: TopicPartition) -> str:
 
 
 def _start_task(
-    instance: Instance, spec: TaskSpec, environment: Environment, starts: Mapping[TopicPartition, _Start]
+    instance: Instance, spec: TaskSpec, environment: Environment, starts: Mapping[TopicPartition, _Start], token: str
 ) -> ActiveTask:
     task = StreamTask(
         spec,
@@ -282,7 +283,7 @@ def _start_task(
         task.set_partition_time(at, metadata.partition_time)
         task.services.clock.now = max(task.services.clock.now, metadata.stream_time)
     changelogs = frozenset(log.partition for log in _changelogs(spec) if log.store.source_topic is None)
-    active = ActiveTask(task, environment, {at: starts[at].offset for at in spec.partitions}, changelogs)
+    active = ActiveTask(task, environment, {at: starts[at].offset for at in spec.partitions}, changelogs, token)
     instance.begin()
     task.initialize()
     active.touched = environment.commit_id < 0

@@ -1,0 +1,350 @@
+"""`Deployment`: one application as its driver sees it: start, pause, resume, stop, and what its instances report.
+
+Actors: the *lease* (what is wanted, in which generation), the *query* (epochs of instances in Spark's workers), the *watcher*
+(a thread that reads the reports and ends the application when an instance has failed), the journal (the same truth for
+whoever attaches later). Invariants: a generation is raised and every earlier instance fenced before a query starts; `pause`
+and `stop` return when everything processed is committed and no worker loops any more; each call may be repeated.
+
+Start and resume, numbered: 1. validate, create internal topics, plan · 2. slots · 3. raise the generation (journal, lease) ·
+4. fence the instances of every earlier generation · 5. start the query.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.errors import ApplicationFailedError, DeployError, IllegalStateTransitionError, KStreamsError
+from kstreams_repl.instance.control import LeaseWriter, Signal
+from kstreams_repl.instance.plan import ApplicationPlan, client_settings
+from kstreams_repl.instance.state_directory import control_directory, state_root
+from kstreams_repl.instance.take_over import fence_instances
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
+from kstreams_repl.spark.closure import pack
+from kstreams_repl.spark.epoch import start_query
+from kstreams_repl.spark.failures import error_from
+from kstreams_repl.spark.generations import Generations
+from kstreams_repl.spark.planning import application_id_of, make_plan
+from kstreams_repl.spark.progress import ApplicationReport, read_reports
+from kstreams_repl.spark.session import LOCAL_SLOTS, claim_slots, get_session, release_slots
+from kstreams_repl.types import TaskId
+
+_WATCH_SECONDS = 0.05
+_SETTLE_SECONDS = 30.0
+
+
+class Status(StrEnum):
+    """Where an application is. CREATED → RUNNING ⇄ PAUSED → STOPPED; RUNNING → FAILED → RUNNING (resume after a fix)."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+_NEXT: Mapping[Status, frozenset[Status]] = {
+    Status.CREATED: frozenset({Status.RUNNING, Status.STOPPED}),
+    Status.RUNNING: frozenset({Status.PAUSED, Status.STOPPED, Status.FAILED}),
+    Status.PAUSED: frozenset({Status.RUNNING, Status.STOPPED}),
+    Status.FAILED: frozenset({Status.RUNNING, Status.STOPPED}),
+    Status.STOPPED: frozenset({Status.RUNNING}),
+}
+
+
+class Deployment:
+    """A topology deployed, or to be deployed, on Spark.
+
+    Args:
+        topology: what to run (`dsl` or Processor API).
+        config: a `StreamsConfig` or a mapping; needs ``application.id`` and ``bootstrap.servers``.
+        spark: the Spark session; None: the running one or a new local one.
+        master: for a new session.
+        failpoints: armed in the workers, for tests.
+
+    Example:
+        >>> deployment = Deployment(topology, {"application.id": "counts", "bootstrap.servers": "..."})  # doctest: +SKIP
+        >>> deployment.start()                                                                         # doctest: +SKIP
+        >>> deployment.pause(); deployment.resume(); deployment.stop()                                  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        topology: Any,
+        config: StreamsConfig | Mapping[str, Any],
+        *,
+        spark: Any = None,
+        master: str | None = None,
+        slots: int = LOCAL_SLOTS,
+        settings: ClientSettings | None = None,
+        failpoints: str = "",
+    ) -> None:
+        self.config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
+        self.application_id = application_id_of(self.config)
+        self.topology = topology
+        self.settings = client_settings(self.config) if settings is None else settings
+        self.state_root = state_root(self.config)
+        self._spark = spark
+        self._master = master
+        self._slots = slots
+        self._failpoints = failpoints
+        self._status = Status.CREATED
+        self._story = ["created"]
+        self._error: KStreamsError | None = None
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._query: Any = None
+        self._checkpoint: Path | None = None
+        self._watcher: threading.Thread | None = None
+        self._plan: ApplicationPlan | None = None
+        self._lease = LeaseWriter(control_directory(self.state_root, self.application_id))
+        self._generations: Generations | None = None
+
+    def __repr__(self) -> str:
+        generation = self._plan.generation if self._plan is not None else 0
+        return f"Deployment({self.application_id!r}, {self._status}, generation {generation})"
+
+    # ---- looks
+    # -------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> Status:
+        return self._status
+
+    @property
+    def error(self) -> KStreamsError | None:
+        """Why the application failed; None unless it did."""
+        return self._error
+
+    @property
+    def plan(self) -> ApplicationPlan | None:
+        """What runs, or ran last."""
+        return self._plan
+
+    @property
+    def reports(self) -> ApplicationReport:
+        """What the instances told last: state, records, rate, lag and restore progress, per instance and task."""
+        plan = self._plan
+        return read_reports(self._lease, plan.generation if plan is not None else 0)
+
+    # ---- life
+    # --------------------------------------------------------------------------------------------------------------------
+
+    def start(self) -> Deployment:
+        """Deploy; returns as soon as the query is started. Starting a running application does nothing.
+
+        Raises:
+            UnknownTopicError: a topic the topology names is not on the broker.
+            TopologyError: partitions that cannot be co-partitioned, no source.
+            DeployError: too few Spark slots, internal topics that do not fit, functions that cannot be sent.
+            BrokerUnavailableError: no broker answers.
+        """
+        with self._lock:
+            if self._status is Status.RUNNING:
+                return self
+            self._check(Status.RUNNING)
+            ensure_reachable(self.settings)
+            admin = Admin(self.settings)
+            session = self._spark if self._spark is not None else get_session(self._master, slots=self._slots)
+            if self._generations is None:
+                self._generations = Generations(self.settings, admin, self.application_id, self._lease)
+            # 1. Validate, create internal topics, plan.
+            generation = self._generations.next()
+            plan = make_plan(
+                self.topology,
+                self.config,
+                self.settings,
+                admin=admin,
+                generation=generation,
+                state_root=self.state_root,
+                previous=self._previous(),
+                failpoints=self._failpoints,
+            )
+            shipment = pack(plan)
+            # 2. Slots.
+            claim_slots(session, self.application_id, plan.instances)
+            try:
+                # 3. Raise the generation.
+                before = self._generations.raise_to(plan)
+                self._lease.clear_reports()
+                # 4. Fence the instances of every earlier generation.
+                fence_instances(
+                    self.settings, self.application_id, range(before), timeout_ms=self.config["transaction.timeout.ms"]
+                )
+                # 5. Start the query.
+                self._plan, self._error = plan, None
+                self._query, self._checkpoint = start_query(
+                    session, shipment, application_id=self.application_id, instances=plan.instances, generation=generation
+                )
+            except BaseException:
+                release_slots(self.application_id)
+                self._lease.write(generation, Signal.STOP)
+                raise
+            self._enter(Status.RUNNING, f"generation {generation} started")
+            self._watcher = threading.Thread(
+                target=self._watch, args=(self._query, plan), name=f"watch-{self.application_id}", daemon=True
+            )
+            self._watcher.start()
+        return self
+
+    def resume(self) -> Deployment:
+        """Go on after `pause`, `stop` or a failure, from what was committed; as `start`."""
+        return self.start()
+
+    def pause(self) -> Deployment:
+        """Stop at a commit boundary; returns when every instance has committed and said so. State and offsets stay; `resume`
+        goes on.
+
+        Raises:
+            DeployError: an instance did not answer in time; it is fenced and loses nothing, but what it had open is repeated.
+        """
+        return self._halt(Signal.PAUSE, Status.PAUSED)
+
+    def stop(self) -> Deployment:
+        """As `pause`, and let go of workers' clients and stores. Topics and local state stay."""
+        return self._halt(Signal.STOP, Status.STOPPED)
+
+    def wait(self, seconds: float | None = None, *, until: Callable[[Deployment], bool] | None = None) -> bool:
+        """Wait until the application has ended, or until a condition on it holds.
+
+        Args:
+            seconds: how long at most; None: for ever.
+            until: looked at some times a second; by default: no longer running.
+
+        Returns:
+            False when the time was over first.
+
+        Raises:
+            ApplicationFailedError: the application failed meanwhile (not with the default condition: then look at `error`).
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while True:
+            if until is not None and until(self):
+                return True
+            if self._status is not Status.RUNNING:
+                if until is None:
+                    return True
+                if self._error is not None:
+                    raise ApplicationFailedError(
+                        f"{self.application_id} failed: {self._error.message}", hint=self._error.hint, **self._error.fields
+                    ) from self._error
+                return False
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            time.sleep(0.01)
+
+    def __enter__(self) -> Deployment:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    # ---- inside
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _previous(self) -> dict[TaskId, int]:
+        plan = self._plan
+        return {} if plan is None else {spec.task_id: slot for slot, tasks in enumerate(plan.assignment) for spec in tasks}
+
+    def _check(self, wanted: Status) -> None:
+        if wanted not in _NEXT[self._status]:
+            raise IllegalStateTransitionError(
+                f"{self.application_id} is {self._status} and cannot become {wanted}; its story: {', then '.join(self._story[-6:])}"
+            )
+
+    def _enter(self, status: Status, why: str) -> None:
+        self._check(status)
+        self._status = status
+        self._story.append(why)
+        self._changed.notify_all()
+
+    def _halt(self, signal: Signal, status: Status) -> Deployment:
+        with self._lock:
+            if self._status is status or (status is Status.PAUSED and self._status is not Status.RUNNING):
+                return self
+            plan = self._plan
+            if self._status is Status.RUNNING and plan is not None:
+                silent = self._end_query(plan, signal)
+                if self._generations is not None:
+                    self._generations.tell(plan, signal)
+                self._enter(status, f"{signal} as asked")
+                if silent:
+                    raise DeployError(
+                        f"instance {', '.join(map(str, silent))} of {self.application_id} did not answer within {_SETTLE_SECONDS:.0f} s",
+                        hint="its worker was ended; what it had not committed is processed again after resume",
+                    )
+            else:
+                if plan is not None:
+                    self._lease.write(plan.generation, signal)
+                self._enter(status, f"{signal} as asked")
+            if status is Status.STOPPED and self._generations is not None:
+                self._generations.close()
+                self._generations = None
+        return self
+
+    def _end_query(self, plan: ApplicationPlan, signal: Signal) -> list[int]:
+        """Signal first, wait for the reports, then stop the query; returns the slots that did not answer."""
+        self._lease.write(plan.generation, signal)
+        ended = {signal.value, "failed", "superseded"}
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        silent = list(range(plan.instances))
+        while silent and time.monotonic() < deadline:
+            told = self._lease.reports(plan.generation)
+            silent = [slot for slot in silent if told.get(slot, {}).get("state") not in ended]
+            if not self._query.isActive:
+                break
+            if silent:
+                time.sleep(0.005)
+        self._stop_query()
+        return silent if time.monotonic() >= deadline else []
+
+    def _stop_query(self) -> None:
+        query, self._query = self._query, None
+        if query is not None:
+            with suppress(Exception):  # the query may have died by itself; its error was read by the watcher
+                query.stop()
+        if self._checkpoint is not None:
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
+            self._checkpoint = None
+        release_slots(self.application_id)
+
+    def _watch(self, query: Any, plan: ApplicationPlan) -> None:
+        """Ends the application when one of its instances has failed or the query has died."""
+        while True:
+            time.sleep(_WATCH_SECONDS)
+            if self._query is not query:
+                return
+            failed = [report for report in self._lease.reports(plan.generation).values() if report.get("state") == "failed"]
+            alive = True if failed else query.isActive
+            if alive and not failed:
+                continue
+            with self._lock:
+                if self._query is not query:
+                    return
+                if failed:
+                    self._error = error_from(failed[0]["failure"])
+                else:
+                    self._error = _query_error(query)
+                self._end_query(plan, Signal.STOP)
+                if self._generations is not None:
+                    with suppress(KStreamsError):  # the broker may be what failed
+                        self._generations.tell(plan, Signal.STOP)
+                self._enter(Status.FAILED, f"failed: {self._error.message.splitlines()[0]}")
+            return
+
+
+def _query_error(query: Any) -> KStreamsError:
+    cause = query.exception()
+    text = str(cause).splitlines()[0] if cause is not None else "the query ended"
+    return ApplicationFailedError(
+        f"Spark gave the application up: {text[:400]}",
+        hint="a worker process died again and again (a crash in native code, out of memory, os._exit?); nothing committed is lost",
+    )

@@ -1,0 +1,149 @@
+"""Gets or starts the Spark session that hosts applications.
+
+Local by default, with more slots than cores (workers mostly wait): ``local[N,F]`` where F is how often a task may fail before
+Spark gives up. The JVM gets a process session of its own, so that a notebook's Ctrl-C, which goes to the whole foreground
+group, does not reach it; it ends with its driver because it reads the driver's pipe. Everything is on loopback and quiet.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from kstreams_repl.errors import DeployError
+from kstreams_repl.java import spark_environment
+
+LOCAL_SLOTS = 16
+TASK_FAILURES = 8
+RESERVED_SLOTS = 2
+"""Kept free for the user's own Spark jobs."""
+
+_SETTINGS = {
+    "spark.app.name": "kstreams-repl",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.speculation": "false",
+    "spark.driver.memory": "768m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.scheduler.mode": "FAIR",
+    "spark.python.worker.reuse": "true",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+    "spark.sql.streaming.stopTimeout": "20s",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=4 -XX:-UsePerfData",
+}
+
+_lock = threading.Lock()
+_used: dict[str, int] = {}
+
+
+def get_session(master: str | None = None, *, slots: int = LOCAL_SLOTS, settings: Mapping[str, str] | None = None) -> Any:
+    """The running Spark session, or a new one.
+
+    Args:
+        master: any Spark master; None: ``local[slots,8]``. Ignored when a session runs already.
+        slots: how many Python workers may run at once on local Spark.
+        settings: more Spark configuration, wins over the defaults here.
+
+    Raises:
+        JavaNotFoundError: there is no Java to start Spark with.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    with _lock:
+        active = SparkSession.getActiveSession()
+        if active is None and SparkContext._active_spark_context is not None:
+            active = SparkSession.builder.getOrCreate()
+        if active is not None:
+            return active
+        chosen = {**_SETTINGS, "spark.master": master or f"local[{slots},{TASK_FAILURES}]", **(settings or {})}
+        conf = SparkConf(loadDefaults=False)
+        for name, value in chosen.items():
+            conf.set(name, value)
+        if SparkContext._gateway is None:
+            _launch(conf)
+        return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def _launch(conf: Any) -> None:
+    """Start the JVM in its own process session, under a Java that Spark can run on."""
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    before = {name: os.environ.get(name) for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")}
+    os.environ.update(spark_environment())
+    try:
+        gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})
+    finally:
+        if before["JAVA_HOME"] is None:
+            del os.environ["JAVA_HOME"]
+        else:
+            os.environ["JAVA_HOME"] = before["JAVA_HOME"]
+    SparkContext._gateway = gateway
+    SparkContext._jvm = gateway.jvm
+
+
+def stop_session() -> None:
+    """Stop Spark and its JVM; a later `get_session` starts a new one. Does nothing when none runs."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    with _lock:
+        session = SparkSession.getActiveSession()
+        if session is not None:
+            session.stop()
+        elif SparkContext._active_spark_context is not None:
+            SparkContext._active_spark_context.stop()
+        gateway = SparkContext._gateway
+        if gateway is None:
+            return
+        gateway.shutdown()
+        process = getattr(gateway, "proc", None)
+        if process is not None:
+            process.stdin.close()
+            process.wait(20)
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+        _used.clear()
+
+
+def total_slots(session: Any) -> int:
+    """How many tasks may run at once: N of ``local[N]``, else the executors' cores as Spark counts them."""
+    context = session.sparkContext
+    found = re.match(r"local\[(\d+)", context.master)
+    return int(found.group(1)) if found else int(context.defaultParallelism)
+
+
+def claim_slots(session: Any, name: str, count: int) -> None:
+    """Take slots for an application's instances.
+
+    Raises:
+        DeployError: too few are free; Spark would queue the rest for ever, for an epoch never ends by itself.
+    """
+    with _lock:
+        total = total_slots(session)
+        reserved = RESERVED_SLOTS if total > RESERVED_SLOTS else 0
+        used = sum(held for other, held in _used.items() if other != name)
+        if used + count + reserved > total:
+            raise DeployError(
+                f"{name} needs {count} Spark slots and {max(0, total - used - reserved)} are free "
+                f"({total} in all, {used} held by other applications, {reserved} kept for your own Spark jobs)",
+                hint="stop an application, set num.stream.threads lower, or start Spark with more slots: more than cores is fine",
+                needed=count,
+                free=total - used - reserved,
+            )
+        _used[name] = count
+
+
+def release_slots(name: str) -> None:
+    with _lock:
+        _used.pop(name, None)
