@@ -98,10 +98,17 @@ class WriteBackCells:
         self._dirty: dict[bytes, tuple[Any, int]] = {}
         self._clean: dict[bytes, Any] = {}
         self._capacity = capacity
-        self.get: Callable[[bytes], Any] = self._make_get(visible)
-        self.put: Callable[[bytes, Any], None] = self._make_put(record_context, admit)
+        self.get_any: Callable[[bytes], Any] = self._make_get()
+        self.put_any: Callable[[bytes, Any], None] = self._make_put(record_context)
+        """`get` and `put` without asking `visible` and `admit`: for stores that have asked themselves."""
+        self.get: Callable[[bytes], Any] = self.get_any
+        self.put: Callable[[bytes, Any], None] = self.put_any
+        if visible is not None:
+            self.get = lambda key: self.get_any(key) if visible(key) else None
+        if admit is not None:
+            self.put = lambda key, cell: self.put_any(key, cell) if admit(key) else None
 
-    def _make_get(self, visible: Callable[[bytes], bool] | None) -> Callable[[bytes], Any]:
+    def _make_get(self) -> Callable[[bytes], Any]:
         recent, clean_get = self._dirty.get, self._clean.get
         clean, read, decode, capacity = self._clean, self._rows.get, self._codec.decode, self._capacity
         deferrable, timestamped = self._codec.deferrable, self._codec.timestamped
@@ -123,11 +130,9 @@ class WriteBackCells:
                 clean[key] = cell
             return cell
 
-        if visible is None:
-            return get
-        return lambda key: get(key) if visible(key) else None
+        return get
 
-    def _make_put(self, record_context: Any, admit: Callable[[bytes], bool] | None) -> Callable[[bytes, Any], None]:
+    def _make_put(self, record_context: Any) -> Callable[[bytes, Any], None]:
         dirty, clean, write = self._dirty, self._clean, self._write
         encode, deferrable, timestamped = self._codec.encode, self._codec.deferrable, self._codec.timestamped
         forget_dirty, forget_clean = dirty.pop, clean.pop
@@ -140,14 +145,7 @@ class WriteBackCells:
                 forget_clean(key, None)
                 write(key, None if cell is None else encode(cell), record_context.timestamp)
 
-        if admit is None:
-            return put
-
-        def put_if_admitted(key: bytes, cell: Any) -> None:
-            if admit(key):
-                put(key, cell)
-
-        return put_if_admitted
+        return put
 
     def _spill(self) -> None:
         """Serialize what was deferred: rows become readable in order, changelog records become pending."""

@@ -12,7 +12,7 @@ from typing import Any
 from kstreams_repl.errors import StateStoreError
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.api import FlushListener
-from kstreams_repl.stores.cells import Cells
+from kstreams_repl.stores.cells import Cells, WriteBackCells
 from kstreams_repl.stores.engine.base import Environment, after
 from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
 from kstreams_repl.types import ValueAndTimestamp, Windowed
@@ -78,34 +78,73 @@ class Window:
         self.fetch_raw, self.put_raw = self._make_access()
 
     def _make_access(self) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, Any, int], None]]:
+        """Reading and writing one window by serialized key. Consecutive records mostly hit one window: its part of the key is kept."""
+        if self._sequence is not None:
+            return self._make_duplicates(self._sequence)
+        if isinstance(self._cells, WriteBackCells):
+            return self._make_unchecked(self._cells)
         read, write, interval, pack = self._cells.get, self._cells.put, self._rows.interval_ms, _LONG.pack
-        sequence, log_null, cached_segments = self._sequence, self._log_null, self._cached_segments
-        last_segment, last_prefix = -1, b""
-
-        def prefix(start: int) -> bytes:
-            nonlocal last_segment, last_prefix
-            segment = start // interval
-            if segment != last_segment:
-                last_segment, last_prefix = segment, pack(segment)
-            return last_prefix
+        cached_segments = self._cached_segments
+        last, head, tail = -1, b"", b""
 
         def fetch_raw(key: bytes, start: int) -> Any:
-            return read(prefix(start) + key + pack(start) + _NO_SEQUENCE)
+            nonlocal last, head, tail
+            if start != last:
+                last, head, tail = start, pack(start // interval), pack(start) + _NO_SEQUENCE
+            return read(head + key + tail)
 
         def put_raw(key: bytes, cell: Any, start: int) -> None:
+            nonlocal last, head, tail
+            if start != last:
+                last, head, tail = start, pack(start // interval), pack(start) + _NO_SEQUENCE
             if cached_segments is not None:
                 cached_segments.add(start // interval)
-            write(prefix(start) + key + pack(start) + _NO_SEQUENCE, cell)
+            write(head + key + tail, cell)
+
+        return fetch_raw, put_raw
+
+    def _make_unchecked(self, cells: WriteBackCells) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, Any, int], None]]:
+        """As above, asking once per window, not per record, whether its segment takes writes; again when anything has moved since."""
+        read, write, rows, pack = cells.get_any, cells.put_any, self._rows, _LONG.pack
+        interval, retention = rows.interval_ms, rows.retention_ms
+        last, head, tail = -1, b"", b""
+        admitted, admitted_at, admitted_among = -1, -1, rows.segments
+
+        def fetch_raw(key: bytes, start: int) -> Any:
+            nonlocal last, head, tail
+            if start <= rows.observed_time - retention:
+                return None
+            if start != last:
+                last, head, tail = start, pack(start // interval), pack(start) + _NO_SEQUENCE
+            return read(head + key + tail)
+
+        def put_raw(key: bytes, cell: Any, start: int) -> None:
+            nonlocal last, head, tail, admitted, admitted_at, admitted_among
+            if start != admitted or rows.observed_time != admitted_at or rows.segments is not admitted_among:
+                if not rows.admit_time(start):
+                    return
+                admitted, admitted_at, admitted_among = start, rows.observed_time, rows.segments
+            if start != last:
+                last, head, tail = start, pack(start // interval), pack(start) + _NO_SEQUENCE
+            write(head + key + tail, cell)
+
+        return fetch_raw, put_raw
+
+    def _make_duplicates(self, sequence: Sequence) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, Any, int], None]]:
+        read, write, interval, pack = self._cells.get, self._cells.put, self._rows.interval_ms, _LONG.pack
+        log_null = self._log_null
+
+        def fetch_raw(key: bytes, start: int) -> Any:
+            return read(pack(start // interval) + key + pack(start) + _NO_SEQUENCE)
 
         def put_duplicate(key: bytes, cell: Any, start: int) -> None:
-            assert sequence is not None
-            physical = prefix(start) + key + _SUFFIX.pack(start, sequence.next())
+            physical = pack(start // interval) + key + _SUFFIX.pack(start, sequence.next())
             if cell is not None:
                 write(physical, cell)
             elif log_null is not None:
                 log_null(physical[PREFIX_SIZE:])
 
-        return fetch_raw, (put_raw if sequence is None else put_duplicate)
+        return fetch_raw, put_duplicate
 
     def _bytes(self, key: Any) -> bytes:
         data = self._key.serialize(key)
