@@ -119,6 +119,10 @@ class TaskMigratedError(KStreamsError):
     """This instance no longer owns the task it was running (take-over, edit, resume elsewhere). It stops without committing."""
 
 
+class SqlError(KStreamsError):
+    """A SQL query over topics and stores is no query, names a table that does not exist, or DuckDB refuses it. Fields: ``table``."""
+
+
 class DeployError(KStreamsError):
     """An application could not be deployed: no free Spark slots, already running, incompatible with its kept state."""
 

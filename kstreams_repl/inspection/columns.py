@@ -1,0 +1,194 @@
+"""Bytes to Arrow columns, a whole column at a time where the serde is one of ours.
+
+A column that a serde cannot read does not fail the query: those cells are NULL and a note says how many. JSON stays text here;
+`json_values` lets DuckDB turn it into structs.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute
+
+from kstreams_repl.serdes import Serde
+from kstreams_repl.types import Windowed
+
+Cells = Sequence[bytes | None]
+
+GUESS_SAMPLE = 50
+_LAST_DAY = 253_402_300_799_999
+"""The last millisecond of the year 9999, which is as far as Python's and pandas' dates go."""
+_FIXED = {"long": ("q", 8, pa.int64()), "integer": ("i", 4, pa.int32()), "double": ("d", 8, pa.float64())}
+
+
+@dataclass(slots=True)
+class Decoded:
+    """One decoded column.
+
+    Attributes:
+        values: the Arrow array.
+        is_json: the values are JSON text, to become structs.
+        unreadable: cells that could not be read and are NULL.
+    """
+
+    values: pa.Array
+    is_json: bool = False
+    unreadable: int = 0
+    more: dict[str, pa.Array] = field(default_factory=dict)
+    """Further columns that came out of the same bytes: window bounds."""
+
+
+@dataclass(slots=True)
+class TableData:
+    """A table before it is registered: named columns, which of them are JSON text, what bounded it.
+
+    Attributes:
+        bound: what was read, in words.
+        notes: what else the user should know (cells that could not be read).
+    """
+
+    columns: dict[str, pa.Array]
+    json_columns: tuple[str, ...] = ()
+    bound: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return len(next(iter(self.columns.values()))) if self.columns else 0
+
+
+def decode(serde: Serde | None, cells: Cells) -> Decoded:
+    """A column of serialized values.
+
+    Args:
+        serde: what wrote them; None = find out from the first ones (JSON, text, else bytes).
+    """
+    if serde is None:
+        serde_name, deserialize = guess(cells), None
+    else:
+        serde_name, deserialize = (serde.name if serde._builtin else ""), serde.deserialize
+    if serde_name == "bytes":
+        return Decoded(pa.array(cells, pa.binary()))
+    if serde_name in ("string", "json"):
+        return _text(cells, is_json=serde_name == "json")
+    if serde_name in _FIXED:
+        return _fixed(cells, *_FIXED[serde_name])
+    assert deserialize is not None
+    return _by_function(cells, deserialize)
+
+
+def guess(cells: Cells) -> str:
+    """The name of the built-in serde that the first values look written by: json, string or bytes. Numbers of 4 or 8 bytes stay bytes."""
+    sample = [cell for cell in cells[: GUESS_SAMPLE * 20] if cell is not None][:GUESS_SAMPLE]
+    if not sample:
+        return "bytes"
+    try:
+        texts = [bytes(cell).decode("utf-8") for cell in sample]
+    except UnicodeDecodeError:
+        return "bytes"
+    if any("\0" in text for text in texts):
+        return "bytes"
+    if all(text[:1] in "{[" for text in texts) and all(map(_is_json, sample)):
+        return "json"
+    return "string"
+
+
+def _is_json(cell: bytes) -> bool:
+    try:
+        orjson.loads(cell)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def _text(cells: Cells, *, is_json: bool) -> Decoded:
+    try:
+        return Decoded(pa.array(cells, pa.string()), is_json)
+    except (pa.ArrowInvalid, TypeError, UnicodeDecodeError):
+        unreadable, texts = 0, []
+        for cell in cells:
+            try:
+                texts.append(None if cell is None else bytes(cell).decode("utf-8"))
+            except UnicodeDecodeError:
+                unreadable += is_json
+                texts.append(None if is_json else bytes(cell or b"").decode("utf-8", "replace"))
+        return Decoded(pa.array(texts, pa.string()), is_json, unreadable)
+
+
+def _fixed(cells: Cells, code: str, size: int, kind: pa.DataType) -> Decoded:
+    whole = [cell for cell in cells if cell is not None]
+    if len(whole) == len(cells) and set(map(len, whole)) == {size}:
+        return Decoded(_numbers(whole, code, kind))
+    blank = bytes(size)
+    good = [cell is not None and len(cell) == size for cell in cells]
+    values = _numbers([cell if ok and cell is not None else blank for cell, ok in zip(cells, good, strict=True)], code, kind)
+    unreadable = sum(not ok and cell is not None for cell, ok in zip(cells, good, strict=True))
+    return Decoded(pa.compute.if_else(pa.array(good), values, pa.scalar(None, kind)), unreadable=unreadable)
+
+
+def _by_function(cells: Cells, deserialize: Callable[[bytes | None], Any]) -> Decoded:
+    """Any other serde: value by value, through the user's own function."""
+    values: list[Any] = []
+    unreadable = 0
+    for cell in cells:
+        try:
+            values.append(None if cell is None else deserialize(cell))
+        except Exception:  # a cell that its serde refuses is shown as NULL and counted
+            values.append(None)
+            unreadable += 1
+    if any(isinstance(value, Windowed) for value in values):
+        return _windowed(values, unreadable)
+    return Decoded(as_array(values), unreadable=unreadable)
+
+
+def _windowed(values: Iterable[Windowed | None], unreadable: int) -> Decoded:
+    rows = [(None, None, None) if value is None else value for value in values]
+    return Decoded(
+        as_array([key for key, _, _ in rows]),
+        unreadable=unreadable,
+        more={"window_start": milliseconds([start for _, start, _ in rows]), "window_end": milliseconds([end for _, _, end in rows])},
+    )
+
+
+def as_array(values: Sequence[Any]) -> pa.Array:
+    """Python values as Arrow, nested ones as structs; what has no common type is shown as text."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError):
+        return pa.array([None if value is None else value if isinstance(value, str) else repr(value) for value in values], pa.string())
+
+
+def milliseconds(values: Sequence[int | None] | pa.Array) -> pa.Array:
+    """Times in ms since 1970 as timestamps (UTC, without a zone); beyond the calendar of SQL they are NULL."""
+    times = values if isinstance(values, pa.Array) else pa.array(values, pa.int64())
+    beyond = pa.compute.greater(pa.compute.abs(times), _LAST_DAY)
+    if pa.compute.any(beyond).as_py():
+        times = pa.compute.if_else(beyond, pa.scalar(None, pa.int64()), times)
+    return times.cast(pa.timestamp("ms")).cast(pa.timestamp("us"))
+
+
+def longs(parts: Sequence[bytes]) -> pa.Array:
+    """int64 values from eight big-endian bytes each."""
+    return _numbers(parts, "q", pa.int64())
+
+
+def _numbers(parts: Sequence[bytes], code: str, kind: pa.DataType) -> pa.Array:
+    numbers = array(code)
+    numbers.frombytes(b"".join(parts))
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def unreadable_note(column: str, decoded: Decoded, serde: Serde | None) -> tuple[str, ...]:
+    """A note on cells that could not be read; nothing when all could."""
+    if not decoded.unreadable:
+        return ()
+    written = f"as {serde.name}" if serde is not None else "as JSON"
+    return (f"{decoded.unreadable:,} cells of {column} could not be read {written} and are NULL",)

@@ -1,0 +1,238 @@
+"""SQL over named things: find the names in the query, have each resolved to a table, register it, run the query in the sandbox.
+
+Names are resolved outside (`TableSource`); here it is only known that a table is Arrow columns or a dataframe. A JSON value that is an
+object shows its fields as columns of their own; the whole struct is there too, as ``value``, when the query names it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import duckdb
+import pyarrow as pa
+
+from kstreams_repl.display.table import MAX_ROWS, Table
+from kstreams_repl.errors import SqlError, did_you_mean
+from kstreams_repl.inspection.columns import TableData
+from kstreams_repl.inspection.json_values import read_json
+from kstreams_repl.inspection.sandbox import open_sandbox, quote_identifier
+
+HINT = "one SELECT statement; see duckdb.org/docs/sql"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of what a query reads: records of each topic, rows of each store; None = all."""
+
+    records: int | None = 500_000
+    rows: int | None = 5_000_000
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+class TableSource(Protocol):
+    """Who knows what a name in a query means."""
+
+    def table(self, schema: str, name: str, limits: Limits) -> TableData | Any | None:
+        """The table of that name: `TableData`, or anything DuckDB registers (Arrow, pandas, …); None when there is none."""
+
+    def names(self) -> Iterable[str]:
+        """All names there are, for "did you mean"."""
+
+
+class SqlResult:
+    """The answer of one query: shows its first rows; `df()`, `arrow()`, `relation` and `fetchall()` give all of them.
+
+    Attributes:
+        relation: the DuckDB relation, to go on with; it lives in a locked database of its own.
+        bounds: what was read of each topic and store.
+        notes: what else there is to know (cells that could not be read).
+    """
+
+    def __init__(
+        self, database: duckdb.DuckDBPyConnection, relation: duckdb.DuckDBPyRelation, bounds: tuple[str, ...], notes: tuple[str, ...]
+    ) -> None:
+        self._database = database
+        self.relation = relation
+        self.bounds = bounds
+        self.notes = notes
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.relation.columns)
+
+    def df(self) -> Any:
+        """A pandas DataFrame of all rows."""
+        return self.relation.df()
+
+    pandas = df
+
+    def arrow(self) -> pa.Table:
+        """An Arrow table of all rows."""
+        return self.relation.to_arrow_table()
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows as tuples."""
+        return self.relation.fetchall()
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.fetchall())
+
+    def table(self, rows: int = MAX_ROWS) -> Table:
+        """The first rows for showing."""
+        found = self.relation.limit(rows + 1).fetchall()
+        note = [f"the first {rows} rows are shown; .df() gives all"] if len(found) > rows else []
+        note += [*self.bounds, *self.notes]
+        return Table.of(self.columns, found[:rows], note="\n".join(note))
+
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return self.table()._repr_mimebundle_()
+
+
+def run_sql(query: str, source: TableSource, *, limits: Limits | None = None) -> SqlResult:
+    """Run one SELECT (also FROM, WITH, PIVOT, DESCRIBE, SUMMARIZE) or EXPLAIN.
+
+    Raises:
+        SqlError: it is no query, or DuckDB refuses it; an unknown table comes with the nearest name.
+    """
+    database = open_sandbox()
+    try:
+        query = _single_query(database, query)
+        bounds: list[str] = []
+        notes: list[str] = []
+        for schema, name, is_cte in table_names(database, query):
+            found = source.table(schema, name, limits or Limits())
+            if found is not None:
+                data = _register(database, schema, name, found, with_value=re.search(r"\bvalue\b", query, re.IGNORECASE) is not None)
+                bounds += data[0]
+                notes += data[1]
+            elif not is_cte and not _is_catalog(schema, name):
+                raise _unknown(schema, name, source)
+        return SqlResult(database, _relation(database, query, source), tuple(bounds), tuple(notes))
+    except BaseException:
+        database.close()
+        raise
+
+
+def table_names(database: duckdb.DuckDBPyConnection, query: str) -> list[tuple[str, str, bool]]:
+    """(schema or "", name, is also the name of a WITH clause) of each table in a query, as DuckDB parses it."""
+    inner = re.sub(r"^\s*explain(\s+analyze)?\b", "", query, flags=re.IGNORECASE)
+    parsed = json.loads(database.execute("SELECT json_serialize_sql(?)", [inner]).fetchall()[0][0])
+    if parsed.get("error"):
+        raise SqlError(f"DuckDB cannot read this query: {parsed.get('error_message')}", hint=HINT)
+    tables: dict[tuple[str, str], None] = {}
+    ctes: set[str] = set()
+    pending = [parsed]
+    while pending:
+        here = pending.pop()
+        if isinstance(here, list):
+            pending += here
+        elif isinstance(here, dict):
+            if here.get("type") == "BASE_TABLE" and here.get("table_name"):
+                tables[here.get("schema_name") or "", here["table_name"]] = None
+            for entry in (here.get("cte_map") or {}).get("map", ()) if isinstance(here.get("cte_map"), dict) else ():
+                ctes.add(str(entry.get("key", "")).lower())
+            pending += here.values()
+    return [(schema, name, not schema and name.lower() in ctes) for schema, name in tables]
+
+
+def _single_query(database: duckdb.DuckDBPyConnection, query: str) -> str:
+    try:
+        statements = database.extract_statements(query)
+    except duckdb.Error as error:
+        hint = 'quote the column: "offset" is a word of SQL' if 'near "offset"' in str(error) else HINT
+        raise SqlError(f"DuckDB cannot read this query: {str(error).strip()}", hint=hint) from error
+    kinds = [str(statement.type).rpartition(".")[2] for statement in statements]
+    text = query.strip().rstrip(";")
+    if kinds == ["MULTI"]:
+        raise SqlError("a PIVOT must name its columns here", hint="PIVOT flights ON origin IN ('EWR', 'JFK') USING count(*)")
+    if len(kinds) != 1 or kinds[0] not in ("SELECT", "EXPLAIN"):
+        raise SqlError(
+            f"this is {'no query' if len(kinds) == 1 else f'{len(kinds)} statements, not one query'}",
+            hint="topics and stores are read-only tables here: one SELECT at a time",
+        )
+    return text
+
+
+def _register(database: duckdb.DuckDBPyConnection, schema: str, name: str, found: Any, *, with_value: bool) -> tuple[list[str], list[str]]:
+    place = quote_identifier(name)
+    if schema:
+        database.execute(f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(schema)}")
+        place = f"{quote_identifier(schema)}.{place}"
+    raw = f"rows of {schema} {name}"
+    if not isinstance(found, TableData):
+        database.register(raw, found)
+        database.execute(f"CREATE VIEW {place} AS SELECT * FROM {quote_identifier(raw)}")
+        return [], []
+    database.register(raw, pa.table(found.columns))
+    selected, notes = _selection(database, raw, name, found, with_value)
+    database.execute(f"CREATE VIEW {place} AS SELECT {', '.join(selected)} FROM {quote_identifier(raw)}")
+    return [found.bound], [*found.notes, *notes]
+
+
+def _selection(
+    database: duckdb.DuckDBPyConnection, raw: str, name: str, found: TableData, with_value: bool
+) -> tuple[list[str], list[str]]:
+    """What the view selects, and notes."""
+    selected, notes = [], []
+    taken = {column.lower() for column in found.columns}
+    for column in found.columns:
+        quoted = quote_identifier(column)
+        if column not in found.json_columns or found.rows == 0:
+            selected.append(quoted)
+            continue
+        typed = read_json(database, quote_identifier(raw), quoted, label=f"{name}.{column}")
+        if typed.note:
+            notes.append(typed.note)
+        if column != "value" or not typed.fields:
+            selected.append(f"{typed.expression} AS {quoted}")
+            continue
+        selected += [f"struct_extract({typed.expression}, {_text(field)}) AS {quote_identifier(field)}"
+                     for field in typed.fields if field.lower() not in taken and "\0" not in field]  # fmt: skip
+        if with_value or not selected:
+            selected.append(f"{typed.expression} AS {quoted}")
+    return selected, notes
+
+
+def _relation(database: duckdb.DuckDBPyConnection, query: str, source: TableSource) -> duckdb.DuckDBPyRelation:
+    try:
+        relation = database.sql(query)
+    except duckdb.Error as error:
+        raise explain(error, source) from error
+    if relation is None:
+        raise SqlError("this statement gives no rows", hint="topics and stores are read-only tables here: one SELECT at a time")
+    return relation
+
+
+def explain(error: duckdb.Error, source: TableSource | None = None) -> SqlError:
+    """DuckDB's error in ours: its message without the trace, its own hints kept."""
+    message = str(error).strip()
+    return SqlError(message.split("\n\n")[0], hint="DESCRIBE name lists a table's columns")
+
+
+def _unknown(schema: str, name: str, source: TableSource) -> SqlError:
+    known = sorted(source.names())
+    shown = f"{schema}.{name}" if schema else name
+    listed = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
+    return SqlError(
+        f"there is no topic, store or dataframe {shown!r}",
+        hint=did_you_mean(name, known) or (f"there are {listed}" if known else "no topic exists yet; produce one first"),
+        table=shown,
+    )
+
+
+def _is_catalog(schema: str, name: str) -> bool:
+    """DuckDB's own tables."""
+    catalog = ("duckdb_", "sqlite_", "pg_", "pragma_")
+    return schema.lower() in ("information_schema", "pg_catalog") or name.lower().startswith(catalog)
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

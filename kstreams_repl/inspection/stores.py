@@ -1,0 +1,154 @@
+"""A store as a table, from the raw rows of its tasks: key, value, timestamp, and window bounds where there are any.
+
+The rows are what the engine holds (`stores/codec`, `window`, `session`, `versioned`); rows that a reader of the store would not see,
+because they are older than it keeps, are left out here too. `partition` is the task's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute
+
+from kstreams_repl.inspection.columns import TableData, decode, longs, milliseconds, unreadable_note
+from kstreams_repl.serdes import Serde
+from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+
+PREFIX = 8
+MAX_LONG = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRows:
+    """The raw rows of one store in one task.
+
+    Attributes:
+        observed_time: the largest timestamp put into a window or session store; -1 when there is none.
+        complete: False when a bound cut the rows off.
+    """
+
+    partition: int
+    keys: Sequence[bytes]
+    values: Sequence[bytes]
+    observed_time: int = -1
+    complete: bool = True
+
+
+def store_table(builder: StoreBuilder, parts: Sequence[StoreRows], *, key_serde: Serde, value_serde: Serde, as_of: str = "") -> TableData:
+    """One table of a store's rows in all tasks.
+
+    Args:
+        key_serde, value_serde: the store's, with the application's defaults filled in.
+        as_of: which commits the rows are of, for the bound.
+    """
+    layout = _LAYOUTS.get(builder.kind, _raw)
+    seen = [_visible(builder, part) for part in parts]
+    keys = [key for part in seen for key in part.keys]
+    values = [value for part in seen for value in part.values]
+    partitions = [part.partition for part in seen for _ in part.keys]
+    columns, json_columns, notes = layout(builder, keys, values, key_serde, value_serde)
+    columns["partition"] = pa.array(partitions, pa.int32())
+    bound = f"store {builder.name}: {len(keys):,} rows of {len(parts)} task{'s' if len(parts) != 1 else ''}"
+    if not all(part.complete for part in parts):
+        bound += " (cut off; rows=None reads all)"
+    return TableData(columns, json_columns, bound + (f", {as_of}" if as_of else ""), notes)
+
+
+_Layout = tuple[dict[str, pa.Array], tuple[str, ...], tuple[str, ...]]
+
+
+def _visible(builder: StoreBuilder, part: StoreRows) -> StoreRows:
+    """Without the rows of window and session stores that are older than the store keeps."""
+    at = {StoreKind.WINDOW: 12, StoreKind.TIMESTAMPED_WINDOW: 12, StoreKind.SESSION: 16}.get(builder.kind)
+    if at is None or builder.retention_ms is None or part.observed_time - builder.retention_ms < 0:
+        return part
+    hidden = part.observed_time - builder.retention_ms
+    times = longs([key[len(key) - at : len(key) - at + 8] for key in part.keys])
+    kept = [index for index, time in enumerate(times.to_pylist()) if time > hidden]
+    if len(kept) == len(times):
+        return part
+    return StoreRows(part.partition, [part.keys[i] for i in kept], [part.values[i] for i in kept], part.observed_time, part.complete)
+
+
+def _key_value(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:
+    return _columns(keys, key_serde, values, value_serde, {}, {})
+
+
+def _timestamped(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:
+    times = {"timestamp": milliseconds(longs([value[:8] for value in values]))}
+    return _columns(keys, key_serde, [value[8:] for value in values], value_serde, {}, times)
+
+
+def _window(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:
+    return _columns([key[PREFIX:-12] for key in keys], key_serde, values, value_serde, _window_bounds(builder, keys), {})
+
+
+def _timestamped_window(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:
+    times = {"timestamp": milliseconds(longs([value[:8] for value in values]))}
+    plain = [value[8:] for value in values]
+    return _columns([key[PREFIX:-12] for key in keys], key_serde, plain, value_serde, _window_bounds(builder, keys), times)
+
+
+def _window_bounds(builder: StoreBuilder, keys: list[bytes]) -> dict[str, pa.Array]:
+    return _bounds(builder, longs([key[-12:-4] for key in keys]))
+
+
+def _bounds(builder: StoreBuilder, starts: pa.Array) -> dict[str, pa.Array]:
+    size = builder.window_size_ms or 0
+    starts = pa.compute.min_element_wise(starts, MAX_LONG - size)
+    return {"window_start": milliseconds(starts), "window_end": milliseconds(pa.compute.add(starts, size))}
+
+
+def _session(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:
+    bounds = {
+        "window_start": milliseconds(longs([key[-8:] for key in keys])),
+        "window_end": milliseconds(longs([key[-16:-8] for key in keys])),
+    }
+    return _columns([key[PREFIX:-16] for key in keys], key_serde, values, value_serde, bounds, {})
+
+
+def _time_ordered(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:
+    """Rows by window start: `start‖key‖0` (emit on window close)."""
+    times = {}
+    if builder.options.get("timestamped", True):
+        times["timestamp"] = milliseconds(longs([value[:8] for value in values]))
+        values = [value[8:] for value in values]
+    bounds = _bounds(builder, longs([key[:8] for key in keys]))
+    return _columns([key[8:-4] for key in keys], key_serde, values, value_serde, bounds, times)
+
+
+def _versioned(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:
+    """The versions that are current."""
+    return _timestamped(builder, keys, values, key_serde, value_serde)
+
+
+def _raw(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:
+    """A store that is private to an operator: its bytes as they are."""
+    return {"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}, (), ()
+
+
+def _columns(
+    keys: list[bytes],
+    key_serde: Serde,
+    values: list[bytes],
+    value_serde: Serde,
+    bounds: dict[str, pa.Array],
+    times: dict[str, pa.Array],
+) -> _Layout:
+    key, value = decode(key_serde, keys), decode(value_serde, values)
+    notes = unreadable_note("key", key, key_serde) + unreadable_note("value", value, value_serde)
+    json_columns = tuple(name for name, column in (("key", key), ("value", value)) if column.is_json)
+    return {"key": key.values, **key.more, **bounds, "value": value.values, **times}, json_columns, notes
+
+
+_LAYOUTS: dict[StoreKind, Callable[[StoreBuilder, list[bytes], list[bytes], Serde, Serde], _Layout]] = {
+    StoreKind.KEY_VALUE: _key_value,
+    StoreKind.TIMESTAMPED_KEY_VALUE: _timestamped,
+    StoreKind.VERSIONED: _versioned,
+    StoreKind.WINDOW: _window,
+    StoreKind.TIMESTAMPED_WINDOW: _timestamped_window,
+    StoreKind.SESSION: _session,
+    StoreKind.TIME_ORDERED_WINDOW: _time_ordered,
+}
