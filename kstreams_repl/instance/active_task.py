@@ -73,7 +73,7 @@ class ActiveTask:
 
     def prepare(self, commit_id: int) -> Mapping[TopicPartition, OffsetAndMetadata]:
         plan = self._plan = self.task.prepare_commit()
-        entries = {COMMIT_ID: commit_id, STREAM_TIME: plan.stream_time}
+        entries = {**plan.metadata, COMMIT_ID: commit_id, STREAM_TIME: plan.stream_time}
         return {
             at: (plan.offsets.get(at, start), encode(plan.partition_times.get(at, -1), entries))
             for at, start in self.committed.items()

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.commit.offset_metadata import OffsetMetadata, decode
+from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, OffsetMetadata, decode
 from kstreams_repl.errors import KStreamsError, TaskCorruptedError, TaskMigratedError
 from kstreams_repl.instance.active_task import INPUT, ActiveTask
 from kstreams_repl.instance.collector import KafkaRecordCollector, counts_of
@@ -282,6 +282,7 @@ def _start_task(
         metadata: Any = starts[at].metadata
         task.set_partition_time(at, metadata.partition_time)
         task.services.clock.now = max(task.services.clock.now, metadata.stream_time)
+        task.set_metadata({name: number for name, number in metadata.entries.items() if name not in (COMMIT_ID, STREAM_TIME)})
     changelogs = frozenset(log.partition for log in _changelogs(spec) if log.store.source_topic is None)
     active = ActiveTask(task, environment, {at: starts[at].offset for at in spec.partitions}, changelogs, token)
     instance.begin()

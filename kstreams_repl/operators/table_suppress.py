@@ -7,7 +7,6 @@ from typing import Any
 
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.operators.base import Change, NodeContext, Operator, Process
-from kstreams_repl.operators.getters import ValueGetter
 from kstreams_repl.runtime.record_context import ContextSnapshot
 from kstreams_repl.types import Headers
 
@@ -19,7 +18,7 @@ class TableSuppress(Operator):
     """Buffer the last change per key in time order; forward what is `wait_ms` older than the operator's own stream time.
 
     Entries are ordered by (buffer time, serialized key); an update keeps the *original* slot with the newest value and
-    context. An entry is emitted with its own record context. Nothing is emitted on idle or close: stream time has to move.
+    context. An entry is emitted with its own record context, with the old value of its last update. Nothing is emitted on idle or close: stream time has to move.
 
     Attributes:
         store: name of the suppress buffer (kind `SUPPRESS_BUFFER`).
@@ -28,8 +27,6 @@ class TableSuppress(Operator):
         max_records, max_bytes: bounds of the buffer; None = unbounded.
         shut_down_when_full: over a bound: True raises, False emits the oldest early.
         drop_tombstones: tombstones of rows never shown are safe to drop (`until_window_closes`).
-        parent: how to read the parent's row, for readers of this table while nothing is buffered.
-        send_old_values: forward old values too.
     """
 
     store: str
@@ -39,8 +36,6 @@ class TableSuppress(Operator):
     max_bytes: int | None
     shut_down_when_full: bool
     drop_tombstones: bool
-    parent: ValueGetter
-    send_old_values: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         buffer, record = node.store(self.store), node.record

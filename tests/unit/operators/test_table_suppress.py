@@ -8,7 +8,6 @@ import pytest
 
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.getters import StoreGetter
 from kstreams_repl.operators.table_source import TableSource
 from kstreams_repl.operators.table_suppress import TableSuppress
 from kstreams_repl.topology.stores import StoreKind
@@ -23,7 +22,7 @@ def suppress(wait: int, **options: Any) -> Bench:
     bench.store("t")
     bench.store("buffer", StoreKind.SUPPRESS_BUFFER)
     bench.node("table", TableSource("t", send_old_values=True), bench.source("T"), stores=["t"])
-    operator = TableSuppress("buffer", wait, **(settings | options), parent=StoreGetter("t"))
+    operator = TableSuppress("buffer", wait, **(settings | options))
     return bench.probe(bench.node("suppress", operator, "table", stores=["buffer"]))
 
 
