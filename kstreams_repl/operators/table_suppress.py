@@ -18,8 +18,8 @@ class TableSuppress(Operator):
     """Buffer the last change per key in time order; forward what is `wait_ms` older than the operator's own stream time.
 
     Entries are ordered by (buffer time, serialized key); an update keeps the *original* slot with the newest value and
-    context. An entry is emitted with its own record context, with the old value of its last update. Nothing is emitted on idle or close: stream time has to move.
-
+    context. An entry is emitted with its own record context, with the old value of its last update. Nothing is emitted on idle
+    or close: stream time has to move. 
     Attributes:
         store: name of the suppress buffer (kind `SUPPRESS_BUFFER`).
         wait_ms: how long after its buffer time an entry is held. `until_window_closes`: the upstream grace period.
