@@ -19,7 +19,8 @@ class TableSuppress(Operator):
 
     Entries are ordered by (buffer time, serialized key); an update keeps the *original* slot with the newest value and
     context. An entry is emitted with its own record context, with the old value of its last update. Nothing is emitted on idle
-    or close: stream time has to move. 
+    or close: stream time has to move.
+
     Attributes:
         store: name of the suppress buffer (kind `SUPPRESS_BUFFER`).
         wait_ms: how long after its buffer time an entry is held. `until_window_closes`: the upstream grace period.
