@@ -94,7 +94,7 @@ class WriteBackCells:
         self._rows = rows
         self._codec = codec
         self._changelog = changelog
-        self._write = logged_write(rows, codec, changelog)
+        self._write = logged_write(rows, codec, changelog, None if admit is None else getattr(rows, "put_admitted", None))
         self._dirty: dict[bytes, tuple[Any, int]] = {}
         self._clean: dict[bytes, Any] = {}
         self._capacity = capacity

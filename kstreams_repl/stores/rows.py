@@ -49,9 +49,14 @@ Write = Callable[[bytes, bytes | None, int], None]
 """(physical key, stored bytes or None, timestamp of the record at work): write a row and log it."""
 
 
-def logged_write(rows: Rows, codec: Codec, changelog: Changelog) -> Write:
-    """The change-logged layer: a row is written, then logged, whether or not the row was accepted (as Kafka Streams does)."""
-    put, log, log_key = rows.put, changelog.log, rows.log_key
+def logged_write(rows: Rows, codec: Codec, changelog: Changelog, put: Callable[[bytes, bytes | None], None] | None = None) -> Write:
+    """The change-logged layer: a row is written, then logged, whether or not the row was accepted (as Kafka Streams does).
+
+    Args:
+        put: instead of `rows.put`, for rows that were admitted when they were deferred.
+    """
+    put = rows.put if put is None else put
+    log, log_key = changelog.log, rows.log_key
     log_value, log_timestamp = codec.log_value, codec.log_timestamp
     if changelog.send is None:
         return lambda key, stored, timestamp: put(key, stored)

@@ -54,6 +54,7 @@ class SegmentedRows:
         self._span = retention_ms + 1 if time_first else retention_ms
         self.interval_ms = segment_interval_ms(retention_ms)
         self.observed_time = -1
+        self._first_live = b""
         self.segments: list[int] = []
         self.get: Callable[[bytes], bytes | None] = self._make_get()
         self.put: Callable[[bytes, bytes | None], None] = self._put
@@ -66,6 +67,7 @@ class SegmentedRows:
         kept = self._environment.attribute(self._attribute)
         self.observed_time = -1 if kept is None else _LONG.unpack(kept)[0]
         self.segments = find_segments(self._engine)
+        self._first_live = b""
 
     def _save(self) -> None:
         if self.observed_time >= 0:
@@ -117,11 +119,17 @@ class SegmentedRows:
 
     def _drop_before(self, live: int) -> None:
         at = bisect_left(self.segments, live)
-        self._engine.delete_range(_LONG.pack(0), _LONG.pack(live))
+        self._first_live = _LONG.pack(live)
+        self._engine.delete_range(_LONG.pack(0), self._first_live)
         del self.segments[:at]
 
     def _put(self, key: bytes, value: bytes | None) -> None:
         if self.admit(key):
+            self._engine.put(key, value)
+
+    def put_admitted(self, key: bytes, value: bytes | None) -> None:
+        """Write a row that was admitted earlier; nothing to do (and nothing to count) when its segment has died since."""
+        if key >= self._first_live:
             self._engine.put(key, value)
 
     def remove(self, key: bytes) -> None:

@@ -86,6 +86,11 @@ class TimeOrderedRows:
         if self.admit(key):
             self._engine.put(key, value)
 
+    def put_admitted(self, key: bytes, value: bytes | None) -> None:
+        """Write a row that was admitted earlier; nothing to do (and nothing to count) when its segment has died since."""
+        if _LONG.unpack_from(key)[0] // self._interval >= self._first_segment:
+            self._engine.put(key, value)
+
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[Row]:
         shown = self.observed_time - self._retention
         if shown > 0:
