@@ -19,7 +19,6 @@ from typing import Any
 
 LEASE = "lease.json"
 CHECK_SECONDS = 0.005
-REPORT_SECONDS = 0.2
 
 
 class Signal(StrEnum):
@@ -93,7 +92,6 @@ class Control:
         self._seen: tuple[int, int] | None = None
         self._signal = Signal.RUN
         self._next_check = 0.0
-        self._next_report = 0.0
 
     def signal(self, *, now: float | None = None) -> Signal:
         """What is wanted; looks at the disk at most every few milliseconds when `now` is given, else at once."""
@@ -117,12 +115,13 @@ class Control:
                 self._signal = Signal(lease["signal"]) if lease["generation"] == self.generation else Signal.SUPERSEDED
         return self._signal
 
-    def report_due(self, now: float) -> bool:
-        return now >= self._next_report
+    def told(self, state: str) -> bool:
+        """Whether the report that lies there says so already, in this generation."""
+        report = read_whole(self._report)
+        return report is not None and report.get("generation") == self.generation and report.get("state") == state
 
     def report(self, content: Mapping[str, Any]) -> None:
         """Leave the instance's report for the driver."""
-        self._next_report = time.monotonic() + REPORT_SECONDS
         at_ms = int(time.time() * 1000)
         report = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, **content}
         with suppress(FileNotFoundError):  # the driver has taken the directory away; the lease, gone too, ends the loop

@@ -53,6 +53,7 @@ class Outcome:
     warm: bool = False
 
 
+_REST = {Signal.PAUSE: "paused", Signal.STOP: "stopped"}
 _STATES = {Ending.DEADLINE: "running", Ending.PAUSED: "paused", Ending.STOPPED: "stopped", Ending.SUPERSEDED: "superseded"}
 
 
@@ -99,6 +100,9 @@ class _Runner:
 
     def run(self, until: float) -> Outcome:
         backoff = _BACKOFF_SECONDS
+        signal = self.control.signal()
+        if signal is not Signal.RUN:
+            return self._at_rest(signal)
         while True:
             try:
                 self._open()
@@ -166,8 +170,8 @@ class _Runner:
         was_warm = instance.warm
         state = _STATES[ending]
         if ending in (Ending.DEADLINE, Ending.PAUSED) and self.keep is not None:
-            self._tell(state)
             self.keep.put(instance)
+            self._tell(state)
             self.instance = None
         else:
             figures = self.figures()
@@ -179,8 +183,19 @@ class _Runner:
             self.control.report({"state": state, **figures})
         return Outcome(self.slot, state, self.records(), warm=was_warm)
 
+    def _at_rest(self, signal: Signal) -> Outcome:
+        """An epoch that begins while the application is to rest: Spark starts one more before the driver has stopped the
+        query.
+        """
+        if signal is not Signal.PAUSE and self.keep is not None:
+            self.keep.close(self.plan.application_id)
+        state = _REST.get(signal, "superseded")
+        if not self.control.told(state):
+            self._tell(state)
+        return Outcome(self.slot, state)
+
     def _ended(self, signal: Signal) -> Outcome:
-        state = {Signal.PAUSE: "paused", Signal.STOP: "stopped"}.get(signal, "superseded")
+        state = _REST.get(signal, "superseded")
         self._tell(state)
         return Outcome(self.slot, state, self.records())
 

@@ -66,10 +66,12 @@ class WarmInstances:
             chosen.warm = True
         return chosen
 
-    def close(self) -> None:
+    def close(self, application_id: str | None = None) -> None:
+        """Close what is kept, of one application or of all."""
         with self._lock:
-            kept, self._kept = list(self._kept.values()), {}
-        for _, instance in kept:
+            places = [place for place in self._kept if application_id in (None, place[0])]
+            kept = [self._kept.pop(place)[1] for place in places]
+        for instance in kept:
             _close(instance)
 
     def _close_forgotten(self) -> None:

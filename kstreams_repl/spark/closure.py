@@ -43,7 +43,7 @@ def pack(plan: ApplicationPlan) -> Shipment:
 
     try:
         with _by_value(_user_modules(plan)):
-            content = cloudpickle.dumps(plan)
+            content = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
     except Exception as cause:
         raise DeployError(
             f"the topology's functions cannot be sent to the workers: {type(cause).__name__}: {cause}",
@@ -71,12 +71,12 @@ def _by_value(modules: list[ModuleType]) -> Iterator[None]:
     registered = []
     try:
         for module in modules:
-            cloudpickle.register_pickle_by_value(module)
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
             registered.append(module)
         yield
     finally:
         for module in registered:
-            cloudpickle.unregister_pickle_by_value(module)
+            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _user_modules(plan: ApplicationPlan) -> list[ModuleType]:

@@ -29,7 +29,7 @@ from kstreams_repl.instance.take_over import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.spark.closure import pack
-from kstreams_repl.spark.epoch import start_query
+from kstreams_repl.spark.epoch import await_idle, start_query
 from kstreams_repl.spark.failures import error_from
 from kstreams_repl.spark.generations import Generations
 from kstreams_repl.spark.planning import application_id_of, make_plan
@@ -39,6 +39,7 @@ from kstreams_repl.types import TaskId
 
 _WATCH_SECONDS = 0.05
 _SETTLE_SECONDS = 30.0
+_IDLE_SECONDS = 0.5
 
 
 class Status(StrEnum):
@@ -303,6 +304,7 @@ class Deployment:
                 break
             if silent:
                 time.sleep(0.005)
+        await_idle(self._query, _IDLE_SECONDS)
         self._stop_query()
         return silent if time.monotonic() >= deadline else []
 

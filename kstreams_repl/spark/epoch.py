@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +49,25 @@ def start_query(session: Any, shipment: Shipment, *, application_id: str, instan
         shutil.rmtree(checkpoint, ignore_errors=True)
         raise
     return query, checkpoint
+
+
+def await_idle(query: Any, seconds: float) -> None:
+    """Wait until no worker runs for the query. Stopping it then ends no worker process, so that what workers keep warm stays
+    warm.
+    """
+    tracker = _tracker()
+    group = str(query.runId)
+    deadline = time.monotonic() + seconds
+    while query.isActive and time.monotonic() < deadline:
+        active = set(tracker.getActiveJobIds())
+        if not active or active.isdisjoint(tracker.getJobIdsForGroup(group)):
+            return
+        time.sleep(0.002)
+
+
+def _tracker() -> Any:
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    assert context is not None
+    return context._jsc.statusTracker()

@@ -41,6 +41,16 @@ _SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=4 -XX:-UsePerfData",
 }
 
+_NOISY = (
+    "org.apache.spark.api.python",
+    "org.apache.spark.executor",
+    "org.apache.spark.scheduler",
+    "org.apache.spark.sql.execution.datasources.v2",
+    "org.apache.spark.sql.execution.python",
+    "org.apache.spark.sql.execution.streaming",
+    "org.apache.spark.util.Utils",
+)
+
 _lock = threading.Lock()
 _used: dict[str, int] = {}
 
@@ -71,7 +81,16 @@ def get_session(master: str | None = None, *, slots: int = LOCAL_SLOTS, settings
             conf.set(name, value)
         if SparkContext._gateway is None:
             _launch(conf)
-        return SparkSession.builder.config(conf=conf).getOrCreate()
+        session = SparkSession.builder.config(conf=conf).getOrCreate()
+        _quiet(session)
+        return session
+
+
+def _quiet(session: Any) -> None:
+    """Workers that are stopped, killed and retried are our business and reported by us; Spark's traces of them are noise."""
+    log4j = session.sparkContext._jvm.org.apache.logging.log4j
+    for name in _NOISY:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
 
 
 def _launch(conf: Any) -> None:
@@ -82,7 +101,7 @@ def _launch(conf: Any) -> None:
     before = {name: os.environ.get(name) for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")}
     os.environ.update(spark_environment())
     try:
-        gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})
+        gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
     finally:
         if before["JAVA_HOME"] is None:
             del os.environ["JAVA_HOME"]
