@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 Guard = Callable[[str, Process], Process]
 """Wraps a node's entry (processing exception handlers other than "fail")."""
 
+Tap = Callable[[str], Process]
+"""Gives the observer of a node's output (a sink's input) by the node's name; it sees each record before the children do."""
+
 
 class TaskNode:
     """One node of one task, as operators see it (`operators.base.NodeContext`)."""
@@ -56,7 +59,8 @@ class TaskNode:
 
     def child(self, name: str) -> Process:
         if name in self.children:
-            return self._entries[name]
+            entry, tap = self._entries[name], self.task.tap
+            return entry if tap is None else fuse([tap(self.name), entry])
         raise TopologyError(
             f"node {self.name} has no child {name!r}",
             hint=did_you_mean(name, self.children) or f"its children are: {', '.join(self.children) or 'none'}",
@@ -130,6 +134,8 @@ def compile_nodes(nodes: Sequence[Node], services: TaskServices, guard: Guard | 
     codes: dict[CodeType, str] = {}
     for node in _children_first(nodes, children):
         forward = fuse([entries[name] for name in children[node.name]])
+        if services.tap is not None:
+            forward = fuse([services.tap(node.name), forward])
         if isinstance(node, SourceNode):
             entries[node.name] = forward
             continue
@@ -137,6 +143,8 @@ def compile_nodes(nodes: Sequence[Node], services: TaskServices, guard: Guard | 
         context = TaskNode(node.name, services, stores, children[node.name], entries)
         if isinstance(node, SinkNode):
             entry = build_sink(node, context, services)
+            if services.tap is not None:
+                entry = fuse([services.tap(node.name), entry])
         else:
             operator = node.operator if hasattr(node.operator, "build") else ProcessorOperator(node.operator)
             entry = operator.build(context, forward)

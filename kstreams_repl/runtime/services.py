@@ -7,6 +7,7 @@ from typing import Any
 
 from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.operators.base import Process
 from kstreams_repl.processor.punctuation import PunctuationType
 from kstreams_repl.runtime.collector import RecordCollector
 from kstreams_repl.runtime.punctuation import PunctuationQueue
@@ -31,6 +32,7 @@ class TaskServices:
         wall_clock: Callable[[], int],
         global_stores: Mapping[str, Any],
         internal_topics: frozenset[str],
+        tap: Callable[[str], Process] | None = None,
     ) -> None:
         self.application_id = application_id
         self.task_id = task_id
@@ -39,6 +41,7 @@ class TaskServices:
         self.wall_clock = wall_clock
         self.global_stores = global_stores
         self.internal_topics = internal_topics
+        self.tap = tap
         self.record = RecordContext()
         self.clock = StreamClock()
         self.stores: dict[str, Any] = {}

@@ -16,7 +16,7 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import KStreamsError, StreamsProcessingError
 from kstreams_repl.operators.base import Process
 from kstreams_repl.runtime.collector import RecordCollector
-from kstreams_repl.runtime.compile import compile_nodes, node_of_traceback
+from kstreams_repl.runtime.compile import Tap, compile_nodes, node_of_traceback
 from kstreams_repl.runtime.handlers import ErrorContext, Handler, Response, dead_letter_headers, resolve
 from kstreams_repl.runtime.partition_group import PartitionGroup
 from kstreams_repl.runtime.record_context import NOWHERE
@@ -72,6 +72,7 @@ class StreamTask:
         wall_clock: ms; the only clock the task knows.
         global_stores: stores of global tables, shared and read-only.
         exact_cache: let reads count as use of a cached entry, as Kafka Streams does (the test driver); a deployed task saves that.
+        tap: gives an observer for each node's output, to look at the values between nodes (`runtime.compile.Tap`); None costs nothing.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class StreamTask:
         wall_clock: Callable[[], int],
         global_stores: Mapping[str, Any] | None = None,
         exact_cache: bool = False,
+        tap: Tap | None = None,
     ) -> None:
         self.spec = spec
         self.id = spec.task_id
@@ -95,6 +97,7 @@ class StreamTask:
             wall_clock=wall_clock,
             global_stores=global_stores or {},
             internal_topics=spec.internal_topics,
+            tap=tap,
         )
         self.cache = RecordCache(spec.config["statestore.cache.max.bytes"], exact=exact_cache)
         self._processing_handler = resolve(spec.config["processing.exception.handler"], "processing.exception.handler")
