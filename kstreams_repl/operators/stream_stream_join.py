@@ -103,7 +103,7 @@ class StreamStreamJoin(Operator):
             if timestamp == time.stream_time and parked is not None:
                 parked.emit_closed(headers)
             first = timestamp - before
-            last = timestamp + after if timestamp + after > 0 else 0
+            last = timestamp + after
             alone = outer
             for other_time, other in fetch(key, first if first > 0 else 0, last):
                 alone = False

@@ -22,6 +22,7 @@ _SUFFIX = struct.Struct(">qi")
 SUFFIX_SIZE = 12
 MAX_LONG = 2**63 - 1
 _NO_SEQUENCE = bytes(4)
+_KNOWN_WINDOWS = 256
 
 
 class Sequence:
@@ -108,24 +109,38 @@ class Window:
         read, write, rows, pack = cells.get_any, cells.put_any, self._rows, _LONG.pack
         interval, retention = rows.interval_ms, rows.retention_ms
         last, head, tail = -1, b"", b""
-        admitted, admitted_at, admitted_among = -1, -1, rows.segments
+        known: dict[int, tuple[bytes, bytes]] = {}
+        admitted: set[int] = set()
+        admitted_at, admitted_among = -1, rows.segments
+
+        def turn_to(start: int) -> None:
+            nonlocal last, head, tail
+            parts = known.get(start)
+            if parts is None:
+                if len(known) >= _KNOWN_WINDOWS:
+                    known.clear()
+                parts = known[start] = pack(start // interval), pack(start) + _NO_SEQUENCE
+            head, tail = parts
+            last = start
 
         def fetch_raw(key: bytes, start: int) -> Any:
-            nonlocal last, head, tail
             if start <= rows.observed_time - retention:
                 return None
             if start != last:
-                last, head, tail = start, pack(start // interval), pack(start) + _NO_SEQUENCE
+                turn_to(start)
             return read(head + key + tail)
 
         def put_raw(key: bytes, cell: Any, start: int) -> None:
-            nonlocal last, head, tail, admitted, admitted_at, admitted_among
-            if start != admitted or rows.observed_time != admitted_at or rows.segments is not admitted_among:
+            nonlocal admitted_at, admitted_among
+            if start not in admitted or rows.observed_time != admitted_at or rows.segments is not admitted_among:
                 if not rows.admit_time(start):
                     return
-                admitted, admitted_at, admitted_among = start, rows.observed_time, rows.segments
+                if rows.observed_time != admitted_at or rows.segments is not admitted_among:
+                    admitted.clear()
+                    admitted_at, admitted_among = rows.observed_time, rows.segments
+                admitted.add(start)
             if start != last:
-                last, head, tail = start, pack(start // interval), pack(start) + _NO_SEQUENCE
+                turn_to(start)
             write(head + key + tail, cell)
 
         return fetch_raw, put_raw
