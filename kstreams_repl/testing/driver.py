@@ -18,6 +18,7 @@ from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import InvalidStateStoreError, KStreamsError, UnknownTopicError, did_you_mean
 from kstreams_repl.runtime.collector import Send
+from kstreams_repl.runtime.compile import Tap
 from kstreams_repl.runtime.global_task import GlobalTask
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
@@ -77,6 +78,7 @@ class TopologyTestDriver:
         topology: what to run.
         config: settings as for a deployment; `application.id` defaults to "test".
         start_ms: where the mocked wall clock starts; default: now.
+        tap: gives an observer for each node's output, to look at the values between nodes.
 
     Example:
         >>> from kstreams_repl import StreamsBuilder, TopologyTestDriver, serdes
@@ -89,7 +91,7 @@ class TopologyTestDriver:
         ('a', 'HELLO')
     """
 
-    def __init__(self, topology: Any, config: Mapping[str, Any] | None = None, *, start_ms: int | None = None) -> None:
+    def __init__(self, topology: Any, config: Mapping[str, Any] | None = None, *, start_ms: int | None = None, tap: Tap | None = None) -> None:
         settings = dict(config) if config is not None else {}
         self.config = StreamsConfig(_DRIVER_SETTINGS | settings)
         self._now = int(time.time() * 1000) if start_ms is None else start_ms
@@ -97,6 +99,7 @@ class TopologyTestDriver:
         self._outputs: dict[str, deque[ProducedRecord]] = {}
         self._offsets: dict[str, int] = {}
         self._commits = 0
+        self._tap = tap
         application = self.config["application.id"]
         self._internal = frozenset(topology.internal_topics)
         self._application = application
@@ -139,6 +142,7 @@ class TopologyTestDriver:
             wall_clock=self._clock,
             global_stores={} if self._global is None else self._global.stores,
             exact_cache=True,
+            tap=self._tap,
         )
 
     def _real(self, topic: str) -> str:
