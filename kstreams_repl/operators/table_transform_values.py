@@ -18,12 +18,11 @@ class TableTransformValues(Operator):
     """New value by `transformer.transform(key, value)`; called for tombstones too.
 
     The old value: from `store` when materialized; else, when `send_old_values`, by transforming the parent's old value with
-    the same transformer
-    (its output for the old value first); else None.
+    the same transformer (after the new one); else None.
 
     Attributes:
         supplier: () -> transformer with `init(context)`, `transform(key, value)`, `close()`; the context cannot forward.
-        parent: how to read the parent's row.
+        parent: how to read the parent's row; not used here (`TransformValuesGetter` reads it).
         stores: names of the stores that the transformer may ask its context for.
         store: name of the materialized result, or None.
         send_old_values: forward old values too.
@@ -31,7 +30,7 @@ class TableTransformValues(Operator):
     """
 
     supplier: Callable[[], Any]
-    parent: ValueGetter
+    parent: ValueGetter | None = None
     stores: tuple[str, ...] = ()
     store: str | None = None
     send_old_values: bool = False

@@ -1,0 +1,90 @@
+"""`KStream.split()`: one node that sends each record to the first branch that wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kstreams_repl.dsl.build_log import BuildLog, Handle, logged
+from kstreams_repl.dsl.graph_nodes import OperatorGraphNode
+from kstreams_repl.dsl.options import Branched
+from kstreams_repl.dsl.stream_base import check_callable
+from kstreams_repl.operators.pass_through import PassThrough
+from kstreams_repl.operators.stream_branch import StreamBranch
+from kstreams_repl.topology.names import validate_name
+
+if TYPE_CHECKING:
+    from kstreams_repl.dsl.kstream import KStream
+
+
+class BranchedKStream(Handle):
+    """Branches under construction; end with `default_branch()` or `no_default_branch()`, which return the streams by node name."""
+
+    def __init__(self, log: BuildLog, source: KStream, splitter: OperatorGraphNode, operator: StreamBranch) -> None:
+        self._log = log
+        self._source = source
+        self._splitter = splitter
+        self._operator = operator
+        self._branches: dict[str, KStream] = {}
+
+    @logged
+    def branch(
+        self,
+        predicate: Callable[[Any, Any], Any],
+        branched: Branched | None = None,
+        *,
+        name: str | None = None,
+    ) -> BranchedKStream:
+        """Records for which `predicate(key, value)` holds and no earlier branch's did.
+
+        Args:
+            predicate: (key, value) -> truth value.
+            branched: what becomes of the branch.
+            name: goes after the splitter's name; short for `Branched(name=...)`.
+        """
+        check_callable(predicate, "predicate", "branch")
+        self._operator.predicates.append(predicate)
+        self._add(branched or Branched(name), len(self._operator.predicates))
+        return self
+
+    @logged
+    def default_branch(self, branched: Branched | None = None, *, name: str | None = None) -> dict[str, KStream]:
+        """All other records; returns all branches by node name."""
+        self._add(branched or Branched(name), 0)
+        return self._branches
+
+    @logged
+    def no_default_branch(self) -> dict[str, KStream]:
+        """Drop all other records; returns all branches by node name."""
+        return self._branches
+
+    def _add(self, branched: Branched, number: int) -> None:
+        from kstreams_repl.dsl.kstream import KStream
+
+        graph, source = self._graph, self._source
+        suffix = str(number) if branched.name is None else branched.name
+        name = validate_name(self._splitter.name + suffix, "node")
+        self._operator.child_names.append(name)
+        graph.new_processor_name(name)  # a number is used up, as in Kafka Streams
+        node = OperatorGraphNode(name, graph.here(), PassThrough())
+        graph.add(self._splitter, node)
+        stream = KStream(
+            self._log,
+            name,
+            source.key_serde,
+            source.value_serde,
+            source._sources,
+            node,
+            repartition_required=source._repartition_required,
+        )
+        if branched.with_function is not None:
+            result = branched.with_function(stream)
+            if result is not None:
+                self._branches[name] = result
+        elif branched.with_consumer is not None:
+            branched.with_consumer(stream)
+        else:
+            self._branches[name] = stream
+
+    def __repr__(self) -> str:
+        return f"BranchedKStream({self._splitter.name}, {len(self._operator.child_names)} branches)"

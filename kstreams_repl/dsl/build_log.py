@@ -1,0 +1,278 @@
+"""The log of what the user called on a builder, so that a topology can be built again, or built without one notebook cell.
+
+Actors: a `Handle` is what the user holds (a stream, a table, a grouping); a `Call` is one outermost method call on a handle; the
+`BuildLog` runs calls at once, for errors where they are made, and can *replay* them from the first on a fresh graph. A replay
+gives the handles the user already holds their new state, so that variables from earlier cells go on working.
+
+Re-running a cell replaces what it made: its old calls are taken out, its new ones are logged where the old ones were (so that
+generated names and hence stores keep their numbers), and a new call takes the place of the old one by the same method, in order,
+for the cells downstream that still hold the old handle. What downstream calls lost is kept and shown as a problem until it is
+back.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from kstreams_repl.dsl.graph_builder import GraphBuilder
+from kstreams_repl.errors import TopologyError
+from kstreams_repl.topology.nodes import Origin
+from kstreams_repl.topology.origin import running_cell, user_origin
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Handle:
+    """Something of a builder that the user holds and calls methods on."""
+
+    _log: BuildLog
+    _alive: bool = True
+
+    @property
+    def _graph(self) -> GraphBuilder:
+        return self._log.graph
+
+    def _adopt(self, other: Handle) -> None:
+        if self is not other:
+            self.__dict__.clear()
+            self.__dict__.update(other.__dict__)
+
+    def _mark(self, alive: bool) -> None:
+        self._alive = alive
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """One call of the user.
+
+    Attributes:
+        stands_for: results of earlier runs of the same cell that this call's result replaces.
+    """
+
+    function: Callable[..., Any]
+    owner: Handle
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    origin: Origin
+    result: Any = None
+    stands_for: list[Any] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A call that cannot be repeated as things stand: what it was called on is gone, or it raises.
+
+    Attributes:
+        call: the method's name.
+        origin: where the user wrote it.
+        reason: what is wrong.
+        error: the error of a call that raises now.
+    """
+
+    call: str
+    origin: Origin
+    reason: str
+    error: Exception | None = None
+
+    def __str__(self) -> str:
+        where = self.origin.cell or f"{self.origin.file}:{self.origin.line}"
+        return f"{self.call}() in {where}: {self.reason}"
+
+
+def logged(function: F) -> F:
+    """A method of a handle that belongs into the log; what it calls itself does not."""
+
+    @functools.wraps(function)
+    def call(self: Handle, /, *args: Any, **kwargs: Any) -> Any:
+        return self._log.run(function, self, args, kwargs)
+
+    return cast("F", call)
+
+
+class BuildLog:
+    """All calls on one builder, and the graph they made.
+
+    Attributes:
+        graph: what the calls so far made.
+        problems: calls that could not be replayed.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.graph = GraphBuilder()
+        self.problems: list[Problem] = []
+        self._inside = False
+        self._stale = False
+        self._position: dict[str, int] = {}
+        self._replaced: dict[str, list[Call]] = {}
+        self._runs: dict[str, int] = {}
+
+    def run(self, function: Callable[..., Any], owner: Handle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one call and log it; a call that raises leaves nothing behind."""
+        if self._inside:
+            return function(owner, *args, **kwargs)
+        self._notice_rerun()
+        if self._stale:
+            self.replay()
+        for handle in _handles((owner, args, kwargs)):
+            self._usable(handle, function.__name__)
+        call = Call(function, owner, tuple(map(_repeatable, args)), {k: _repeatable(v) for k, v in kwargs.items()}, user_origin())
+        try:
+            call.result = self._execute(call)
+        except BaseException:
+            self._stale = True
+            raise
+        self._insert(call)
+        return call.result
+
+    def fresh_graph(self) -> GraphBuilder:
+        """The graph of all calls, to be written out: the next call starts on another one.
+
+        Raises:
+            TopologyError: a call is left that cannot be repeated.
+        """
+        self.replay()
+        self._stale = True
+        if self.problems:
+            problem = self.problems[0]
+            if problem.error is not None:
+                raise problem.error
+            raise TopologyError(
+                f"the topology is incomplete: {problem}"
+                + (f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""),
+                hint="run the cell that makes it again, or remove the cells that need it",
+            )
+        return self.graph
+
+    def preview_graph(self) -> GraphBuilder:
+        """The graph of the calls that can be made, to be written out; the others are in `problems`."""
+        self.replay()
+        self._stale = True
+        return self.graph
+
+    def replay(self) -> None:
+        """Make everything anew from the first call on; every handle that can be made has its new state afterwards."""
+        for call in self.calls:
+            for handle in _handles((call.result, call.stands_for)):
+                handle._mark(False)
+        self.graph = GraphBuilder()
+        self.problems = []
+        self._stale = False
+        for call in self.calls:
+            if not all(handle._alive for handle in _handles((call.owner, call.args, call.kwargs))):
+                self.problems.append(Problem(call.name, call.origin, "what it is called on is no longer there"))
+                continue
+            try:
+                result = self._execute(call)
+            except Exception as error:
+                self.problems.append(Problem(call.name, call.origin, str(error), error))
+                continue
+            for old in (*call.stands_for, call.result):
+                _adopt(old, result)
+
+    def remove_cell(self, cell: str) -> int:
+        """Forget the calls of a cell; returns how many there were."""
+        kept = [call for call in self.calls if call.origin.cell != cell]
+        gone = len(self.calls) - len(kept)
+        if gone:
+            for call in self.calls:
+                if call.origin.cell == cell:
+                    for handle in _handles((call.result, call.stands_for)):
+                        handle._mark(False)
+            self.calls = kept
+            self.replay()
+        self._position.pop(cell, None)
+        self._replaced.pop(cell, None)
+        return gone
+
+    def begin_cell(self, cell: str) -> None:
+        """A cell runs again: take its calls out, and put the new ones where they were."""
+        old = [call for call in self.calls if call.origin.cell == cell]
+        if not old:
+            return
+        position = self.calls.index(old[0])
+        self.remove_cell(cell)
+        self._position[cell] = position
+        self._replaced[cell] = old
+
+    def _notice_rerun(self) -> None:
+        run = running_cell()
+        if run is not None and self._runs.get(run.cell) != run.run:
+            self._runs[run.cell] = run.run
+            self.begin_cell(run.cell)
+
+    def _execute(self, call: Call) -> Any:
+        self._inside = True
+        self.graph.origin = call.origin
+        try:
+            return call.function(call.owner, *call.args, **call.kwargs)
+        finally:
+            self._inside = False
+            self.graph.origin = None
+
+    def _insert(self, call: Call) -> None:
+        cell = call.origin.cell
+        position = None if cell is None else self._position.get(cell)
+        if cell is None or position is None:
+            self.calls.append(call)
+            return
+        self.calls.insert(position, call)
+        self._position[cell] = position + 1
+        self._stale = True
+        replaced = self._replaced[cell]
+        for old in replaced:
+            if old.function is call.function:
+                call.stands_for = [*old.stands_for, old.result]
+                replaced.remove(old)
+                break
+
+    def _usable(self, handle: Handle, method: str) -> None:
+        if handle._log is not self:
+            raise TopologyError(
+                f"{method}() mixes two builders: {handle!r} belongs to another one", hint="use one StreamsBuilder"
+            )
+        if not handle._alive:
+            raise TopologyError(
+                f"{method}() is called on {handle!r}, which is no longer in the topology", hint="run the cell that makes it again"
+            )
+
+
+def _handles(value: Any) -> Iterator[Handle]:
+    if isinstance(value, Handle):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _handles(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _handles(item)
+
+
+def _repeatable(value: Any) -> Any:
+    """An iterator can be read once only; a replay needs its items again."""
+    return tuple(value) if isinstance(value, Iterator) else value
+
+
+def _adopt(old: Any, new: Any) -> None:
+    """Give the handles in an earlier result the state of those in a new one; dicts get the new names as keys."""
+    if old is new or old is None or new is None:
+        return
+    if isinstance(old, Handle) and isinstance(new, Handle):
+        old._adopt(new)
+        old._mark(True)
+    elif isinstance(old, dict) and isinstance(new, dict):
+        held = list(old.values())
+        old.clear()
+        for kept, (name, fresh) in zip([*held, *[None] * len(new)], new.items(), strict=False):
+            _adopt(kept, fresh)
+            old[name] = fresh if kept is None else kept
+    elif isinstance(old, list) and isinstance(new, list):
+        for kept, fresh in zip(old, new, strict=False):
+            _adopt(kept, fresh)

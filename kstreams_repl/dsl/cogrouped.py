@@ -1,0 +1,246 @@
+"""`CogroupedKStream`: several grouped streams aggregated into one table.
+
+Each grouping has an aggregate node of its own; all write to one store, so a key's aggregate is fed by all of them. Source: Kafka
+Streams' `CogroupedStreamAggregateBuilder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, overload
+
+from kstreams_repl.dsl.build_log import BuildLog, Handle, logged
+from kstreams_repl.dsl.graph_nodes import GraphNode, OperatorGraphNode
+from kstreams_repl.dsl.grouped_stream import KGroupedStream, table_options
+from kstreams_repl.dsl.options import Materialized
+from kstreams_repl.dsl.store_plans import session_store, sliding_store, table_store, window_store
+from kstreams_repl.dsl.stream_base import check_callable, check_kind, first_known
+from kstreams_repl.dsl.table_state import AggregateState, stored
+from kstreams_repl.dsl.windowed_stream import (
+    AnyWindows,
+    session_key_serde,
+    session_operator,
+    time_key_serde,
+    time_window_operator,
+    window_getter,
+)
+from kstreams_repl.dsl.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from kstreams_repl.errors import TopologyError
+from kstreams_repl.operators.getters import StoreGetter
+from kstreams_repl.operators.pass_through import TablePassThrough
+from kstreams_repl.operators.stream_aggregate import StreamAggregate
+from kstreams_repl.operators.stream_sliding_window_aggregate import StreamSlidingWindowAggregate
+from kstreams_repl.topology.names import validate_name
+from kstreams_repl.topology.stores import StoreBuilder
+
+if TYPE_CHECKING:
+    from kstreams_repl.dsl.ktable import KTable
+
+AGGREGATE = "COGROUPKSTREAM-AGGREGATE-"
+MERGE = "COGROUPKSTREAM-MERGE-"
+Aggregator = Callable[[Any, Any, Any], Any]
+MakeOperator = Callable[[str, Aggregator], Any]
+
+
+class CogroupedKStream(Handle):
+    """Grouped streams with an aggregator each; a grouping given twice keeps its last aggregator."""
+
+    def __init__(self, log: BuildLog, grouped: KGroupedStream, aggregator: Aggregator) -> None:
+        self._log = log
+        self._groups: dict[KGroupedStream, Aggregator] = {grouped: aggregator}
+        self._parents: dict[KGroupedStream, GraphNode] = {}
+
+    @logged
+    def cogroup(self, grouped: KGroupedStream, aggregator: Aggregator) -> CogroupedKStream:
+        """Add another grouping whose values go into the same aggregates by `aggregator(key, value, aggregate)`."""
+        check_kind(grouped, KGroupedStream, "cogroup")
+        check_callable(aggregator, "aggregator", "cogroup")
+        self._groups[grouped] = aggregator
+        return self
+
+    @logged
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        *,
+        store: str | Materialized | None = None,
+        name: str | None = None,
+        **keep: Any,
+    ) -> KTable:
+        """The table of aggregates, starting from `initializer()`.
+
+        Args:
+            initializer: () -> first aggregate.
+            store: name of the store, to query it by; or a `Materialized`.
+            name: first part of the nodes' names.
+            **keep: any of `value_serde=` (of the aggregate), `key_serde=`, `caching=`, `logging=`, `history=`, `persistent=`,
+                `topic_config=`.
+        """
+        check_callable(initializer, "initializer", "aggregate")
+        options = table_options(store, keep) or Materialized()
+        store_name = self._store_name(options)
+        key = self._key_serde(options)
+        builder = table_store(options, store_name, key, options.value_serde)
+
+        def make(store_name: str, aggregator: Aggregator) -> StreamAggregate:
+            return StreamAggregate(store_name, initializer, aggregator, versioned=options.versioned)
+
+        return self._build(make, builder, stored(store_name, options.versioned), key, options, name)
+
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedCogroupedKStream: ...
+    @overload
+    def windowed_by(self, windows: TimeWindows | UnlimitedWindows | SlidingWindows) -> TimeWindowedCogroupedKStream: ...
+    def windowed_by(self, windows: AnyWindows) -> TimeWindowedCogroupedKStream | SessionWindowedCogroupedKStream:
+        """Aggregate per key and window instead of per key."""
+        return self._windowed_by(windows)
+
+    @logged
+    def _windowed_by(self, windows: AnyWindows) -> TimeWindowedCogroupedKStream | SessionWindowedCogroupedKStream:
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedCogroupedKStream(self, windows)
+        if isinstance(windows, (TimeWindows, UnlimitedWindows, SlidingWindows)):
+            return TimeWindowedCogroupedKStream(self, windows)
+        raise TopologyError(f"windowed_by() takes windows, not {windows!r}", hint="for example TimeWindows.of_size(60_000)")
+
+    def _store_name(self, options: Materialized) -> str:
+        return options.name if options.name is not None else self._graph.new_store_name(AGGREGATE)
+
+    def _key_serde(self, options: Materialized) -> Any:
+        return first_known(options.key_serde, *(grouped.key_serde for grouped in self._groups))
+
+    def _build(
+        self,
+        make: MakeOperator,
+        store: StoreBuilder,
+        getter: StoreGetter,
+        table_key_serde: Any,
+        options: Materialized,
+        name: str | None,
+    ) -> KTable:
+        from kstreams_repl.dsl.ktable import KTable
+
+        graph, origin = self._graph, self._graph.here()
+        if name is not None:
+            validate_name(name, "node")
+        sources = self._repartition(store.name)
+        nodes: list[GraphNode] = []
+        operators: list[Any] = []
+        for number, (grouped, aggregator) in enumerate(self._groups.items()):
+            operator = make(store.name, aggregator)
+            node = OperatorGraphNode(
+                graph.suffix_or_generate(name, f"-cogroup-agg-{number}", AGGREGATE),
+                origin,
+                operator,
+                store=store if not nodes else None,
+                used_stores=() if not nodes else (store.name,),
+            )
+            node.output_versioned = options.versioned
+            graph.add(self._parents[grouped], node)
+            nodes.append(node)
+            operators.append(operator)
+        merge = OperatorGraphNode(graph.suffix_or_generate(name, "-cogroup-merge", MERGE), origin, TablePassThrough(store.name))
+        graph.add(nodes, merge)
+        state = AggregateState(operators, getter)
+        return KTable(self._log, merge.name, table_key_serde, options.value_serde, sources, merge, state, options.name)
+
+    def _repartition(self, store_name: str) -> frozenset[str]:
+        """Parents of the aggregates: the groupings themselves, or repartition topics; returns the sources, which must be co-
+        partitioned."""
+        graph = self._graph
+        sources: set[str] = set()
+        for grouped in self._groups:
+            if not grouped._repartition_required:
+                self._parents[grouped] = grouped._node
+                sources |= grouped._sources
+                continue
+            prefix = store_name if grouped._topic_name is None else grouped._topic_name
+            node = graph.new_repartition(prefix, key_serde=grouped.key_serde, value_serde=grouped.value_serde)
+            if grouped not in self._parents:
+                graph.add(grouped._node, node)
+                self._parents[grouped] = node
+            sources.add(self._parents[grouped].name)
+        graph.copartition(sources)
+        return frozenset(sources)
+
+    def __repr__(self) -> str:
+        return f"CogroupedKStream({', '.join(grouped.name for grouped in self._groups)})"
+
+
+class TimeWindowedCogroupedKStream(Handle):
+    """Cogrouped streams in tumbling, hopping, unlimited or sliding windows."""
+
+    def __init__(self, cogrouped: CogroupedKStream, windows: TimeWindows | UnlimitedWindows | SlidingWindows) -> None:
+        self._log = cogrouped._log
+        self._cogrouped = cogrouped
+        self._windows = windows
+
+    @logged
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        *,
+        store: str | Materialized | None = None,
+        name: str | None = None,
+        **keep: Any,
+    ) -> KTable:
+        """The table of aggregates per key and window. Options as for `CogroupedKStream.aggregate`, and `retention=`."""
+        check_callable(initializer, "initializer", "aggregate")
+        cogrouped, windows = self._cogrouped, self._windows
+        options = table_options(store, keep) or Materialized()
+        store_name, key = cogrouped._store_name(options), cogrouped._key_serde(options)
+        if isinstance(windows, SlidingWindows):
+            sliding = windows
+            builder = sliding_store(options, store_name, key, options.value_serde, sliding, on_close=False)
+            key_serde = time_key_serde(key, sliding.time_difference_ms)
+
+            def make(name: str, aggregator: Aggregator) -> Any:
+                return StreamSlidingWindowAggregate(name, initializer, aggregator, sliding.time_difference_ms, sliding.grace_ms)
+        else:
+            timed = windows
+            builder = window_store(options, store_name, key, options.value_serde, timed, on_close=False)
+            key_serde = time_key_serde(key, timed.size_ms)
+
+            def make(name: str, aggregator: Aggregator) -> Any:
+                return time_window_operator(timed, name, initializer, aggregator)
+
+        return cogrouped._build(make, builder, window_getter(builder), key_serde, options, name)
+
+    def __repr__(self) -> str:
+        return f"TimeWindowedCogroupedKStream({self._cogrouped!r})"
+
+
+class SessionWindowedCogroupedKStream(Handle):
+    """Cogrouped streams in sessions."""
+
+    def __init__(self, cogrouped: CogroupedKStream, windows: SessionWindows) -> None:
+        self._log = cogrouped._log
+        self._cogrouped = cogrouped
+        self._windows = windows
+
+    @logged
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        merger: Callable[[Any, Any, Any], Any],
+        *,
+        store: str | Materialized | None = None,
+        name: str | None = None,
+        **keep: Any,
+    ) -> KTable:
+        """The table of aggregates per session; `merger(key, one, other)` joins sessions that meet. Options as for the other
+        windows."""
+        check_callable(initializer, "initializer", "aggregate")
+        check_callable(merger, "merger", "aggregate")
+        cogrouped, windows = self._cogrouped, self._windows
+        options = table_options(store, keep) or Materialized()
+        store_name, key = cogrouped._store_name(options), cogrouped._key_serde(options)
+        builder = session_store(options, store_name, key, options.value_serde, windows, on_close=False)
+
+        def make(name: str, aggregator: Aggregator) -> Any:
+            return session_operator(windows, name, initializer, aggregator, merger)
+
+        return cogrouped._build(make, builder, window_getter(builder), session_key_serde(key), options, name)
+
+    def __repr__(self) -> str:
+        return f"SessionWindowedCogroupedKStream({self._cogrouped!r})"

@@ -1,0 +1,185 @@
+"""The DSL's graph under construction, and how it becomes a `Topology`.
+
+1. Sources of the same topics are merged. 2. The optimisations asked for are applied. 3. Null-key filters are put in front of
+repartition topics. 4. Versioned semantics are switched on behind versioned tables. 5. Nodes are written, lowest build priority
+first. 6. Co-partitioning is checked.
+Source: Kafka Streams' `InternalStreamsBuilder`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kstreams_repl.dsl import optimizer
+from kstreams_repl.dsl.graph_nodes import GraphNode, RepartitionGraphNode, SuppressGraphNode, TableSourceGraphNode
+from kstreams_repl.errors import TopologyError
+from kstreams_repl.topology.names import GENERATED_STREAM_NAME, REPARTITION_SUFFIX, NameProvider, validate_name
+from kstreams_repl.topology.nodes import Origin
+from kstreams_repl.topology.origin import user_origin
+from kstreams_repl.topology.topology import Topology
+
+SOURCE = "KSTREAM-SOURCE-"
+SINK = "KSTREAM-SINK-"
+FILTER = "KSTREAM-FILTER-"
+
+
+class GraphBuilder(NameProvider):
+    """All graph nodes of one `StreamsBuilder`, its counter for names, and what must be co-partitioned.
+
+    Attributes:
+        origin: where the user made what is being added; set by the build log while it replays, else found out.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = GraphNode("root", Origin())
+        self.root.written = True
+        self.origin: Origin | None = None
+        self.merge_nodes: dict[GraphNode, None] = {}
+        self.table_sources: dict[TableSourceGraphNode, None] = {}
+        self.suppressors: dict[SuppressGraphNode, None] = {}
+        self.versioned_readers: dict[GraphNode, None] = {}
+        self.repartitions_behind: dict[GraphNode, dict[RepartitionGraphNode, None]] = {}
+        self.copartition_sources: list[set[str]] = []
+        self.internal_topics: list[str] = []
+        self._next_priority = 0
+
+    def here(self) -> Origin:
+        """Origin for a node made now."""
+        return self.origin if self.origin is not None else user_origin()
+
+    def add(self, parents: GraphNode | Iterable[GraphNode], child: GraphNode, *, reads_versions: bool = False) -> None:
+        """Put a node behind one or more parents; its priority is that of its last connection.
+
+        Args:
+            parents: one node or several.
+            child: the new node.
+            reads_versions: call `use_versioned_semantics` when a parent turns out to be versioned.
+        """
+        if reads_versions:
+            self.versioned_readers[child] = None
+        for parent in (parents,) if isinstance(parents, GraphNode) else parents:
+            parent.add_child(child)
+            child.build_priority = self._next_priority
+            self._next_priority += 1
+            self._classify(child)
+
+    def _classify(self, node: GraphNode) -> None:
+        if isinstance(node, SuppressGraphNode):
+            self.suppressors[node] = None
+        if node.key_changing:
+            self.repartitions_behind[node] = {}
+        elif isinstance(node, RepartitionGraphNode) and node.optimizable:
+            changer = optimizer.key_changing_parent(node)
+            if changer is not None:
+                self.repartitions_behind[changer][node] = None
+        elif node.merges:
+            self.merge_nodes[node] = None
+        elif isinstance(node, TableSourceGraphNode):
+            self.table_sources[node] = None
+
+    def copartition(self, sources: Iterable[str]) -> None:
+        """Demand the same number of partitions for the topics of these sources."""
+        self.copartition_sources.append(set(sources))
+
+    def replace_copartition_source(self, old: str, new: str) -> None:
+        for group in self.copartition_sources:
+            if old in group:
+                group.remove(old)
+                group.add(new)
+
+    def new_repartition(
+        self,
+        prefix: str,
+        *,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        partitioner: Callable[..., Any] | None = None,
+        partitions: int | None = None,
+        optimizable: bool = True,
+    ) -> RepartitionGraphNode:
+        """A repartition node that is not connected yet; always uses up three numbers.
+
+        Its processors have generated names when `prefix` is a generated name, else they are called after the topic.
+        """
+        topic = prefix if prefix.endswith(REPARTITION_SUFFIX) else prefix + REPARTITION_SUFFIX
+        sink, filter_, source = self.new_processor_name(SINK), self.new_processor_name(FILTER), self.new_processor_name(SOURCE)
+        if not GENERATED_STREAM_NAME.fullmatch(prefix):
+            sink, filter_, source = f"{topic}-sink", f"{topic}-filter", f"{topic}-source"
+        return RepartitionGraphNode(
+            self.here(),
+            source_name=source,
+            sink_name=sink,
+            topic=validate_name(topic, "topic"),
+            filter_name=filter_,
+            key_serde=key_serde,
+            value_serde=value_serde,
+            partitioner=partitioner,
+            partitions=partitions,
+            optimizable=optimizable,
+        )
+
+    def build(self, optimizations: frozenset[str]) -> Topology:
+        """Write the graph to a fresh topology. The graph itself is used up by it.
+
+        Args:
+            optimizations: any of `optimizer.ALL`.
+
+        Raises:
+            TopologyError: what only shows when all is known: clashing names, sources that overlap, versions where there cannot be
+                any.
+        """
+        optimizer.merge_duplicate_sources(self.root)
+        optimizer.optimize(self, optimizations)
+        optimizer.filter_null_keys(self.root)
+        self._enable_versioned_semantics()
+        topology = Topology()
+        for topic in self.internal_topics:
+            topology.add_internal_topic(topic)
+        for sources in self.copartition_sources:
+            topology.copartition_sources(sources)
+        self._write(topology)
+        topology.validate_copartitioning()
+        return topology
+
+    def _write(self, topology: Topology) -> None:
+        queue: list[tuple[int, int, GraphNode]] = []
+        pushed = 0
+
+        def offer(node: GraphNode) -> None:
+            nonlocal pushed
+            pushed += 1
+            for child in node.children:
+                heapq.heappush(queue, (child.build_priority, pushed, child))
+                pushed += 1
+
+        offer(self.root)
+        while queue:
+            node = heapq.heappop(queue)[2]
+            if node.written or not all(parent.written for parent in node.parents):
+                continue  # its last parent offers it again
+            node.write(topology)
+            node.written = True
+            offer(node)
+
+    def _enable_versioned_semantics(self) -> None:
+        for node in self.versioned_readers:
+            if any(self._versioned(parent) for parent in node.parents):
+                node.use_versioned_semantics()
+        for node in self.suppressors:
+            if self._versioned_upstream(node):
+                raise TopologyError(
+                    f"suppress {node.name} is behind a versioned table",
+                    hint="suppress works on tables without versions only",
+                    node=node.name,
+                )
+
+    def _versioned(self, node: GraphNode) -> bool:
+        if node.output_versioned is not None:
+            return node.output_versioned
+        return self._versioned_upstream(node)
+
+    def _versioned_upstream(self, node: GraphNode) -> bool:
+        return node is not self.root and all(self._versioned(parent) for parent in node.parents)

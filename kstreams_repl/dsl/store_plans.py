@@ -1,0 +1,135 @@
+"""From the options of a table or join to the description of its store: kinds, retention, caching.
+
+Sources: Kafka Streams' `KeyValueStoreMaterializer`, `WindowStoreMaterializer`, `SlidingWindowStoreMaterializer`,
+`SessionStoreMaterializer`, `StreamJoinedStoreFactory`, `OuterStreamJoinStoreFactory`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kstreams_repl.dsl.options import Materialized
+from kstreams_repl.dsl.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from kstreams_repl.errors import TopologyError
+from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+
+
+def table_store(options: Materialized, name: str, key_serde: Any, value_serde: Any) -> StoreBuilder:
+    """A timestamped key-value store, or a versioned one when there is a history; versioned stores are never cached."""
+    if options.versioned:
+        return StoreBuilder(
+            name,
+            StoreKind.VERSIONED,
+            key_serde,
+            value_serde,
+            logging=options.logging,
+            persistent=options.persistent,
+            retention_ms=options.history_ms,
+            topic_config=dict(options.topic_config),
+        )
+    return StoreBuilder(
+        name,
+        StoreKind.TIMESTAMPED_KEY_VALUE,
+        key_serde,
+        value_serde,
+        caching=options.caching,
+        logging=options.logging,
+        persistent=options.persistent,
+        topic_config=dict(options.topic_config),
+    )
+
+
+def window_store(
+    options: Materialized, name: str, key_serde: Any, value_serde: Any, windows: TimeWindows | UnlimitedWindows, *, on_close: bool
+) -> StoreBuilder:
+    """A timestamped window store for tumbling, hopping or unlimited windows."""
+    needed = windows.size_ms + windows.grace_ms
+    retention = _retention(options, name, needed, "window size + grace")
+    return _windowed(options, name, key_serde, value_serde, windows.size_ms, retention, on_close)
+
+
+def sliding_store(
+    options: Materialized, name: str, key_serde: Any, value_serde: Any, windows: SlidingWindows, *, on_close: bool
+) -> StoreBuilder:
+    """A timestamped window store for sliding windows: twice the difference, for a record makes windows of its predecessors too."""
+    retention = _retention(options, name, 2 * windows.time_difference_ms + windows.grace_ms, "2 x time difference + grace")
+    return _windowed(options, name, key_serde, value_serde, windows.time_difference_ms, retention, on_close)
+
+
+def session_store(
+    options: Materialized, name: str, key_serde: Any, value_serde: Any, windows: SessionWindows, *, on_close: bool
+) -> StoreBuilder:
+    """A session store."""
+    return StoreBuilder(
+        name,
+        StoreKind.SESSION,
+        key_serde,
+        value_serde,
+        caching=options.caching and not on_close,
+        logging=options.logging,
+        persistent=options.persistent,
+        retention_ms=_retention(options, name, windows.gap_ms + windows.grace_ms, "inactivity gap + grace"),
+        topic_config=dict(options.topic_config),
+        options={"time_ordered": True} if on_close else {},
+    )
+
+
+def join_store(
+    name: str, key_serde: Any, value_serde: Any, size_ms: int, retention_ms: int, *, logging: bool, persistent: bool
+) -> StoreBuilder:
+    """One side of a stream-stream join: a window store that keeps several values for one key and time; never cached."""
+    return StoreBuilder(
+        name,
+        StoreKind.WINDOW,
+        key_serde,
+        value_serde,
+        logging=logging,
+        persistent=persistent,
+        retention_ms=retention_ms,
+        window_size_ms=size_ms,
+        retain_duplicates=True,
+    )
+
+
+def outer_join_store(
+    name: str, key_serde: Any, left_serde: Any, right_serde: Any, retention_ms: int, *, logging: bool, persistent: bool
+) -> StoreBuilder:
+    """Records of a left or outer join that wait for a match; both sides in one store."""
+    return StoreBuilder(
+        name,
+        StoreKind.OUTER_JOIN,
+        key_serde,
+        logging=logging,
+        persistent=persistent,
+        retention_ms=retention_ms,
+        options={"left_serde": left_serde, "right_serde": right_serde},
+    )
+
+
+def _windowed(
+    options: Materialized, name: str, key_serde: Any, value_serde: Any, size_ms: int, retention_ms: int, on_close: bool
+) -> StoreBuilder:
+    return StoreBuilder(
+        name,
+        StoreKind.TIME_ORDERED_WINDOW if on_close else StoreKind.TIMESTAMPED_WINDOW,
+        key_serde,
+        value_serde,
+        caching=options.caching and not on_close,
+        logging=options.logging,
+        persistent=options.persistent,
+        retention_ms=retention_ms,
+        window_size_ms=size_ms,
+        topic_config=dict(options.topic_config),
+    )
+
+
+def _retention(options: Materialized, name: str, needed: int, what: str) -> int:
+    if options.retention_ms is None:
+        return min(needed, 2**63 - 1)
+    if options.retention_ms < needed:
+        raise TopologyError(
+            f"store {name!r} would keep windows for {options.retention_ms} ms, but they can change for {needed} ms ({what})",
+            hint=f"use retention={needed} or more, or leave it out",
+            store=name,
+        )
+    return options.retention_ms

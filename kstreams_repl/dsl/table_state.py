@@ -1,0 +1,169 @@
+"""What tables ask of each other while a topology is built: "let me read your rows" and "send me old values too".
+
+Tables are kept in a store only if they are named or somebody asks one of these. Asking travels up until it meets a table that can
+answer.
+Sources: Kafka Streams' `KTableImpl.valueGetterSupplier`, `enableSendingOldValues` and the suppliers they call.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kstreams_repl.operators.getters import (
+    FilterGetter,
+    JoinGetter,
+    MapValuesGetter,
+    StoreGetter,
+    StoreKindRead,
+    SuppressGetter,
+    TransformValuesGetter,
+    ValueGetter,
+)
+from kstreams_repl.operators.table_filter import TableFilter
+from kstreams_repl.operators.table_map_values import TableMapValues
+from kstreams_repl.operators.table_source import TableSource
+from kstreams_repl.operators.table_suppress import TableSuppress
+from kstreams_repl.operators.table_table_join import TableTableJoin, TableTableJoinMerger
+from kstreams_repl.operators.table_transform_values import TableTransformValues
+
+
+class TableState(ABC):
+    """One table's answers."""
+
+    sending_old_values = False
+
+    def enable_sending_old_values(self, *, force: bool) -> bool:
+        """Have old values sent; without `force` only if no store has to be made for it. Returns whether they are."""
+        if not self.sending_old_values and self._enable(force):
+            self.sending_old_values = True
+        return self.sending_old_values
+
+    @abstractmethod
+    def _enable(self, force: bool) -> bool: ...
+
+    @abstractmethod
+    def getter(self) -> ValueGetter:
+        """How to read this table's rows; makes a store when there is no other way."""
+
+
+def stored(store: str, versioned: bool) -> StoreGetter:
+    """Rows straight from a table's store."""
+    return StoreGetter(store, StoreKindRead.VERSIONED if versioned else StoreKindRead.KEY_VALUE)
+
+
+class SourceState(TableState):
+    """A table read from a topic or stream: its store is made on demand."""
+
+    def __init__(self, operator: TableSource, store: str) -> None:
+        self.operator = operator
+        self.store = store
+
+    def _enable(self, force: bool) -> bool:
+        if self.operator.store is None and not force:
+            return False
+        self.operator.store = self.store
+        self.operator.send_old_values = True
+        return True
+
+    def getter(self) -> ValueGetter:
+        self.operator.store = self.store
+        return stored(self.store, self.operator.versioned)
+
+
+class AggregateState(TableState):
+    """An aggregate: always has a store. `operators` are several for a cogroup."""
+
+    def __init__(self, operators: Sequence[Any], getter: StoreGetter) -> None:
+        self.operators = operators
+        self._getter = getter
+
+    def _enable(self, force: bool) -> bool:
+        for operator in self.operators:
+            operator.send_old_values = True
+        return True
+
+    def getter(self) -> ValueGetter:
+        return self._getter
+
+
+Derived = TableFilter | TableMapValues | TableTransformValues
+
+
+class DerivedState(TableState):
+    """A filtered or mapped table: computed through its parent unless it has a store."""
+
+    def __init__(self, operator: Derived, parent: TableState, derive: Callable[[ValueGetter], ValueGetter]) -> None:
+        self.operator = operator
+        self.parent = parent
+        self._derive = derive
+
+    def _enable(self, force: bool) -> bool:
+        if self.operator.store is not None or self.parent.enable_sending_old_values(force=force):
+            self.operator.send_old_values = True
+        return self.operator.send_old_values
+
+    def getter(self) -> ValueGetter:
+        if self.operator.store is not None:
+            return stored(self.operator.store, self.operator.store_versioned)
+        return self._derive(self.parent.getter())
+
+
+def filter_state(operator: TableFilter, parent: TableState) -> DerivedState:
+    return DerivedState(operator, parent, lambda getter: FilterGetter(getter, operator.predicate, operator.negate))
+
+
+def map_values_state(operator: TableMapValues, parent: TableState) -> DerivedState:
+    return DerivedState(operator, parent, lambda getter: MapValuesGetter(getter, operator.mapper, operator.with_key))
+
+
+def transform_values_state(operator: TableTransformValues, parent: TableState) -> DerivedState:
+    return DerivedState(operator, parent, lambda getter: TransformValuesGetter(getter, operator.supplier, operator.stores))
+
+
+class JoinState(TableState):
+    """A table-table join: needs both sides' old values and rows."""
+
+    def __init__(
+        self,
+        kind: str,
+        merger: TableTableJoinMerger,
+        sides: tuple[TableTableJoin, TableTableJoin],
+        left: TableState,
+        right: TableState,
+    ) -> None:
+        self.kind = kind
+        self.merger = merger
+        self.sides = sides
+        self.left = left
+        self.right = right
+
+    def _enable(self, force: bool) -> bool:
+        self.left.enable_sending_old_values(force=True)
+        self.right.enable_sending_old_values(force=True)
+        for side in self.sides:
+            side.send_old_values = True
+        self.merger.send_old_values = True
+        return True
+
+    def getter(self) -> ValueGetter:
+        if self.merger.store is not None:
+            return stored(self.merger.store, self.merger.store_versioned)
+        side = self.sides[0]
+        return JoinGetter(self.kind, self.left.getter(), self.right.getter(), side.joiner, side.with_key)
+
+
+class SuppressState(TableState):
+    """A suppressed table: shows what it last let through."""
+
+    def __init__(self, operator: TableSuppress, parent: TableState) -> None:
+        self.operator = operator
+        self.parent = parent
+        parent.enable_sending_old_values(force=True)  # the buffer keeps what was shown before
+
+    def _enable(self, force: bool) -> bool:
+        return self.parent.enable_sending_old_values(force=force)
+
+    def getter(self) -> ValueGetter:
+        return SuppressGetter(self.operator.store, self.parent.getter())

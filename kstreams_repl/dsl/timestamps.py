@@ -1,0 +1,53 @@
+"""Timestamp extractors ready to use: `stream("topic", timestamp_extractor=use_partition_time)`.
+
+An extractor is any function `(record, partition_time) -> ms`; what it returns below zero drops the record and counts it. Without
+one the record's own timestamp is used, and a negative one is an error.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from kstreams_repl.errors import StreamsProcessingError
+
+
+def fail_on_invalid_timestamp(record: Any, partition_time: int) -> int:
+    """The record's own timestamp.
+
+    Raises:
+        StreamsProcessingError: it is negative.
+    """
+    timestamp: int = record.timestamp
+    if timestamp < 0:
+        raise StreamsProcessingError(
+            f"a record has the timestamp {timestamp}",
+            hint="use another timestamp_extractor, for example log_and_skip_on_invalid_timestamp",
+        )
+    return timestamp
+
+
+def log_and_skip_on_invalid_timestamp(record: Any, partition_time: int) -> int:
+    """The record's own timestamp; records with a negative one are dropped and counted."""
+    return int(record.timestamp)
+
+
+def use_partition_time_on_invalid_timestamp(record: Any, partition_time: int) -> int:
+    """The record's own timestamp, or the partition's time so far in place of a negative one.
+
+    Raises:
+        StreamsProcessingError: the partition has no time yet.
+    """
+    if record.timestamp >= 0:
+        return int(record.timestamp)
+    if partition_time < 0:
+        raise StreamsProcessingError(
+            "the first record of a partition has no valid timestamp, so there is no partition time to use",
+            hint="use another timestamp_extractor for this topic",
+        )
+    return partition_time
+
+
+def wall_clock_timestamp(record: Any, partition_time: int) -> int:
+    """The time at which the record is read."""
+    return int(datetime.now(UTC).timestamp() * 1000)

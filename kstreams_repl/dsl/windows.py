@@ -1,0 +1,204 @@
+"""Windows: which span of time a record counts for. Sizes and times are milliseconds or `timedelta`.
+
+A window is late once stream time passes its end by the grace period; late records are dropped and counted. Unlike in old Kafka
+Streams there
+is no hidden default: without `grace=` the grace period is 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from kstreams_repl.errors import TopologyError
+
+MAX_LONG = 2**63 - 1
+Millis = int | timedelta
+
+
+def to_millis(value: Any, what: str) -> int:
+    """Milliseconds of an int or timedelta.
+
+    Raises:
+        TopologyError: it is neither, or not a whole number of milliseconds.
+    """
+    if isinstance(value, timedelta):
+        millis, rest = divmod(value, timedelta(milliseconds=1))
+        if rest:
+            raise TopologyError(f"{what} = {value} is not a whole number of milliseconds", hint="round it to milliseconds")
+        return millis
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TopologyError(
+            f"{what} must be milliseconds (int) or a timedelta, not {value!r}", hint=f"{what}=timedelta(seconds=...)"
+        )
+    return value
+
+
+def positive(value: Any, what: str) -> int:
+    """Milliseconds greater than zero."""
+    millis = to_millis(value, what)
+    if millis <= 0:
+        raise TopologyError(
+            f"{what} must be larger than zero, not {millis} ms", hint=f"give {what} as milliseconds or a timedelta"
+        )
+    return millis
+
+
+def not_negative(value: Any, what: str) -> int:
+    """Milliseconds of zero or more."""
+    millis = to_millis(value, what)
+    if millis < 0:
+        raise TopologyError(f"{what} must not be negative, got {millis} ms", hint=f"use {what}=0 for none")
+    return millis
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindows:
+    """Tumbling or hopping windows `[start, start + size)`, aligned to 0: a record is in every window that its timestamp falls
+    into.
+
+    Example:
+        >>> TimeWindows.of_size(60_000, grace=10_000)
+        TimeWindows(size_ms=60000, advance_ms=60000, grace_ms=10000)
+        >>> TimeWindows.of_size(timedelta(minutes=5), advance=timedelta(minutes=1)).advance_ms
+        60000
+    """
+
+    size_ms: int
+    advance_ms: int
+    grace_ms: int = 0
+
+    @classmethod
+    def of_size(cls, size: Millis, *, grace: Millis = 0, advance: Millis | None = None) -> TimeWindows:
+        """Windows of `size`, one after the other, or one every `advance`.
+
+        Args:
+            size: length of a window.
+            grace: how long after its end a window still takes records.
+            advance: distance of window starts; 0 < advance <= size; None = size.
+
+        Raises:
+            TopologyError: a value out of range.
+        """
+        size_ms = positive(size, "size")
+        advance_ms = size_ms if advance is None else positive(advance, "advance")
+        if advance_ms > size_ms:
+            raise TopologyError(
+                f"advance ({advance_ms} ms) is larger than the window size ({size_ms} ms): records between windows would be lost",
+                hint="use advance <= size",
+            )
+        return cls(size_ms, advance_ms, not_negative(grace, "grace"))
+
+    def advance_by(self, advance: Millis) -> TimeWindows:
+        """The same windows, one every `advance`."""
+        return TimeWindows.of_size(self.size_ms, grace=self.grace_ms, advance=advance)
+
+
+@dataclass(frozen=True, slots=True)
+class UnlimitedWindows:
+    """One window from `start_ms` to the end of time; records before it are in no window."""
+
+    start_ms: int = 0
+
+    @classmethod
+    def of(cls, *, start: int | datetime = 0) -> UnlimitedWindows:
+        """The window that starts at `start` (ms since the epoch, or a datetime; a naive one is UTC).
+
+        Raises:
+            TopologyError: it is negative.
+        """
+        if isinstance(start, datetime):
+            aware = start if start.tzinfo is not None else start.replace(tzinfo=UTC)
+            start = int(aware.timestamp() * 1000)
+        return cls(not_negative(start, "start"))
+
+    size_ms = property(lambda self: MAX_LONG)
+    grace_ms = property(lambda self: 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindows:
+    """Windows `[start, start + difference]`, both ends included, that start or end at a record."""
+
+    time_difference_ms: int
+    grace_ms: int = 0
+
+    @classmethod
+    def of_time_difference(cls, difference: Millis, *, grace: Millis = 0) -> SlidingWindows:
+        """Windows that hold records at most `difference` apart.
+
+        Raises:
+            TopologyError: a negative value.
+        """
+        return cls(not_negative(difference, "difference"), not_negative(grace, "grace"))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindows:
+    """Windows that last as long as records of a key follow each other within a gap."""
+
+    gap_ms: int
+    grace_ms: int = 0
+
+    @classmethod
+    def of_inactivity_gap(cls, gap: Millis, *, grace: Millis = 0) -> SessionWindows:
+        """Sessions that end after `gap` without a record.
+
+        Raises:
+            TopologyError: a negative value.
+        """
+        return cls(not_negative(gap, "gap"), not_negative(grace, "grace"))
+
+
+@dataclass(frozen=True, slots=True)
+class JoinWindows:
+    """Records of two streams join when `left.ts - before <= right.ts <= left.ts + after`."""
+
+    before_ms: int
+    after_ms: int
+    grace_ms: int = 0
+
+    @classmethod
+    def of_time_difference(
+        cls, difference: Millis, *, grace: Millis = 0, before: Millis | None = None, after: Millis | None = None
+    ) -> JoinWindows:
+        """Records at most `difference` apart; `before=` and `after=` replace it on one side.
+
+        Args:
+            difference: largest distance in time, 0 or more.
+            grace: how long after a window's end out-of-order records still join.
+            before: how much earlier than the left record the right one may be.
+            after: how much later.
+
+        Raises:
+            TopologyError: a negative difference or grace, or a window that ends before it starts.
+        """
+        millis = not_negative(difference, "difference")
+        windows = cls(millis, millis, not_negative(grace, "grace"))
+        if before is not None:
+            windows = windows.before(before)
+        return windows if after is None else windows.after(after)
+
+    def before(self, difference: Millis) -> JoinWindows:
+        """The same windows with another `before`; may be negative as long as `before + after >= 0`."""
+        return replace(self, before_ms=to_millis(difference, "before"))._checked()
+
+    def after(self, difference: Millis) -> JoinWindows:
+        """The same windows with another `after`; may be negative as long as `before + after >= 0`."""
+        return replace(self, after_ms=to_millis(difference, "after"))._checked()
+
+    def _checked(self) -> JoinWindows:
+        if self.before_ms + self.after_ms < 0:
+            raise TopologyError(
+                f"the join window ends before it starts: before={self.before_ms} ms, after={self.after_ms} ms",
+                hint="before + after must not be negative",
+            )
+        return self
+
+    @property
+    def size_ms(self) -> int:
+        return self.before_ms + self.after_ms
+
+
+Windows = TimeWindows | UnlimitedWindows
