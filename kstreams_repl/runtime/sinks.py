@@ -66,7 +66,7 @@ def _chosen(
     node: SinkNode, services: TaskServices, to_key: Callable[[Any], Any], to_value: Callable[[Any], Any], refuse: Refuse, suffix: int
 ) -> Process:
     senders: dict[str, Send] = {}
-    collector, record = services.collector, services.record
+    collector, record, drop = services.collector, services.record, services.drop
     topic_of, partitioner, fixed = node.topic_extractor, node.partitioner, node.topic
 
     def sink_chosen(key: Any, value: Any, timestamp: int, headers: Any) -> None:
@@ -84,8 +84,11 @@ def _chosen(
         if partitioner is not None:
             chosen = partitioner(topic, key, value, collector.partitions(real))
             if chosen is not None:
-                for partition in (chosen,) if isinstance(chosen, int) else sorted(chosen):
+                places = (chosen,) if isinstance(chosen, int) else sorted(chosen)
+                for partition in places:
                     send(data, payload, timestamp, headers, partition)
+                if not places:
+                    drop("partitioner")
                 return
         placed = collector.partition_of(real, data[:-suffix]) if suffix and data is not None else None
         send(data, payload, timestamp, headers, placed)
