@@ -64,26 +64,24 @@ def restore_changelogs(
     """
     if not logs:
         return True
-    from kstreams_repl.stores.restore import Restorer
-
     by_partition: dict[TopicPartition, list[tuple[Environment, Changelog]]] = {}
     for environment, log in logs:
         by_partition.setdefault(log.partition, []).append((environment, log))
     ends = admin.end_offsets(by_partition, isolation="read_uncommitted")
     firsts = admin.beginning_offsets(by_partition)
-    starts: dict[TopicPartition, int] = {}
-    appliers: dict[TopicPartition, list[Any]] = {}
-    for at, owners in by_partition.items():
-        restorers = [Restorer(log.store, environment, str(at)) for environment, log in owners]
-        for restorer in restorers:
-            if restorer.position is not None and restorer.position < firsts[at] or (restorer.position or 0) > ends[at]:
-                restorer.clear()
-        starts[at] = min(max(restorer.position or 0, firsts[at]) for restorer in restorers)
-        appliers[at] = restorers
+    starts = {
+        at: min(
+            max(environment.positions.get(str(at), 0) if log.store.persistent else 0, firsts[at]) for environment, log in owners
+        )
+        for at, owners in by_partition.items()
+    }
     missing = {at for at in by_partition if starts[at] < ends[at]}
     told = RestoreProgress(remaining=sum(ends[at] - starts[at] for at in missing))
     if not missing:
         return True
+    from kstreams_repl.stores.restore import Restorer
+
+    appliers = {at: [Restorer(log.store, environment, str(at)) for environment, log in by_partition[at]] for at in missing}
     if progress is not None:
         progress(told)
     consumer = make_consumer(
