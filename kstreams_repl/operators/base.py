@@ -47,12 +47,14 @@ class NodeContext(Protocol):
     """What the runtime gives one node of one task at `build`."""
 
     name: str
-    task: TaskContext
     record: RecordContext
     children: tuple[str, ...]
     metadata: dict[str, int]
     """Processor metadata of the task: numbers that are committed with its offsets (the last emit time of windows that are emitted on
     close). Restored before `on_init` callbacks run, not before `build`."""
+
+    @property
+    def task(self) -> TaskContext: ...
 
     def store(self, name: str) -> Any:
         """The open store; InvalidStateStoreError when this node is not connected to it."""
