@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,12 +62,18 @@ def fence_instances(settings: ClientSettings, application_id: str, slots: Iterab
 
     A zombie with another id would otherwise commit beside its successor, for the broker fences per id only.
     """
-    for slot in slots:
+
+    def fence(slot: int) -> None:
         producer = TransactionalProducer(settings, transactional_id(application_id, slot), timeout_ms=timeout_ms)
         try:
             producer.initialise()
         finally:
             producer.close()
+
+    every = list(slots)
+    if every:
+        with ThreadPoolExecutor(min(8, len(every)), thread_name_prefix="fence") as pool:
+            list(pool.map(fence, every))
 
 
 def open_instance(

@@ -28,7 +28,7 @@ from kstreams_repl.instance.state_directory import control_directory, state_root
 from kstreams_repl.instance.take_over import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
-from kstreams_repl.spark.closure import pack
+from kstreams_repl.spark.closure import Shipment, pack
 from kstreams_repl.spark.epoch import await_idle, start_query
 from kstreams_repl.spark.failures import error_from
 from kstreams_repl.spark.generations import Generations
@@ -106,6 +106,9 @@ class Deployment:
         self._checkpoint: Path | None = None
         self._watcher: threading.Thread | None = None
         self._plan: ApplicationPlan | None = None
+        self._shipment: Shipment | None = None
+        self._session: Any = None
+        self._clean = False
         self._lease = LeaseWriter(control_directory(self.state_root, self.application_id))
         self._generations: Generations | None = None
 
@@ -152,6 +155,8 @@ class Deployment:
             if self._status is Status.RUNNING:
                 return self
             self._check(Status.RUNNING)
+            if self._status is Status.PAUSED and self._clean and self._plan is not None and self._shipment is not None:
+                return self._go_on(self._plan, self._shipment)
             ensure_reachable(self.settings)
             admin = Admin(self.settings)
             session = self._spark if self._spark is not None else get_session(self._master, slots=self._slots)
@@ -182,18 +187,12 @@ class Deployment:
                 )
                 # 5. Start the query.
                 self._plan, self._error = plan, None
-                self._query, self._checkpoint = start_query(
-                    session, shipment, application_id=self.application_id, instances=plan.instances, generation=generation
-                )
+                self._shipment, self._session = shipment, session
+                self._begin(plan, shipment, f"generation {generation} started")
             except BaseException:
                 release_slots(self.application_id)
                 self._lease.write(generation, Signal.STOP)
                 raise
-            self._enter(Status.RUNNING, f"generation {generation} started")
-            self._watcher = threading.Thread(
-                target=self._watch, args=(self._query, plan), name=f"watch-{self.application_id}", daemon=True
-            )
-            self._watcher.start()
         return self
 
     def resume(self) -> Deployment:
@@ -251,6 +250,34 @@ class Deployment:
     # ---- inside
     # ------------------------------------------------------------------------------------------------------------------
 
+    def _go_on(self, plan: ApplicationPlan, shipment: Shipment) -> Deployment:
+        """Resume after a pause that every instance has confirmed, in the same generation: nobody else can have come in
+        between without raising it, so workers that are still there go on warm.
+        """
+        generations = self._generations
+        assert generations is not None
+        claim_slots(self._session, self.application_id, plan.instances)
+        try:
+            generations.resume(plan)
+            self._lease.clear_reports()
+            self._lease.write(plan.generation, Signal.RUN)
+            self._begin(plan, shipment, f"generation {plan.generation} resumed")
+        except BaseException:
+            release_slots(self.application_id)
+            self._lease.write(plan.generation, Signal.PAUSE)
+            raise
+        return self
+
+    def _begin(self, plan: ApplicationPlan, shipment: Shipment, why: str) -> None:
+        """Start the query and its watcher."""
+        self._query, self._checkpoint = start_query(
+            self._session, shipment, application_id=self.application_id, instances=plan.instances, generation=plan.generation
+        )
+        self._enter(Status.RUNNING, why)
+        name = f"watch-{self.application_id}"
+        self._watcher = threading.Thread(target=self._watch, args=(self._query, plan), name=name, daemon=True)
+        self._watcher.start()
+
     def _previous(self) -> dict[TaskId, int]:
         plan = self._plan
         return {} if plan is None else {spec.task_id: slot for slot, tasks in enumerate(plan.assignment) for spec in tasks}
@@ -274,6 +301,7 @@ class Deployment:
             plan = self._plan
             if self._status is Status.RUNNING and plan is not None:
                 silent = self._end_query(plan, signal)
+                self._clean = not silent
                 if self._generations is not None:
                     self._generations.tell(plan, signal)
                 self._enter(status, f"{signal} as asked")

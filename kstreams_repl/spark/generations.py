@@ -53,6 +53,14 @@ class Generations:
         self._lease.write(plan.generation, Signal.RUN)
         return before
 
+    def resume(self, plan: ApplicationPlan) -> None:
+        """Put the same generation to work again.
+
+        Raises:
+            ProducerFencedError: somebody else has taken the application over since.
+        """
+        self._control.write(self._desired(plan, Signal.RUN))
+
     def tell(self, plan: ApplicationPlan, signal: Signal) -> None:
         """Write down that the application is paused or stopped, and the offsets it stopped at (the broker forgets them after
         some days).
