@@ -1,0 +1,140 @@
+"""What window operators keep over a restart, and that batches and deferred writes change no result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kstreams_repl import (
+    EmitStrategy,
+    JoinWindows,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    serdes,
+)
+from kstreams_repl.testing.driver import TopologyTestDriver
+from tests.unit.operators.direct_task import DirectTask
+
+Record = tuple[str | None, Any, int]
+
+
+def _emit(grouped: Any, final: bool) -> Any:
+    return grouped.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE) if final else grouped
+
+
+def _windowed(windows: Any, *, final: bool = False, suppressed: bool = False) -> Any:
+    builder = StreamsBuilder()
+    grouped = _emit(builder.stream("in").group_by_key().windowed_by(windows), final)
+    table = grouped.reduce(lambda one, other: f"{one}|{other}", store="w")
+    if suppressed:
+        table = table.suppress(Suppressed.until_window_closes())
+    table.to_stream().map(lambda key, value: (str(key), value)).to("out", key_serde=serdes.string)
+    return builder.build()
+
+
+def _joined(how: str) -> Any:
+    builder = StreamsBuilder()
+    left, right = builder.stream("in"), builder.stream("other")
+    windows = JoinWindows.of_time_difference(10, grace=5)
+    joined = getattr(left, f"{how}join" if not how else f"{how}_join")(right, lambda one, other: [one, other], windows)
+    joined.to("out")
+    return builder.build()
+
+
+WINDOWS: dict[str, Callable[[], Any]] = {
+    "tumbling": lambda: _windowed(TimeWindows.of_size(10, grace=5)),
+    "hopping": lambda: _windowed(TimeWindows.of_size(10, grace=5, advance=4)),
+    "sliding": lambda: _windowed(SlidingWindows.of_time_difference(10, grace=5)),
+    "session": lambda: _windowed(SessionWindows.of_inactivity_gap(5, grace=5)),
+    "tumbling, on close": lambda: _windowed(TimeWindows.of_size(10, grace=5), final=True),
+    "hopping, on close": lambda: _windowed(TimeWindows.of_size(10, grace=5, advance=4), final=True),
+    "sliding, on close": lambda: _windowed(SlidingWindows.of_time_difference(10, grace=5), final=True),
+    "session, on close": lambda: _windowed(SessionWindows.of_inactivity_gap(5, grace=5), final=True),
+    "suppressed": lambda: _windowed(TimeWindows.of_size(10, grace=5), suppressed=True),
+}
+
+records = st.lists(
+    st.tuples(st.sampled_from(["a", "b", None]), st.one_of(st.none(), st.integers(0, 9)), st.one_of(st.integers(0, 80), st.just(200_000))),
+    max_size=25,
+)
+
+
+def _through_the_driver(topology: Any, rows: list[Record]) -> list[tuple[str, bytes | None, bytes | None, int]]:
+    config = {"default.key.serde": serdes.string, "default.value.serde": serdes.json, "statestore.cache.max.bytes": 0}
+    with TopologyTestDriver(topology, config, start_ms=0) as driver:
+        topic = driver.create_input_topic("in", serdes.string, serdes.json)
+        for key, value, at in rows:
+            topic.pipe_input(key, value, at)
+        return [("out", record.key, record.value, record.timestamp) for record in driver.output("out")]
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+@settings(max_examples=40)
+@given(rows=records)
+def test_batches_and_deferred_writes_give_what_one_record_at_a_time_gives(kind: str, rows: list[Record]) -> None:
+    task = DirectTask(WINDOWS[kind]())
+    task.pipe("in", rows)
+    assert task.take() == _through_the_driver(WINDOWS[kind](), rows)
+
+
+@pytest.mark.parametrize("kind", [name for name in WINDOWS if name.endswith("on close")])
+@settings(max_examples=40)
+@given(before=records, after=records)
+def test_no_window_is_emitted_twice_over_a_restart(kind: str, before: list[Record], after: list[Record]) -> None:
+    task = DirectTask(WINDOWS[kind]())
+    task.pipe("in", before)
+    task.commit()
+    first = task.take()
+    task.restart()
+    latest = max((at for key, value, at in before if key is not None), default=0)
+    task.pipe("in", [(key, value, at + latest) for key, value, at in after] + [("z", 0, 10_000_000)])
+    second = task.take()
+    shown = [key for _, key, _, _ in first + second]
+    assert len(shown) == len(set(shown))
+
+
+@settings(max_examples=100)
+@given(rows=records)
+@pytest.mark.parametrize("advance", [None, 4, 10])
+def test_emit_on_close_gives_what_suppress_until_window_closes_gives(advance: int | None, rows: list[Record]) -> None:
+    windows = TimeWindows.of_size(10, grace=5, advance=advance)
+    rows = [(key, 0 if value is None else value, at) for key, value, at in rows]
+    final, suppressed = _windowed(windows, final=True), _windowed(windows, suppressed=True)
+    assert _through_the_driver(final, rows) == _through_the_driver(suppressed, rows)
+
+
+@pytest.mark.parametrize("how", ["left", "outer"])
+def test_parked_records_of_a_join_are_emitted_after_a_restart(how: str) -> None:
+    task = DirectTask(_joined(how))
+    task.pipe("in", [("a", 1, 0)])
+    task.commit()
+    task.restart()
+    task.pipe("other", [("b", 2, 100)])
+    assert task.take() == [("out", b"a", b"[1,null]", 0)]
+
+
+def test_suppressed_rows_are_emitted_after_a_restart() -> None:
+    task = DirectTask(WINDOWS["suppressed"]())
+    task.pipe("in", [("a", 1, 3)])
+    task.commit()
+    task.restart()
+    task.pipe("in", [("a", 2, 15)])
+    assert task.take() == [("out", b"[a@0/10]", b"1", 3)]
+
+
+def test_what_was_not_committed_is_forgotten() -> None:
+    task = DirectTask(WINDOWS["tumbling, on close"]())
+    task.pipe("in", [("a", 1, 3)])
+    task.commit()
+    task.pipe("in", [("a", 2, 4), ("a", 3, 15)])
+    task.take()
+    task.restart()
+    task.pipe("in", [("a", 4, 15)])
+    assert task.take() == [("out", b"[a@0/10]", b"1", 3)]
