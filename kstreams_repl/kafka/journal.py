@@ -68,8 +68,8 @@ class JournalControl:
             raise self._failed(error, "writing to the journal") from error
 
     def close(self) -> None:
-        """Lets go of the connection; what was written stays in force."""
-        self._producer.close()
+        """Lets go of the connection; what was written stays in force. Never waits, for a broker that is away least of all."""
+        _drop(self)
 
     def _failed(self, error: KafkaException, doing: str) -> KStreamsError:
         """Any failure ends this object: after an unanswered commit only the journal itself can tell what happened."""
@@ -109,7 +109,8 @@ class JournalReports:
         return bool(self._producer.flush(seconds) == 0)
 
     def close(self) -> None:
-        self._producer.close()
+        """Lets go at once; reports still queued are dropped (`flush` first to keep them)."""
+        _drop(self)
 
     def _on_failure(self, error: KafkaError | None, message: Message) -> None:
         self.failed += error is not None
@@ -192,6 +193,13 @@ class JournalReader:
                     error, "reading the journal", bootstrap_servers=self._settings.bootstrap_servers, topic=self._at.topic
                 )
         return changed
+
+
+def _drop(writer: JournalControl | JournalReports) -> None:
+    """Gives a producer up by dropping it: its own close() flushes without a bound and hangs when the broker is away."""
+    producer = writer.__dict__.pop("_producer", None)
+    if producer is not None:
+        producer.purge()
 
 
 _PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT}

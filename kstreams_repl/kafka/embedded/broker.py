@@ -255,7 +255,7 @@ class EmbeddedBroker:
         try:
             started = directory.read_record()
             # 6. Until it serves.
-            _await_ready(directory, started.port if started else record.port, guard)
+            _await_ready(directory, started.port if started else record.port)
         except _NotReady as failure:
             guard.finish(keep=True)
             reason = directory.last_error(since=log_start)
@@ -343,12 +343,10 @@ class _Supervisor:
         if detach:
             self._finalizer.detach()
             os.close(pipe_write)
-        self._pipe_write = pipe_write
+            self.process.wait()  # it has forked the process that stays
+        self._directory, self._pipe_write = directory, pipe_write
         os.read(ready_read, 1)  # end-of-file: the record is written, or the supervisor has ended
         os.close(ready_read)
-
-    def has_ended(self, directory: BrokerDirectory) -> bool:
-        return self.process.poll() is not None or not directory.is_locked()
 
     def finish(self, *, keep: bool = False) -> None:
         """Ends JVM and supervisor, and the temporary directory unless ``keep``; returns when all are gone."""
@@ -357,9 +355,10 @@ class _Supervisor:
                 with contextlib.suppress(BrokenPipeError):
                     os.write(self._pipe_write, b"k")
             self._finalizer()
-        elif self.process.poll() is None:  # detached
-            self.process.terminate()
-            self.process.wait(STOP_SECONDS)
+        elif self._directory.is_locked():  # detached, and not ready in time
+            record = self._directory.read_record()
+            if record is not None and record.jvm_pid:
+                os.kill(record.jvm_pid, signal.SIGKILL)
 
 
 def _finish(process: subprocess.Popen[bytes], pipe_write: int, owner: int) -> None:
@@ -373,10 +372,10 @@ def _finish(process: subprocess.Popen[bytes], pipe_write: int, owner: int) -> No
         process.wait()
 
 
-def _await_ready(directory: BrokerDirectory, port: int, guard: _Supervisor) -> None:
+def _await_ready(directory: BrokerDirectory, port: int) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not _answers(port):
-        if guard.has_ended(directory):
+        if not directory.is_locked():
             raise _NotReady("ended while it started")
         if time.monotonic() > deadline:
             raise _NotReady(f"did not answer within {START_SECONDS:.0f} seconds")

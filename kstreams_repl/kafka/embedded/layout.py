@@ -87,6 +87,9 @@ rootLogger.appenderRef.file.ref=file
 """
 
 
+_EXCEPTION = re.compile(r"(Caused by: )?[\w.$]+(Exception|Error)\b")
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerRecord:
     """What ``broker.json`` tells about the last start of a directory's broker."""
@@ -246,11 +249,10 @@ class BrokerDirectory:
     def last_error(self, since: int = 0) -> str | None:
         """The line of the log (from byte ``since`` on) or of the JVM's output that best tells why the broker did not start."""
         lines = _read_tail(self.log_path, since)
-        for pattern in (r" (FATAL|ERROR) ", r"^(Caused by: |\S+(Exception|Error)\b)"):
-            found = [line for line in lines if re.search(pattern, line)]
-            if found:
-                causes = [line for line in lines[lines.index(found[-1]) :] if line.startswith("Caused by: ")]
-                return found[-1] + (f" — {causes[-1]}" if causes and causes[-1] != found[-1] else "")
+        for at in range(len(lines) - 1, -1, -1):
+            if " ERROR " in lines[at] or " FATAL " in lines[at]:
+                trace = [line for line in lines[at + 1 :] if _EXCEPTION.match(line)]
+                return " — ".join(dict.fromkeys([lines[at], *trace[:1], *trace[-1:]]))
         output = [line for line in _read_tail(self.jvm_output_path, 0) if line.strip()]
         return output[0] if output else None
 

@@ -69,6 +69,8 @@ def _end(jvm: subprocess.Popen[bytes]) -> None:
 
 def supervise(plan: dict[str, Any]) -> None:
     """Runs one broker until there is nothing left to watch; ``plan`` is what `broker.py` wrote for it."""
+    if plan["owner_pipe"] is None and os.fork():
+        os._exit(0)  # detached: nobody's child, so nobody has to wait for it
     wake_read, wake_write = os.pipe()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

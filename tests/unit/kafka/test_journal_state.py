@@ -1,0 +1,141 @@
+"""The journal's codec and fold, without a broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kstreams_repl.errors import SerializationError
+from kstreams_repl.kafka.journal_records import (
+    Assignment,
+    Claim,
+    DesiredState,
+    Failure,
+    InstanceReport,
+    JournalRecord,
+    KeptOffset,
+    KeptOffsets,
+    StopOffsets,
+    TaskReport,
+    Version,
+    decode,
+    encode,
+    source_hash,
+)
+from kstreams_repl.kafka.journal_state import JournalState
+
+RECORDS: list[JournalRecord] = [
+    DesiredState(2, "running", 3, 4, 5),
+    Assignment(2, {"0": ("0_0", "1_0"), "1": ()}),
+    Version.of("x = 1", generation=2, version=3, description="Topologies:"),
+    StopOffsets(2, 1, {"in": {"0": 10}}),
+    KeptOffsets(2, {"in": {"0": KeptOffset(10, "AgAAAAAAAAAq")}}, 7),
+    InstanceReport(2, 0, "h:1:2", "running", 9, tasks={"0_0": TaskReport("RUNNING", {"in-0": 3}, lag=2, commit_id=8)}),
+    InstanceReport(2, 1, "h:1:3", "failed", 9, failure=Failure("ZeroDivisionError", "x", node="n", partition=0, offset=4)),
+    Claim(2, 0, 1, "h:1:2"),
+]
+
+
+def _folded(*records: JournalRecord) -> JournalState:
+    state = JournalState()
+    for offset, record in enumerate(records):
+        state.apply(*encode(record), offset)
+    return state
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.kind)
+def test_a_record_is_read_as_it_was_written(record: JournalRecord) -> None:
+    assert decode(*encode(record)) == (record.key, record)
+
+
+def test_the_whole_journal_is_one_state() -> None:
+    state = _folded(*RECORDS)
+    assert (state.generation, state.position, state.ignored) == (2, len(RECORDS), 0)
+    assert state.desired == RECORDS[0] and state.assignment == RECORDS[1] and state.stop_offsets == RECORDS[3]
+    assert state.kept_offsets == RECORDS[4] and set(state.reports) == {0, 1} and set(state.failures) == {1}
+    assert state.versions[3].source_hash == source_hash("x = 1")
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("control/desired", {"kind": "desired", "generation": 1, "state": "exploded", "version": 1, "instances": 1}),
+        ("control/desired", {"kind": "desired", "generation": True, "state": "running", "version": 1, "instances": 1}),
+        ("control/desired", {"kind": "desired", "generation": 1}),
+        ("control/desired", {"kind": "instance", "generation": 1, "slot": 0, "owner": "x", "state": "running", "at_ms": 1}),
+        ("instance/0", {"kind": "desired", "generation": 1, "state": "running", "version": 1, "instances": 1}),
+        ("instance/1", {"kind": "instance", "generation": 1, "slot": 0, "owner": "x", "state": "running", "at_ms": 1}),
+        ("instance/0", {"kind": "instance", "generation": 1, "slot": 0, "owner": "x", "state": "running", "at_ms": 1, "tasks": {"0_0": 1}}),
+        ("control/assignment", {"kind": "assignment", "generation": 1, "tasks": {"0": "0_0"}}),
+        ("control/unheard-of", {"kind": "unheard-of"}),
+        ("elsewhere", {"kind": "desired", "generation": 1, "state": "running", "version": 1, "instances": 1}),
+        ("control/desired", []),
+        ("control/desired", {"kind": ["desired"]}),
+    ],
+)
+def test_a_record_that_does_not_fit_is_refused_and_changes_nothing(key: str, said: Any) -> None:
+    value = orjson.dumps(said)
+    with pytest.raises(SerializationError, match="not valid"):
+        decode(key.encode(), value)
+    state = _folded(DesiredState(1, "running", 1, 1))
+    before = state.desired
+    assert state.apply(key.encode(), value, 1) is False
+    assert (state.desired, state.ignored, state.position) == (before, 1, 2)
+
+
+@given(st.binary(max_size=40), st.one_of(st.none(), st.binary(max_size=200)))
+def test_no_bytes_whatever_break_the_fold(key: bytes, value: bytes | None) -> None:
+    state = JournalState()
+    state.apply(key, value, 0)
+    assert state.position == 1
+
+
+def test_unknown_fields_of_a_newer_release_are_skipped() -> None:
+    key, value = encode(DesiredState(1, "running", 1, 1))
+    said = orjson.loads(value) | {"colour": "blue"}
+    assert decode(key, orjson.dumps(said))[1] == DesiredState(1, "running", 1, 1)
+
+
+def test_records_of_a_passed_generation_say_nothing() -> None:
+    passed = (InstanceReport(2, 0, "zombie", "running", 1), Assignment(2, {}), DesiredState(2, "paused", 1, 1))
+    state = _folded(DesiredState(3, "running", 1, 1), *passed)
+    assert state.reports == {} and state.assignment is None and state.desired == DesiredState(3, "running", 1, 1)
+    assert state.ignored == 3
+
+
+def test_a_new_generation_ends_the_old_ones_reports_but_keeps_versions_and_offsets() -> None:
+    state = _folded(*RECORDS, DesiredState(3, "running", 3, 1))
+    assert state.reports == {} and state.assignment is None and state.stop_offsets is None and state.owner_of(0, 1) is None
+    assert set(state.versions) == {3} and state.kept_offsets is not None
+
+
+def test_a_report_may_come_before_its_generation_is_seen() -> None:
+    early = InstanceReport(2, 0, "h", "running", 1)
+    assert _folded(DesiredState(1, "running", 1, 1), early, DesiredState(2, "running", 1, 1)).reports == {0: early}
+
+
+def test_the_first_claim_of_an_epoch_wins() -> None:
+    state = _folded(Claim(1, 0, 5, "first"), Claim(1, 0, 5, "second"), Claim(1, 0, 4, "late"))
+    assert state.owner_of(0, 5) == "first" and state.owner_of(0, 4) is None
+    assert _folded(Claim(1, 0, 5, "first"), Claim(1, 0, 6, "next")).owner_of(0, 6) == "next"
+
+
+def test_all_report_means_every_slot_of_the_desired_number() -> None:
+    paused = [InstanceReport(1, slot, "h", "paused", 1) for slot in range(2)]
+    desired = DesiredState(1, "paused", 1, 2)
+    assert not _folded(desired, paused[0]).all_report("paused")
+    assert _folded(desired, *paused).all_report("paused")
+    assert not JournalState().all_report("paused")
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.kind)
+def test_a_tombstone_takes_its_record_away(record: JournalRecord) -> None:
+    state = _folded(record)
+    assert state.apply(record.key.encode(), None, 1) is True
+    empty = JournalState()
+    for attribute in ("desired", "assignment", "stop_offsets", "kept_offsets", "versions", "reports"):
+        assert getattr(state, attribute) == getattr(empty, attribute)

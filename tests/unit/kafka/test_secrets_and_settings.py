@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from dataclasses import FrozenInstanceError
+
+import orjson
+import pytest
+
+from kstreams_repl.errors import ConfigError
+from kstreams_repl.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.kafka.secret import Secret
+
+PASSWORD = "hunter2-and-more"
+SETTINGS = ClientSettings(
+    "broker:9093",
+    {
+        "security.protocol": "SASL_SSL",
+        "sasl.password": PASSWORD,
+        "ssl.key.password": PASSWORD,
+        "consumer.fetch.min.bytes": 5,
+        "producer.linger.ms": 7,
+    },
+)
+
+
+def test_a_secret_hides_in_every_text() -> None:
+    secret = Secret(PASSWORD)
+    for text in (repr(secret), str(secret), f"{secret}", f"{secret!r}", "%s" % secret, repr([secret]), repr({"password": secret})):  # noqa: UP031
+        assert PASSWORD not in text
+
+
+def test_no_json_encoder_writes_a_secret() -> None:
+    for dump in (json.dumps, orjson.dumps):
+        with pytest.raises(TypeError):
+            dump({"password": Secret(PASSWORD)})
+
+
+def test_a_secret_survives_the_way_to_a_worker() -> None:
+    assert pickle.loads(pickle.dumps(Secret(PASSWORD))).reveal() == PASSWORD
+    assert Secret(Secret(PASSWORD)) == Secret(PASSWORD) != Secret("other")
+
+
+def test_settings_show_names_and_never_secrets() -> None:
+    for text in (repr(SETTINGS), str(SETTINGS), str(SETTINGS.shown()), str(SETTINGS.properties)):
+        assert PASSWORD not in text
+    assert "SASL_SSL" in repr(SETTINGS) and SETTINGS.shown()["sasl.password"] == "********"
+
+
+def test_settings_survive_the_way_to_a_worker_and_stay_equal() -> None:
+    copy = pickle.loads(pickle.dumps(SETTINGS))
+    assert copy == SETTINGS and hash(copy) == hash(SETTINGS)
+    assert copy.revealed("admin")["sasl.password"] == PASSWORD
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        SETTINGS.bootstrap_servers = "elsewhere"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        SETTINGS.properties["sasl.password"] = "x"  # type: ignore[index]
+
+
+def test_prefixed_settings_reach_their_kind_of_client_only() -> None:
+    assert SETTINGS.revealed("consumer")["fetch.min.bytes"] == 5
+    assert "fetch.min.bytes" not in SETTINGS.revealed("producer")
+    assert SETTINGS.revealed("producer")["linger.ms"] == 7
+    assert not any(name.startswith(("consumer.", "producer.")) for name in SETTINGS.revealed("admin"))
+
+
+@pytest.mark.parametrize("address", ["", "  "])
+def test_an_empty_address_is_a_config_error(address: str) -> None:
+    with pytest.raises(ConfigError):
+        ClientSettings(address)
+
+
+def test_two_addresses_that_differ_are_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="given twice"):
+        ClientSettings("a:1", {"bootstrap.servers": "b:1"})
+    assert "bootstrap.servers" not in ClientSettings("a:1", {"bootstrap.servers": "a:1"}).properties
+
+
+def test_an_error_about_settings_does_not_tell_the_secret(caplog: pytest.LogCaptureFixture) -> None:
+    bad = ClientSettings("a:1", {"sasl.password": PASSWORD, "security.protocol": "no such"})
+    with caplog.at_level(logging.DEBUG), pytest.raises(ConfigError) as caught:
+        make_producer(bad)
+    assert PASSWORD not in str(caught.value) and PASSWORD not in caplog.text
