@@ -56,23 +56,24 @@ class PartitionGroup:
     def ready(self, wall_clock: int) -> bool:
         """Whether a record may be taken now. False when nothing is buffered."""
         filled = len(self._filled)
-        if not filled:
-            return False
-        if filled == len(self.queues) or self.max_task_idle_ms == IDLE_DISABLED:
+        if self.max_task_idle_ms == IDLE_DISABLED:
+            return filled > 0
+        if filled == len(self.queues):
+            if self._deadlines:
+                self._deadlines.clear()
             return True
-        waiting = False
+        if not filled and not self.max_task_idle_ms:
+            return False
         for partition, queue in self.queues.items():
             if queue.has_head:
                 self._deadlines.pop(partition, None)
                 continue
             if self._lags.get(partition, 1) > 0:
                 self._deadlines.pop(partition, None)
-                waiting = True
-                break
+                return False
             if wall_clock < self._deadlines.setdefault(partition, wall_clock + self.max_task_idle_ms):
-                waiting = True
-                break
-        return not waiting
+                return False
+        return filled > 0
 
     def run(self, count: int) -> int:
         """Take records of one queue as long as it stays first, at most `count`. Call only when `ready`."""

@@ -27,7 +27,8 @@ class Source(Protocol):
     enter: Callable[[Any, Any, int, Headers], None]
     deserialize_key: Callable[[bytes | None], Any]
     deserialize_value: Callable[[bytes | None], Any]
-    extract: Callable[[Any, Any, int, int, Headers, int], int] | None
+    extract: Callable[[RecordQueue, Any, Any, int, int, Headers], int] | None
+    """(queue, key, value, timestamp, offset, headers) -> ms"""
 
     def on_poison(self, error: Exception, queue: RecordQueue, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers) -> None:
         """Raise to stop at this record, return to skip it."""
@@ -67,7 +68,7 @@ class RecordQueue:
 
     __slots__ = (
         "partition", "source", "record", "clock", "partition_time", "has_head", "corrupted", "head_key", "head_value", "head_ts",
-        "head_offset", "head_headers", "head_raw_key", "head_raw_value", "_rows", "_pending", "_left", "size", "next_offset", "_topic",
+        "head_offset", "head_headers", "head_raw_key", "head_raw_value", "_rows", "_pending", "size", "next_offset", "topic",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition, source: Source, record: RecordContext, clock: StreamClock) -> None:
@@ -87,7 +88,7 @@ class RecordQueue:
         self.head_raw_value: bytes | None = None
         self._rows: Iterator[_Row] = iter(())
         self._pending: deque[RecordBatch] = deque()
-        self._topic = partition.topic
+        self.topic = partition.topic
         self.size = 0
         self.next_offset: int | None = None
 
@@ -126,7 +127,7 @@ class RecordQueue:
         enter, de_key, de_value = source.enter, source.deserialize_key, source.deserialize_value
         if source.extract is not None:
             return self._run_extracting(count, limit)
-        record.topic, record.partition = self._topic, self.partition.partition
+        record.topic, record.partition = self.topic, self.partition.partition
         raw_key, raw_value = self.head_raw_key, self.head_raw_value
         key, value, ts, offset, headers = self.head_key, self.head_value, self.head_ts, self.head_offset, self.head_headers
         stream_time = clock.now
@@ -157,8 +158,7 @@ class RecordQueue:
                 if ts >= limit or done >= count or ts < 0:
                     self._leave(done, partition_time)
                     if ts < 0:
-                        source.on_negative_timestamp(self, ts, offset)
-                        self.size -= 1
+                        self._drop_negative(ts, offset)
                         self._find_head()
                         return done
                     self._set_head(key, value, ts, offset, headers, raw_key, raw_value)
@@ -183,7 +183,7 @@ class RecordQueue:
         record, clock, enter = self.record, self.clock, self.source.enter
         done = 0
         while self.has_head and not self.corrupted and done < count and (done == 0 or self.head_ts < limit):
-            record.topic, record.partition, record.offset = self._topic, self.partition.partition, self.head_offset
+            record.topic, record.partition, record.offset = self.topic, self.partition.partition, self.head_offset
             record.timestamp, record.headers = self.head_ts, self.head_headers
             record.raw_key, record.raw_value = self.head_raw_key, self.head_raw_value
             self.partition_time = max(self.partition_time, self.head_ts)
@@ -206,9 +206,20 @@ class RecordQueue:
         self.has_head = True
 
     def _skip_poison(self, error: Exception, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers) -> None:
-        self.source.on_poison(error, self, key, value, ts, offset, headers)
-        self.size -= 1
+        self._ask(error, key, value, ts, offset, headers)
         self._find_head(poison_offset=offset)
+
+    def _ask(self, error: Exception, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers) -> None:
+        following, self.next_offset = self.next_offset, offset  # where the queue stands if the handler says stop
+        self.source.on_poison(error, self, key, value, ts, offset, headers)
+        self.next_offset = following
+        self.size -= 1
+
+    def _drop_negative(self, ts: int, offset: int) -> None:
+        following, self.next_offset = self.next_offset, offset
+        self.source.on_negative_timestamp(self, ts, offset)
+        self.next_offset = following
+        self.size -= 1
 
     def _find_head(self, poison_offset: int | None = None) -> None:
         """Decode until a good record is found; with none left the last poison record becomes a head that only moves the offset."""
@@ -220,15 +231,13 @@ class RecordQueue:
                     key = source.deserialize_key(raw_key)
                     value = source.deserialize_value(raw_value)
                 except Exception as error:
-                    source.on_poison(error, self, raw_key, raw_value, ts, offset, headers)
-                    self.size -= 1
+                    self._ask(error, raw_key, raw_value, ts, offset, headers)
                     poison_offset = offset
                     continue
                 if extract is not None:
-                    ts = extract(key, value, ts, offset, headers, self.partition_time)
+                    ts = extract(self, key, value, ts, offset, headers)
                 if ts < 0:
-                    source.on_negative_timestamp(self, ts, offset)
-                    self.size -= 1
+                    self._drop_negative(ts, offset)
                     continue
                 self._set_head(key, value, ts, offset, headers, raw_key, raw_value)
                 return
@@ -236,7 +245,7 @@ class RecordQueue:
                 break
             batch = self._pending.popleft()
             self._rows = _rows(batch)
-            self._topic = batch.topic or self.partition.topic
+            self.topic = batch.topic or self.partition.topic
         self.head_ts = UNKNOWN
         if poison_offset is not None:
             self.size += 1

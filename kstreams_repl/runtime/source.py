@@ -46,19 +46,19 @@ class CompiledSource:
         self._extractor = extractor
         self._negative_fails = extractor is None
         self.extract = None if extractor is None else self._extract
-        self._queue_topic = ""
 
-    def _extract(self, key: Any, value: Any, timestamp: int, offset: int, headers: Headers, partition_time: int) -> int:
-        topic = self._services.record.topic or self._queue_topic
-        record = ConsumedRecord(topic, self._services.task_id.partition, offset, timestamp, key, value, headers)
+    def _extract(self, queue: RecordQueue, key: Any, value: Any, timestamp: int, offset: int, headers: Headers) -> int:
+        record = ConsumedRecord(queue.topic, queue.partition.partition, offset, timestamp, key, value, headers)
         try:
-            extracted = self._extractor(record, partition_time)
+            extracted = self._extractor(record, queue.partition_time)
         except Exception as cause:
             line = user_line(cause)
             raise StreamsProcessingError(
                 f"the timestamp extractor of {self.name} raised {type(cause).__name__}: {cause}" + (f"\n  {line}" if line else ""),
                 hint="fix the extractor, or return a negative number to drop such records",
                 node=self.name,
+                topic=record.topic,
+                partition=record.partition,
                 offset=offset,
                 user_line=line,
             ) from cause
