@@ -64,9 +64,9 @@ class VersionedRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """Where the record being processed came from."""
+    """Where the record being processed came from; topic None, partition and offset -1 in a punctuation."""
 
-    topic: str
+    topic: str | None
     partition: int
     offset: int
 

@@ -33,7 +33,7 @@ class ProcessingContext(Protocol):
     def config(self) -> Any: ...
 
     def record_metadata(self) -> RecordMetadata | None:
-        """Topic, partition and offset of the source record; None in a punctuation."""
+        """Topic, partition and offset of the source record: None, -1, -1 in a punctuation; None while `init` runs."""
 
     def get_state_store(self, name: str) -> Any:
         """A store this processor is connected to; InvalidStateStoreError otherwise."""

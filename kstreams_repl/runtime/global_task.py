@@ -72,6 +72,7 @@ class GlobalTask:
         self.services.record.restore(NOWHERE)
         for _, callback in self.services.init_callbacks:
             callback()
+        self.services.record.known = True
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -43,11 +43,20 @@ class ErrorContext:
 Handler = Callable[[ErrorContext, Exception], Response]
 
 
+_WORDS = {
+    f"{prefix}{kind}ExceptionHandler": word
+    for prefix, word in (("LogAndFail", "fail"), ("LogAndContinue", "continue"))
+    for kind in ("", "Processing", "Deserialization", "Production")
+} | {"DefaultProductionExceptionHandler": "fail"}
+"""Kafka Streams' handler classes, by the word that means the same here."""
+
+
 def resolve(setting: Any, key: str) -> Handler | None:
     """The handler of a setting; None for the default "fail", which costs nothing per record."""
-    if setting is None or setting == "fail":
+    word = _WORDS.get(setting.rsplit(".", 1)[-1], setting) if isinstance(setting, str) else setting
+    if word is None or word == "fail":
         return None
-    if setting == "continue":
+    if word == "continue":
         return _continue
     if callable(setting):
         return setting  # type: ignore[no-any-return]

@@ -27,9 +27,10 @@ class ContextSnapshot(NamedTuple):
 class RecordContext:
     """Coordinates of the source record now in the task; topic None, partition and offset -1 during punctuation."""
 
-    __slots__ = ("topic", "partition", "offset", "timestamp", "headers", "raw_key", "raw_value")
+    __slots__ = ("topic", "partition", "offset", "timestamp", "headers", "raw_key", "raw_value", "known")
 
     def __init__(self) -> None:
+        self.known = False
         self.topic: str | None = None
         self.partition = -1
         self.offset = -1
@@ -55,8 +56,8 @@ class RecordContext:
             self.restore(kept)
 
     def metadata(self) -> RecordMetadata | None:
-        """Topic, partition, offset; None during punctuation."""
-        return None if self.topic is None else RecordMetadata(self.topic, self.partition, self.offset)
+        """Topic, partition, offset; in a punctuation None, -1, -1; None while processors are initialised."""
+        return RecordMetadata(self.topic, self.partition, self.offset) if self.known else None
 
 
 NOWHERE = ContextSnapshot(None, -1, -1, -1, [])

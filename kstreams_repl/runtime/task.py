@@ -112,6 +112,7 @@ class StreamTask:
         self.services.record.restore(NOWHERE)
         for node, callback in sorted(self.services.init_callbacks, key=lambda entry: order[entry[0]]):
             self._call(node, callback)
+        self.services.record.known = True
 
     # ---- input -----------------------------------------------------------------------------------------------------------------
 

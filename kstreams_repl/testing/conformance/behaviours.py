@@ -75,7 +75,7 @@ def _n_ticks(self: _Behaviour) -> None:
 
 def _where(self: _Behaviour) -> str:
     at = self.context.record_metadata()
-    return "none" if at is None else f"{at.topic}/{at.partition}/{at.offset}"
+    return "none" if at is None else f"{text(at.topic)}/{at.partition}/{at.offset}"
 
 
 def _meta_tick(self: _Behaviour) -> None:
