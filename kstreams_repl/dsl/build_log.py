@@ -21,6 +21,7 @@ from kstreams_repl.dsl.graph_builder import GraphBuilder
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.topology.nodes import Origin
 from kstreams_repl.topology.origin import running_cell, user_origin
+from kstreams_repl.topology.topology import Topology
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -151,11 +152,11 @@ class BuildLog:
             )
         return self.graph
 
-    def preview_graph(self) -> GraphBuilder:
-        """The graph of the calls that can be made, to be written out; the others are in `problems`."""
+    def preview(self) -> Topology:
+        """The topology of the calls that can be made; the others are in `problems`."""
         self.replay()
         self._stale = True
-        return self.graph
+        return self.graph.build(frozenset())
 
     def replay(self) -> None:
         """Make everything anew from the first call on; every handle that can be made has its new state afterwards."""

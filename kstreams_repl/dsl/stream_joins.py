@@ -159,7 +159,7 @@ def _windowed_join(left: KStream, right: KStream, plan: StreamJoinPlan) -> KStre
     def side(left_side: bool) -> StreamStreamJoin:
         before, after = (windows.before_ms, windows.after_ms) if left_side else (windows.after_ms, windows.before_ms)
         if plan.prior:
-            before, after = max(windows.before_ms, windows.after_ms), -1
+            after = -1
         return StreamStreamJoin(
             left_side,
             right_store.name if left_side else left_store.name,

@@ -5,14 +5,16 @@ from __future__ import annotations
 from kstreams_repl.topology.describe import TopologyDescription
 from kstreams_repl.topology.graph import TopologyGraph
 from kstreams_repl.topology.nodes import Node, Origin, ProcessorNode, SinkNode, SourceNode
-from kstreams_repl.topology.partitions import ResolvedTopology, resolve_partitions
+from kstreams_repl.topology.partitions import DefaultPartitionGrouper, PartitionGrouper, ResolvedTopology, resolve_partitions
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.topology.subtopologies import Subtopology
 from kstreams_repl.topology.topology import Topology
 
 __all__ = [
+    "DefaultPartitionGrouper",
     "Node",
     "Origin",
+    "PartitionGrouper",
     "ProcessorNode",
     "ResolvedTopology",
     "SinkNode",

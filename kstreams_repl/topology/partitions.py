@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from kstreams_repl.errors import TopologyError, UnknownTopicError, did_you_mean
 from kstreams_repl.topology.graph import TopologyGraph
@@ -18,6 +19,29 @@ from kstreams_repl.topology.names import internal_topic
 from kstreams_repl.topology.nodes import SinkNode, SourceNode
 from kstreams_repl.topology.subtopologies import Subtopology
 from kstreams_repl.types import TaskId, TopicPartition
+
+
+class PartitionGrouper(Protocol):
+    """Decides which partitions one task reads together (KIP-28)."""
+
+    def group(self, partitions_per_topic: Mapping[str, int]) -> list[set[TopicPartition]]:
+        """Groups of partitions of one sub-topology's source topics, by names on the broker; a group's position is its task's
+        number.
+
+        It must give the same groups for the same counts, and keep a partition in its group when counts grow: the number is also
+        the partition of the task's changelogs.
+        """
+
+
+class DefaultPartitionGrouper:
+    """Partitions with the same number belong together, so that equal keys of co-partitioned topics meet in one task."""
+
+    def group(self, partitions_per_topic: Mapping[str, int]) -> list[set[TopicPartition]]:
+        tasks = max(partitions_per_topic.values(), default=0)
+        return [
+            {TopicPartition(topic, number) for topic, count in partitions_per_topic.items() if number < count}
+            for number in range(tasks)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +66,7 @@ def resolve_partitions(
     partition_counts: Mapping[str, int],
     *,
     additional_retention_ms: int = DAY_MS,
+    grouper: PartitionGrouper | None = None,
 ) -> ResolvedTopology:
     """Partition counts of all internal topics and the tasks that follow.
 
@@ -50,10 +75,11 @@ def resolve_partitions(
         application_id: goes before the names of internal topics.
         partition_counts: the cluster's topics and their numbers of partitions.
         additional_retention_ms: ``windowstore.changelog.additional.retention.ms``.
+        grouper: which partitions a task reads together; None = those with the same number.
 
     Raises:
         UnknownTopicError: a source topic is not on the cluster, or a pattern matches none where a count is needed.
-        TopologyError: topics that must be co-partitioned are not.
+        TopologyError: topics that must be co-partitioned are not, or a grouper leaves partitions out or has them twice.
     """
     parts = [part for part in topology.subtopologies() if not part.global_]
     sources = {part.id: _source_topics(part, topology, partition_counts) for part in parts}
@@ -70,13 +96,11 @@ def resolve_partitions(
     tasks: dict[TaskId, tuple[TopicPartition, ...]] = {}
     changelogs: dict[str, InternalTopic] = {}
     for part in parts:
-        size = max((count_of(topic) for topic in sources[part.id]), default=0)
-        for number in range(size):
-            tasks[TaskId(part.id, number)] = tuple(
-                TopicPartition(on_broker(topic), number) for topic in sources[part.id] if number < count_of(topic)
-            )
+        sizes = {on_broker(topic): count_of(topic) for topic in sources[part.id]}
+        groups = _groups(part.id, sizes, grouper or DefaultPartitionGrouper())
+        tasks.update({TaskId(part.id, number): group for number, group in enumerate(groups)})
         for store in part.stores:
-            topic = changelog(store, application_id, size, additional_retention_ms)
+            topic = changelog(store, application_id, len(groups), additional_retention_ms)
             if topic is not None:
                 changelogs[topic.name] = topic
     repartitions = tuple(
@@ -88,6 +112,25 @@ def resolve_partitions(
         tasks,
         {number: tuple(on_broker(topic) for topic in topics) for number, topics in sources.items()},
     )
+
+
+def _groups(part: int, sizes: Mapping[str, int], grouper: PartitionGrouper) -> list[tuple[TopicPartition, ...]]:
+    """A grouper's answer in a fixed order, checked: each partition is in exactly one group."""
+    order = {topic: position for position, topic in enumerate(sizes)}
+    groups = [
+        tuple(sorted(group, key=lambda tp: (order.get(tp.topic, -1), tp.partition))) for group in grouper.group(dict(sizes))
+    ]
+    given = [partition for group in groups for partition in group]
+    wanted = {TopicPartition(topic, number) for topic, count in sizes.items() for number in range(count)}
+    if len(given) != len(wanted) or set(given) != wanted:
+        wrong = sorted(wanted.symmetric_difference(given)) or sorted({tp for tp in given if given.count(tp) > 1})
+        raise TopologyError(
+            f"the partition grouper did not put {wrong[0]} of sub-topology {part} into exactly one group",
+            hint="return every partition of every topic once",
+            topic=wrong[0].topic,
+            partition=wrong[0].partition,
+        )
+    return groups
 
 
 def _source_topics(part: Subtopology, topology: TopologyGraph, known: Mapping[str, int]) -> tuple[str, ...]:

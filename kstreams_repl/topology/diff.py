@@ -1,0 +1,338 @@
+"""What an edit of a topology does: every node unchanged, code only, new or removed; every store kept, migrated, rebuilt, removed
+or refused.
+
+Pure data, made from two topologies before anything is touched; it is what the user is shown and what the edit obeys. Nodes and
+stores are the same when their names are. A node's code is compared by what its functions do (byte code, constants, names, values
+they close over), not by identity, so that running an unchanged cell again changes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from kstreams_repl.topology.graph import TopologyGraph
+from kstreams_repl.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+
+
+class NodeChange(StrEnum):
+    UNCHANGED = "unchanged"
+    CODE = "code only"
+    MOVED = "changed"  # other parents, topics, stores or operator
+    NEW = "new"
+    REMOVED = "removed"
+
+
+class StoreChange(StrEnum):
+    KEPT = "kept"
+    MIGRATED = "migrated"  # same rows, other surroundings: caching, retention made longer, changelog settings
+    REBUILT = "rebuilt"  # filled anew from its source topic
+    NEW = "new"
+    REMOVED = "removed"
+    REFUSED = "refused"  # its rows would be read wrongly
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDiff:
+    """One node's part of the plan."""
+
+    name: str
+    change: NodeChange
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDiff:
+    """One store's part of the plan.
+
+    Attributes:
+        hint: for a refused store, the ways out.
+    """
+
+    name: str
+    change: StoreChange
+    reason: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyDiff:
+    """The plan of an edit.
+
+    Attributes:
+        topics_added, topics_removed: source and internal topics (logical names) that are read from now on, or no longer.
+        subtopologies_changed: nodes or stores moved between sub-topologies, so task ids and changelog partitions change their
+            meaning.
+    """
+
+    nodes: tuple[NodeDiff, ...]
+    stores: tuple[StoreDiff, ...]
+    topics_added: tuple[str, ...] = ()
+    topics_removed: tuple[str, ...] = ()
+    subtopologies_changed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        """Nothing changes at all."""
+        return all(node.change is NodeChange.UNCHANGED for node in self.nodes) and all(
+            store.change is StoreChange.KEPT for store in self.stores
+        )
+
+    @property
+    def code_only(self) -> bool:
+        """Functions change, and nothing else: state and offsets stay as they are."""
+        kept = {NodeChange.UNCHANGED, NodeChange.CODE}
+        return all(node.change in kept for node in self.nodes) and all(store.change is StoreChange.KEPT for store in self.stores)
+
+    @property
+    def refused(self) -> tuple[StoreDiff, ...]:
+        """Stores that stand in the way; empty when the edit can be applied."""
+        return tuple(store for store in self.stores if store.change is StoreChange.REFUSED)
+
+    def __str__(self) -> str:
+        lines = [f"{node.change:>10}  node   {node.name}" + (f"  ({node.reason})" if node.reason else "") for node in self.nodes]
+        for store in self.stores:
+            lines.append(f"{store.change:>10}  store  {store.name}" + (f"  ({store.reason})" if store.reason else ""))
+            if store.hint:
+                lines.append(f"{'':>10}         Hint: {store.hint}")
+        lines += [f"{'reads':>10}  topic  {topic}" for topic in self.topics_added]
+        lines += [f"{'leaves':>10}  topic  {topic}" for topic in self.topics_removed]
+        return "\n".join(lines)
+
+
+def diff(old: TopologyGraph, new: TopologyGraph) -> TopologyDiff:
+    """The plan that leads from one topology to another."""
+    names = dict.fromkeys((*new.nodes, *old.nodes))
+    nodes = tuple(_node_diff(old.nodes.get(name), new.nodes.get(name)) for name in names)
+    old_stores, new_stores = _all_stores(old), _all_stores(new)
+    old_homes, new_homes = _homes(old), _homes(new)
+    moved = {name: (home, new_homes[name]) for name, home in old_homes.items() if name in new_homes and new_homes[name] != home}
+    stores = tuple(
+        _store_diff(old_stores.get(name), new_stores.get(name), old, new) for name in dict.fromkeys((*new_stores, *old_stores))
+    )
+    before, after = old.source_topics(), new.source_topics()
+    return TopologyDiff(
+        nodes,
+        stores,
+        tuple(topic for topic in after if topic not in before),
+        tuple(topic for topic in before if topic not in after),
+        moved,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------------ nodes
+def _node_diff(old: Node | None, new: Node | None) -> NodeDiff:
+    if old is None:
+        assert new is not None
+        return NodeDiff(new.name, NodeChange.NEW)
+    if new is None:
+        return NodeDiff(old.name, NodeChange.REMOVED)
+    reason = _structure(old, new)
+    if reason:
+        return NodeDiff(new.name, NodeChange.MOVED, reason)
+    if _code(old) != _code(new):
+        return NodeDiff(new.name, NodeChange.CODE)
+    return NodeDiff(new.name, NodeChange.UNCHANGED)
+
+
+def _structure(old: Node, new: Node) -> str:
+    """What differs besides functions, in words; empty when nothing does."""
+    if type(old) is not type(new):
+        return f"was a {_kind(old)}, is a {_kind(new)}"
+    if isinstance(old, SourceNode) and isinstance(new, SourceNode):
+        if (old.topics, _pattern(old)) != (new.topics, _pattern(new)):
+            return "reads other topics"
+        if _serdes(old) != _serdes(new):
+            return "reads with another serde"
+        return "" if old.offset_reset == new.offset_reset else "another offset reset"
+    if isinstance(old, SinkNode) and isinstance(new, SinkNode):
+        if old.topic != new.topic:
+            return f"writes {new.topic or 'topics chosen per record'} instead of {old.topic or 'topics chosen per record'}"
+        if _serdes(old) != _serdes(new):
+            return "writes with another serde"
+    if isinstance(old, ProcessorNode) and isinstance(new, ProcessorNode):
+        if _operator_kind(old) != _operator_kind(new):
+            return f"was {_operator_kind(old)}, is {_operator_kind(new)}"
+        if old.stores != new.stores:
+            return "uses other stores"
+        changed = _settings(old.operator, new.operator)
+        if changed:
+            return f"other settings: {', '.join(changed)}"
+    if not isinstance(old, SourceNode) and not isinstance(new, SourceNode) and old.parents != new.parents:
+        return f"behind {', '.join(new.parents)} instead of {', '.join(old.parents)}"
+    return ""
+
+
+def _kind(node: Node) -> str:
+    return type(node).__name__.removesuffix("Node").lower()
+
+
+def _operator_kind(node: ProcessorNode) -> str:
+    """The DSL operator's class; user suppliers are all one kind: their class is code."""
+    return type(node.operator).__name__ if hasattr(node.operator, "build") else "processor"
+
+
+def _pattern(node: SourceNode) -> tuple[str, int] | None:
+    return None if node.pattern is None else (node.pattern.pattern, node.pattern.flags)
+
+
+def _serdes(node: SourceNode | SinkNode) -> tuple[str | None, str | None]:
+    return serde_name(node.key_serde), serde_name(node.value_serde)
+
+
+def serde_name(serde: Any) -> str | None:
+    """What a serde calls itself; two serdes of one name are taken to write the same bytes."""
+    if serde is None:
+        return None
+    return str(getattr(serde, "name", None) or repr(serde))
+
+
+def _fields(operator: Any) -> dict[str, Any]:
+    if dataclasses.is_dataclass(operator):
+        return {f.name: getattr(operator, f.name) for f in dataclasses.fields(operator)}
+    return {"supplier": operator}
+
+
+def _settings(old: Any, new: Any) -> list[str]:
+    """Names of an operator's plain fields (numbers, names, flags) that differ."""
+    before, after = _fields(old), _fields(new)
+    plain = (str, int, float, bool, tuple, types.NoneType)
+    return [
+        name
+        for name in after
+        if isinstance(before.get(name), plain) and isinstance(after[name], plain) and before.get(name) != after[name]
+    ]
+
+
+def _code(node: Node) -> Any:
+    if isinstance(node, SourceNode):
+        return fingerprint(node.timestamp_extractor)
+    if isinstance(node, SinkNode):
+        return fingerprint(node.topic_extractor), fingerprint(node.partitioner)
+    return fingerprint(node.operator)
+
+
+def fingerprint(value: Any, depth: int = 6) -> Any:
+    """Something comparable that is equal for functions that do the same: code, constants, defaults, values closed over.
+
+    Values that a function reads from its module are not part of it; classes are compared by their methods.
+    """
+    if depth == 0 or isinstance(value, (str, int, float, bool, bytes, types.NoneType)):
+        return value if isinstance(value, (str, int, float, bool, bytes, types.NoneType)) else type(value).__qualname__
+    if isinstance(value, types.CodeType):
+        constants = tuple(fingerprint(constant, depth - 1) for constant in value.co_consts)
+        return "code", value.co_code, value.co_names, value.co_varnames, constants
+    if isinstance(value, types.FunctionType):
+        cells = tuple(fingerprint(_content(cell), depth - 1) for cell in value.__closure__ or ())
+        defaults = fingerprint(value.__defaults__, depth - 1), fingerprint(value.__kwdefaults__, depth - 1)
+        return "function", fingerprint(value.__code__, depth), cells, defaults
+    if isinstance(value, types.MethodType):
+        return "method", fingerprint(value.__func__, depth), fingerprint(value.__self__, depth - 1)
+    if isinstance(value, (list, tuple)):
+        return tuple(fingerprint(item, depth - 1) for item in value)
+    if isinstance(value, (dict, types.MappingProxyType)):
+        return tuple((str(key), fingerprint(item, depth - 1)) for key, item in value.items())
+    if isinstance(value, type):
+        methods = {k: v for k, v in vars(value).items() if isinstance(v, (types.FunctionType, str, int, float, bool))}
+        methods.pop("__module__", None), methods.pop("__doc__", None), methods.pop("__firstlineno__", None)
+        return "class", value.__qualname__, fingerprint(methods, depth - 1)
+    if dataclasses.is_dataclass(value):
+        return type(value).__qualname__, fingerprint(_fields(value), depth - 1)
+    state = getattr(value, "__dict__", None)
+    kind = type(value)
+    return (
+        kind.__qualname__,
+        fingerprint(kind, depth - 1) if kind.__module__ == "__main__" else None,
+        fingerprint(state, depth - 1),
+    )
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not yet filled
+        return None
+
+
+# ----------------------------------------------------------------------------------------------------------------- stores
+def _all_stores(topology: TopologyGraph) -> dict[str, StoreBuilder]:
+    return {store.name: store for part in topology.subtopologies() for store in part.stores} | dict(topology.stores)
+
+
+def _homes(topology: TopologyGraph) -> dict[str, int]:
+    return {store.name: part.id for part in topology.subtopologies() if not part.global_ for store in part.stores}
+
+
+_RESET = "reset the store, give it a new name, or migrate its rows with a function"
+_SAME_ROWS = {frozenset({StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW})}
+
+
+def _store_diff(
+    old: StoreBuilder | None, new: StoreBuilder | None, old_graph: TopologyGraph, new_graph: TopologyGraph
+) -> StoreDiff:
+    if old is None:
+        assert new is not None
+        return StoreDiff(new.name, StoreChange.NEW)
+    if new is None:
+        return StoreDiff(old.name, StoreChange.REMOVED, "its changelog stays until cleanup")
+    for what, before, after in (
+        ("kind", old.kind, new.kind),
+        ("key serde", serde_name(old.key_serde), serde_name(new.key_serde)),
+        ("value serde", serde_name(old.value_serde), serde_name(new.value_serde)),
+        ("window size", old.window_size_ms, new.window_size_ms),
+    ):
+        if before != after:
+            return StoreDiff(new.name, StoreChange.REFUSED, f"its {what} was {before}, would be {after}", _RESET)
+    writers = _writer_change(new.name, old_graph, new_graph)
+    if writers:
+        return StoreDiff(new.name, StoreChange.REFUSED, writers, _RESET)
+    if old.source_topic != new.source_topic:
+        if new.source_topic is not None:
+            return StoreDiff(new.name, StoreChange.REBUILT, f"is filled from topic {new.source_topic}")
+        return StoreDiff(new.name, StoreChange.REBUILT, "gets a changelog of its own")
+    if (old.retention_ms or 0) > (new.retention_ms or 0):
+        return StoreDiff(
+            new.name, StoreChange.MIGRATED, f"keeps {new.retention_ms} ms instead of {old.retention_ms} ms: older rows go"
+        )
+    changed = [
+        what
+        for what, before, after in (
+            ("retention", old.retention_ms, new.retention_ms),
+            ("caching", old.caching, new.caching),
+            ("logging", old.logging, new.logging),
+            ("persistence", old.persistent, new.persistent),
+            ("largest size", old.max_entries, new.max_entries),
+            ("changelog settings", old.topic_config, new.topic_config),
+        )
+        if before != after
+    ]
+    if changed:
+        return StoreDiff(new.name, StoreChange.MIGRATED, f"other {', '.join(changed)}; its rows stay")
+    return StoreDiff(new.name, StoreChange.KEPT)
+
+
+_WINDOW_SETTINGS = ("size_ms", "advance_ms", "time_difference_ms", "gap_ms", "unlimited_start_ms")
+
+
+def _writer_change(store: str, old: TopologyGraph, new: TopologyGraph) -> str:
+    """A change of the operators that write a store which makes its rows mean something else; empty when there is none."""
+    before, after = _writers(store, old), _writers(store, new)
+    for name in before.keys() & after.keys():
+        for setting in _WINDOW_SETTINGS:
+            was, now = getattr(before[name], setting, None), getattr(after[name], setting, None)
+            if was != now:
+                return f"the windows of {name} had {setting} = {was}, would have {now}"
+    return ""
+
+
+def _writers(store: str, topology: TopologyGraph) -> dict[str, Any]:
+    return {
+        node.name: node.operator
+        for node in topology.nodes.values()
+        if isinstance(node, ProcessorNode) and getattr(node.operator, "store", None) == store
+    }
