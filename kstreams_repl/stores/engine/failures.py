@@ -1,0 +1,49 @@
+"""What LMDB and the file system say when they fail, as the project's errors."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import lmdb
+
+from kstreams_repl.errors import StateStoreError, TaskCorruptedError
+
+
+def storage_error(error: Exception, path: str, doing: str) -> StateStoreError:
+    """A typed error for a failed read or write of an environment; the environment must be opened again before it is used."""
+    used = _bytes_used(path)
+    fields = {"path": path, "bytes": used}
+    if isinstance(error, lmdb.MapFullError):
+        return StateStoreError(
+            f"{doing} {path}: the map of this environment is full ({used:,} bytes on disk)",
+            hint="open it with a larger map (state.map.bytes); what was committed before is intact",
+            **fields,
+        )
+    if isinstance(error, lmdb.DiskError) or getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error):
+        return StateStoreError(
+            f"{doing} {path}: no space left on the device ({used:,} bytes in this environment)",
+            hint="make room; the task restores from its last commit and goes on",
+            **fields,
+        )
+    if isinstance(error, lmdb.CorruptedError | lmdb.InvalidError | lmdb.PageNotFoundError | lmdb.VersionMismatchError | lmdb.PanicError):
+        return corrupted(path, f"{doing} failed: {error}")
+    return StateStoreError(
+        f"{doing} {path} failed: {error}", hint="check the disk; the task restores from its last commit and goes on", **fields
+    )
+
+
+def corrupted(path: str, reason: str) -> TaskCorruptedError:
+    return TaskCorruptedError(
+        f"the local state in {path} cannot be trusted: {reason}",
+        hint="it is rebuilt from its changelog into a fresh directory",
+        path=path,
+        reason=reason,
+    )
+
+
+def _bytes_used(path: str) -> int:
+    try:
+        return sum(entry.stat().st_size for entry in os.scandir(path) if entry.is_file())
+    except OSError:
+        return 0

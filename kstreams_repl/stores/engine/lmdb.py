@@ -1,0 +1,427 @@
+"""The LMDB environment of one task: many named engines, positions, commit id and owner token in one file that commits atomically.
+
+Rules, each paid for by an experiment (docs: guarantees):
+- `writemap=False`: a full disk is an error and not a SIGBUS. `sync=False`: the changelog is the durable truth; a crash of the *machine* is
+  noticed by the boot id without a clean-close mark, and then nothing here is trusted.
+- A large sparse map from the start: growing it would break readers in other processes.
+- One environment per process and path, never across a fork.
+- The owner token is compared inside every write transaction: a task that lost its stores commits nothing.
+- After any failed commit the environment refuses to work until it is opened again, so a position never moves over a hole.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import lmdb
+
+from kstreams_repl.errors import InvalidStateStoreError, StateStoreError, TaskMigratedError
+from kstreams_repl.stores.engine.base import Engine, Hooks
+from kstreams_repl.stores.engine.failures import corrupted, storage_error
+from kstreams_repl.stores.engine.lmdb_engine import LmdbEngine, LmdbTree
+from kstreams_repl.stores.engine.memory import MemoryEngine
+
+FORMAT = b"1"
+META = b"meta"
+ENGINE_PREFIX = "store:"
+DEFAULT_MAP_BYTES = 64 << 30
+_SMALLEST_MAP_BYTES = 64 << 20
+MAX_DATABASES = 512
+MAX_READERS = 256
+
+_LONG = struct.Struct(">q")
+T = TypeVar("T")
+_OPEN: weakref.WeakValueDictionary[str, LmdbEnvironment] = weakref.WeakValueDictionary()
+_OPEN_LOCK = threading.Lock()
+
+
+class LockedError(StateStoreError):
+    """The write lock of an environment was not free in time: its holder is stopped inside a transaction.
+
+    Kill that process (the lock is then free), or copy the environment into a fresh directory. Fields: ``path``.
+    """
+
+
+class LmdbEnvironment(Hooks):
+    """Open (or make) the environment in a directory.
+
+    Args:
+        path: the directory; made when it is missing.
+        map_bytes: address space to reserve; halved until the system gives it.
+        lock_timeout: seconds to wait for the write lock, which opening needs once; None waits for ever.
+
+    Raises:
+        TaskCorruptedError: the file is damaged, of another format, or was left open by a crash of the machine.
+        LockedError: the write lock was not free in time.
+        StateStoreError: already open in this process, or the disk failed.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, map_bytes: int = DEFAULT_MAP_BYTES, lock_timeout: float | None = None
+    ) -> None:
+        super().__init__()
+        self.path: str | None = os.path.realpath(path)
+        self.closed = False
+        self._where: str = self.path
+        self._pid = os.getpid()
+        self._engines: dict[str, LmdbEngine] = {}
+        self._memory: dict[str, MemoryEngine] = {}
+        self._changed_attributes: dict[str, bytes | None] = {}
+        self._token: str | None = None
+        self._failure: StateStoreError | None = None
+        self._reading: Any = None
+        self._marked = False
+        with _OPEN_LOCK:
+            if self._where in _OPEN:
+                raise StateStoreError(
+                    f"{self._where} is already open in this process", hint="close the other environment first", path=self._where
+                )
+            os.makedirs(self._where, mode=0o700, exist_ok=True)
+            self._env = _open_map(self._where, map_bytes)
+            try:
+                # Opening a named database takes the write lock, which a stopped process may hold.
+                self._meta = _within(lock_timeout, self._where, lambda: self._env.open_db(META))
+                self._load(check=True)
+            except LockedError:
+                raise  # the abandoned thread still uses the handle
+            except BaseException as error:
+                self._env.close()
+                if isinstance(error, lmdb.Error):
+                    raise storage_error(error, self._where, "opening") from error
+                raise
+            _OPEN[self._where] = self
+
+    # ---- what was committed --------------------------------------------------------------------------------------------------------
+
+    def _load(self, *, check: bool = False) -> None:
+        with self._env.begin(db=self._meta) as transaction:
+            meta = dict(transaction.cursor())
+        if check and meta and meta.get(b"format") != FORMAT:
+            raise corrupted(self._where, f"format {meta.get(b'format')!r} instead of {FORMAT!r}")
+        if check and meta and meta.get(b"clean") != b"1" and meta.get(b"boot") != boot_id():
+            raise corrupted(self._where, "the machine went down while it was open")
+        self._positions = {key[2:].decode(): _LONG.unpack(value)[0] for key, value in meta.items() if key[:2] == b"p:"}
+        self._attributes = {key[2:].decode(): value for key, value in meta.items() if key[:2] == b"a:"}
+        self._commit_id: int = _LONG.unpack(meta.get(b"commit", _LONG.pack(-1)))[0]
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        return self._positions
+
+    @property
+    def commit_id(self) -> int:
+        return self._commit_id
+
+    @property
+    def owner(self) -> str | None:
+        """The token of whoever took the stores last; read afresh."""
+        self._check_usable()
+        with self._env.begin(db=self._meta) as transaction:
+            token = transaction.get(b"owner")
+        return None if token is None else token.decode()
+
+    # ---- engines -------------------------------------------------------------------------------------------------------------------
+
+    def engine(self, name: str, *, persistent: bool = True) -> Engine:
+        self._check_usable()
+        if not persistent:
+            return self._memory.setdefault(name, MemoryEngine(name))
+        engine = self._engines.get(name)
+        if engine is None:
+            self._end_reading()
+            try:
+                database = self._env.open_db((ENGINE_PREFIX + name).encode())
+            except lmdb.Error as error:
+                raise storage_error(error, self._where, f"opening store {name} in") from error
+            engine = self._engines[name] = LmdbEngine(name, LmdbTree(database, self._meta, name), self._read)
+        return engine
+
+    def _read(self) -> Any:
+        """The read transaction since the last commit."""
+        reading = self._reading
+        if reading is None:
+            self._check_usable()
+            reading = self._reading = self._env.begin()
+        return reading
+
+    def _end_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.abort()
+            self._reading = None
+
+    def attribute(self, name: str) -> bytes | None:
+        if name in self._changed_attributes:
+            return self._changed_attributes[name]
+        return self._attributes.get(name)
+
+    def set_attribute(self, name: str, value: bytes | None) -> None:
+        if self._attributes.get(name) != value or name in self._changed_attributes:
+            self._changed_attributes[name] = value
+
+    # ---- writing -------------------------------------------------------------------------------------------------------------------
+
+    def commit(self, positions: Mapping[str, int], commit_id: int) -> None:
+        """Write every overlay, the attributes, the positions and the commit id in one transaction, if still the owner.
+
+        Raises:
+            TaskMigratedError: another owner took the stores; nothing was written.
+            StateStoreError: the disk failed; nothing was written and the environment must be opened again.
+        """
+        self._check_usable()
+        for callback in self._before_commit:
+            callback()
+        unfinished = {}
+        with self._writing("committing to") as transaction:
+            for engine in self._engines.values():
+                if engine.dirty:
+                    unfinished[engine.name] = engine.write(transaction)
+            self._write_meta(transaction, positions, commit_id)
+        for name, left in unfinished.items():
+            self._engines[name].committed(left)
+        for memory in self._memory.values():
+            memory.commit()
+        self._remember(positions, commit_id)
+
+    def _write_meta(self, transaction: Any, positions: Mapping[str, int], commit_id: int | None) -> None:
+        put, delete, meta = transaction.put, transaction.delete, self._meta
+        for topic_partition, position in positions.items():
+            put(b"p:" + topic_partition.encode(), _LONG.pack(position), db=meta)
+        for name, value in self._changed_attributes.items():
+            if value is None:
+                delete(b"a:" + name.encode(), db=meta)
+            else:
+                put(b"a:" + name.encode(), value, db=meta)
+        if commit_id is not None:
+            put(b"commit", _LONG.pack(commit_id), db=meta)
+
+    def _remember(self, positions: Mapping[str, int], commit_id: int | None) -> None:
+        self._positions.update(positions)
+        for name, value in self._changed_attributes.items():
+            if value is None:
+                self._attributes.pop(name, None)
+            else:
+                self._attributes[name] = value
+        self._changed_attributes.clear()
+        if commit_id is not None:
+            self._commit_id = commit_id
+
+    def rollback(self) -> None:
+        for engine in self._engines.values():
+            engine.rollback()
+        for memory in self._memory.values():
+            memory.rollback()
+        self._changed_attributes.clear()
+        for callback in self._after_rollback:
+            callback()
+
+    def restore(
+        self,
+        name: str,
+        keys: Sequence[bytes],
+        values: Sequence[bytes | None],
+        *,
+        positions: Mapping[str, int] | None = None,
+        persistent: bool = True,
+    ) -> None:
+        engine = self.engine(name, persistent=persistent)
+        if isinstance(engine, MemoryEngine):
+            put = engine.put
+            for key, value in zip(keys, values, strict=True):
+                put(key, value)
+            engine.commit()
+            return
+        assert isinstance(engine, LmdbEngine)
+        with self._writing("restoring into") as transaction:
+            engine.tree.write(transaction, dict(zip(keys, values, strict=True)))
+            self._write_meta(transaction, positions or {}, None)
+        self._remember(positions or {}, None)
+
+    @contextmanager
+    def _writing(self, doing: str) -> Iterator[Any]:
+        """One write transaction under the owner's token; a failure closes the environment for use."""
+        self._check_usable()
+        self._end_reading()
+        try:
+            with self._env.begin(write=True) as transaction:
+                owner = transaction.get(b"owner", db=self._meta)
+                if owner is not None and owner != (self._token or "").encode():
+                    raise TaskMigratedError(
+                        f"another owner took the stores in {self._where} over; nothing was committed", path=self._where
+                    )
+                self._mark_open(transaction)
+                yield transaction
+        except TaskMigratedError as error:
+            self._failure = StateStoreError(error.message, path=self._where)
+            raise
+        except (lmdb.Error, OSError) as error:
+            self._failure = storage_error(error, self._where, doing)
+            raise self._failure from error
+        self._marked = True
+
+    def _mark_open(self, transaction: Any) -> None:
+        if not self._marked:
+            put = transaction.put
+            put(b"format", FORMAT, db=self._meta)
+            put(b"boot", boot_id(), db=self._meta)
+            put(b"clean", b"0", db=self._meta)
+
+    def take_ownership(self, token: str, *, timeout: float | None = None) -> None:
+        """Make `token` the owner; from then on the former owner's commits fail.
+
+        Args:
+            timeout: seconds to wait for the write lock. A holder that is stopped inside its transaction blocks for ever: after the
+                time-out kill it, or `copy_to` a fresh directory.
+        """
+        self._end_reading()
+        try:
+            _within(timeout, self._where, lambda: self._take_ownership(token))
+        except LockedError as error:
+            self._failure = error
+            raise
+
+    def _take_ownership(self, token: str) -> None:
+        self._check_usable()
+        self._end_reading()
+        try:
+            with self._env.begin(write=True) as transaction:
+                transaction.put(b"owner", token.encode(), db=self._meta)
+                self._mark_open(transaction)
+        except lmdb.Error as error:
+            self._failure = storage_error(error, self._where, "taking ownership of")
+            raise self._failure from error
+        self._marked = True
+        self._token = token
+        self._load()  # the former owner may have committed between our open and now
+
+    # ---- upkeep --------------------------------------------------------------------------------------------------------------------
+
+    def reader_check(self) -> int:
+        """Free the slots of readers that died (they pin pages); returns how many. Call it at open and regularly."""
+        self._check_usable()
+        return int(self._env.reader_check())
+
+    def copy_to(self, path: str) -> None:
+        """A compacted copy of the last commit, into an empty directory."""
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        try:
+            self._env.copy(path, compact=True)
+        except lmdb.Error as error:
+            raise storage_error(error, path, "copying to") from error
+
+    def size_on_disk(self) -> int:
+        info = self._env.info()
+        return int((info["last_pgno"] + 1) * self._env.stat()["psize"])
+
+    def close(self) -> None:
+        """Sync, mark the environment as cleanly closed, and close it; idempotent. Uncommitted writes are lost."""
+        if self.closed:
+            return
+        self.closed = True
+        with _OPEN_LOCK:
+            _OPEN.pop(self._where, None)
+        if self._pid != os.getpid():
+            return
+        self._end_reading()
+        try:
+            if self._failure is None and self._marked:
+                self._env.sync(True)
+                with self._env.begin(write=True) as transaction:
+                    owner = transaction.get(b"owner", db=self._meta)
+                    if owner is None or owner == (self._token or "").encode():
+                        transaction.put(b"clean", b"1", db=self._meta)
+                self._env.sync(True)
+        except (lmdb.Error, OSError):
+            pass  # Without the mark the next open after a crash of the machine rebuilds: the safe side.
+        finally:
+            self._env.close()
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise StateStoreError(self._failure.message, hint=self._failure.hint, **self._failure.fields) from self._failure
+        if self.closed:
+            raise InvalidStateStoreError(f"the stores in {self._where} are closed", path=self._where)
+
+    @property
+    def failed(self) -> StateStoreError | None:
+        """Why the environment must be opened again, or None."""
+        return self._failure
+
+
+def _within(timeout: float | None, path: str, work: Callable[[], T]) -> T:
+    """Do `work`, which waits for the write lock, in a thread that is given up after `timeout` seconds."""
+    if timeout is None:
+        return work()
+    results: list[T] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # handed to the caller below
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="wait-for-write-lock", daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if failures:
+        raise failures[0]
+    if not results:
+        raise LockedError(
+            f"the write lock of {path} was not free within {timeout} s",
+            hint="its holder is stopped inside a transaction: kill that process, or copy the environment into a fresh directory",
+            path=path,
+        )
+    return results[0]
+
+
+def _open_map(path: str, map_bytes: int) -> Any:
+    """LMDB's environment with as much of the wanted address space as the system gives."""
+    while True:
+        try:
+            return lmdb.open(
+                path,
+                map_size=map_bytes,
+                subdir=True,
+                metasync=False,
+                sync=False,
+                writemap=False,
+                meminit=False,
+                readahead=False,
+                max_dbs=MAX_DATABASES,
+                max_readers=MAX_READERS,
+                max_spare_txns=2,
+            )
+        except lmdb.Error as error:
+            if isinstance(error, lmdb.MemoryError) or "Cannot allocate memory" in str(error) or "File too large" in str(error):
+                if map_bytes // 2 >= _SMALLEST_MAP_BYTES:
+                    map_bytes //= 2
+                    continue
+            raise storage_error(error, path, "opening") from error
+
+
+def boot_id() -> bytes:
+    """What tells one run of the machine from the next; empty where the system does not say."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            return file.read().strip()
+    except OSError:
+        return b""
+
+
+def _forget_after_fork() -> None:
+    # A child shares no LMDB environment with its parent: what was open there is unusable here, and its path is free to open.
+    for environment in list(_OPEN.values()):
+        environment._reading = None
+        environment._failure = StateStoreError(
+            f"{environment._where} was opened before a fork", hint="open stores in the process that uses them", path=environment._where
+        )
+    _OPEN.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,228 @@
+"""One named ordered map of an LMDB environment: the committed tree under an overlay of uncommitted writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from typing import Any
+
+from kstreams_repl.stores.engine import long_keys
+from kstreams_repl.stores.engine.base import Row
+from kstreams_repl.stores.engine.long_keys import BUCKET_SIZE
+from kstreams_repl.stores.engine.overlay import Overlay
+
+DELETIONS_PER_COMMIT = 20_000
+_MISSING: Any = object()
+
+
+class LmdbTree:
+    """The committed rows of one engine; the transaction is an argument.
+
+    LMDB knows no empty key: that row lives beside the environment's own data.
+    """
+
+    __slots__ = ("database", "_meta", "_empty")
+
+    def __init__(self, database: Any, meta: Any, name: str) -> None:
+        self.database = database
+        self._meta = meta
+        self._empty = b"e:" + name.encode()
+
+    def get(self, transaction: Any, key: bytes) -> bytes | None:
+        if not key:
+            return transaction.get(self._empty, None, self._meta)  # type: ignore[no-any-return]
+        if len(key) < BUCKET_SIZE:
+            return transaction.get(key, None, self.database)  # type: ignore[no-any-return]
+        bucket = transaction.get(key[:BUCKET_SIZE], None, self.database)
+        return None if bucket is None else long_keys.find(bucket, key)
+
+    def range(self, transaction: Any, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[Row]:
+        """Rows with low <= key < high, buckets unfolded."""
+        cursor = transaction.cursor(db=self.database)
+        rows: Iterator[Row]
+        if reverse:
+            rows = _tree_range_reverse(cursor, low, high)
+        elif cursor.set_range(low[:BUCKET_SIZE]) if low else cursor.first():
+            rows = _tree_range_forward(cursor, low, high)
+        else:
+            rows = iter(())
+        if not low and high != b"":
+            empty = transaction.get(self._empty, None, self._meta)
+            if empty is not None:
+                return chain(rows, ((b"", empty),)) if reverse else chain(((b"", empty),), rows)
+        return rows
+
+    def write(self, transaction: Any, rows: dict[bytes, bytes | None]) -> None:
+        """Put and delete rows in key order: neighbours share pages."""
+        puts: list[tuple[bytes, bytes]] = []
+        buckets: dict[bytes, list[tuple[bytes, bytes | None]]] = {}
+        delete, database = transaction.delete, self.database
+        for row in sorted(rows.items()):
+            key, value = row
+            if len(key) >= BUCKET_SIZE:
+                buckets.setdefault(key[:BUCKET_SIZE], []).append(row)
+            elif not key:
+                self._write_empty(transaction, value)
+            elif value is None:
+                delete(key, db=database)
+            else:
+                puts.append(row)  # type: ignore[arg-type]
+        if puts:
+            transaction.cursor(db=database).putmulti(puts)
+        for prefix, changes in buckets.items():
+            data = long_keys.change(transaction.get(prefix, db=database), changes)
+            if data is None:
+                delete(prefix, db=database)
+            else:
+                transaction.put(prefix, data, db=database)
+
+    def _write_empty(self, transaction: Any, value: bytes | None) -> None:
+        if value is None:
+            transaction.delete(self._empty, db=self._meta)
+        else:
+            transaction.put(self._empty, value, db=self._meta)
+
+    def count(self, transaction: Any) -> int:
+        entries: int = transaction.stat(self.database)["entries"]
+        return entries
+
+
+class LmdbEngine:
+    """Reads merge overlay and tree; `write` is called by the environment inside its write transaction.
+
+    A deleted range is hidden at once and removed from the tree a bounded number of rows per commit, so dropping a segment of
+    millions of rows never stalls one commit. What a crash leaves over is hidden again by the store's own expiry.
+    """
+
+    __slots__ = ("name", "tree", "overlay", "get", "put", "_transaction", "_doomed", "_committed_doomed")
+
+    def __init__(self, name: str, tree: LmdbTree, transaction: Callable[[], Any]) -> None:
+        self.name = name
+        self.tree = tree
+        self.overlay = Overlay()
+        self._transaction = transaction
+        self._doomed: list[tuple[bytes, bytes]] = []
+        self._committed_doomed: list[tuple[bytes, bytes]] = []
+        self.put: Callable[[bytes, bytes | None], None] = self.overlay.put
+        self.get: Callable[[bytes], bytes | None] = self._make_get()
+
+    def _make_get(self) -> Callable[[bytes], bytes | None]:
+        recent, transaction, tree, database, doomed = self.overlay.rows.get, self._transaction, self.tree, self.tree.database, self._doomed
+
+        def get(key: bytes) -> bytes | None:
+            value = recent(key, _MISSING)
+            if value is not _MISSING:
+                return value  # type: ignore[no-any-return]
+            if doomed and self._is_doomed(key):
+                return None
+            if 0 < len(key) < BUCKET_SIZE:
+                return transaction().get(key, None, database)  # type: ignore[no-any-return]
+            return tree.get(transaction(), key)
+
+        return get
+
+    @property
+    def dirty(self) -> bool:
+        """Whether a commit has something to write here."""
+        return bool(self.overlay.rows or self._doomed)
+
+    def _is_doomed(self, key: bytes) -> bool:
+        return any(low <= key < high for low, high in self._doomed)
+
+    def range(
+        self, low: bytes | None = None, high: bytes | None = None, reverse: bool = False, limit: int | None = None
+    ) -> Iterator[Row]:
+        recent = self.overlay.range(low, high, reverse)
+        committed: Iterator[Row] = self.tree.range(self._transaction(), low, high, reverse)
+        if self._doomed:
+            doomed = list(self._doomed)
+            committed = (row for row in committed if not any(first <= row[0] < last for first, last in doomed))
+        rows = _merge(recent, committed, reverse) if recent else committed
+        return rows if limit is None else islice(rows, limit)
+
+    def delete_range(self, low: bytes, high: bytes) -> None:
+        self.overlay.discard_range(low, high)
+        self._doomed.append((low, high))
+
+    def approximate_count(self) -> int:
+        return self.tree.count(self._transaction()) + len(self.overlay.rows)
+
+    def write(self, transaction: Any) -> list[tuple[bytes, bytes]]:
+        """Apply deleted ranges, then the overlay, in one write transaction; returns the ranges that are not finished."""
+        left = self._doomed
+        if left:
+            left = self._delete_doomed(transaction)
+        self.tree.write(transaction, self.overlay.rows)
+        return left
+
+    def _delete_doomed(self, transaction: Any) -> list[tuple[bytes, bytes]]:
+        budget, left = DELETIONS_PER_COMMIT, []
+        cursor = transaction.cursor(db=self.tree.database)
+        for low, high in self._doomed:
+            found = cursor.set_range(low) if low else cursor.first()
+            while found and cursor.key() < high and budget > 0:
+                cursor.delete()
+                budget -= 1
+                found = bool(cursor.key())
+            if found and budget == 0 and cursor.key() < high:
+                left.append((low, high))
+        return left
+
+    def committed(self, left: list[tuple[bytes, bytes]]) -> None:
+        self.overlay.clear()
+        self._doomed[:] = left
+        self._committed_doomed = list(left)
+
+    def rollback(self) -> None:
+        self.overlay.clear()
+        self._doomed[:] = self._committed_doomed
+
+
+def _tree_range_forward(cursor: Any, low: bytes | None, high: bytes | None) -> Iterator[Row]:
+    bucket_size = BUCKET_SIZE
+    for key, value in cursor.iternext():
+        if len(key) < bucket_size:
+            if high is not None and key >= high:
+                return
+            yield key, value
+            continue
+        for rest, inner in long_keys.decode(value):
+            full = key + rest
+            if high is not None and full >= high:
+                return
+            if low is None or full >= low:
+                yield full, inner
+
+
+def _tree_range_reverse(cursor: Any, low: bytes | None, high: bytes | None) -> Iterator[Row]:
+    if high is None or not cursor.set_range(high[:BUCKET_SIZE]):
+        if not cursor.last():
+            return
+    for key, value in cursor.iterprev():
+        if len(key) < BUCKET_SIZE:
+            if low is not None and key < low:
+                return
+            if high is None or key < high:
+                yield key, value
+            continue
+        for rest, inner in reversed(long_keys.decode(value)):
+            full = key + rest
+            if low is not None and full < low:
+                return
+            if high is None or full < high:
+                yield full, inner
+
+
+def _merge(recent: list[tuple[bytes, bytes | None]], committed: Iterator[Row], reverse: bool) -> Iterator[Row]:
+    row = next(committed, None)
+    for key, value in recent:
+        while row is not None and (row[0] > key if reverse else row[0] < key):
+            yield row
+            row = next(committed, None)
+        if row is not None and row[0] == key:
+            row = next(committed, None)
+        if value is not None:
+            yield key, value
+    while row is not None:
+        yield row
+        row = next(committed, None)

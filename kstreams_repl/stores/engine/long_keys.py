@@ -1,0 +1,56 @@
+"""Keys longer than LMDB takes (511 bytes), in order.
+
+A key of up to 510 bytes is stored as it is. Longer ones share a *bucket* under their first 511 bytes; the bucket's value lists the rest of
+each key with its value, sorted. Every key in a bucket lies between its neighbours in the tree, so iteration stays in key order
+whatever the lengths. A bucket is rewritten once per commit, however many of its keys changed.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterable
+
+BUCKET_SIZE = 511
+
+_COUNT = struct.Struct(">I")
+_SIZES = struct.Struct(">II")
+
+Bucket = list[tuple[bytes, bytes]]
+"""(rest of the key, value), sorted."""
+
+
+def decode(data: bytes) -> Bucket:
+    (count,) = _COUNT.unpack_from(data)
+    at, bucket = 4, []
+    for _ in range(count):
+        rest_size, value_size = _SIZES.unpack_from(data, at)
+        at += 8
+        bucket.append((data[at : at + rest_size], data[at + rest_size : at + rest_size + value_size]))
+        at += rest_size + value_size
+    return bucket
+
+
+def encode(bucket: Bucket) -> bytes:
+    parts = [_COUNT.pack(len(bucket))]
+    for rest, value in bucket:
+        parts += [_SIZES.pack(len(rest), len(value)), rest, value]
+    return b"".join(parts)
+
+
+def find(data: bytes, key: bytes) -> bytes | None:
+    """The value of a full key in its bucket."""
+    bucket, rest = decode(data), key[BUCKET_SIZE:]
+    at = bisect_left(bucket, (rest,))
+    return bucket[at][1] if at < len(bucket) and bucket[at][0] == rest else None
+
+
+def change(data: bytes | None, changes: Iterable[tuple[bytes, bytes | None]]) -> bytes | None:
+    """The bucket with full keys put (None: deleted); None when nothing is left."""
+    rows = dict(decode(data)) if data is not None else {}
+    for key, value in changes:
+        if value is None:
+            rows.pop(key[BUCKET_SIZE:], None)
+        else:
+            rows[key[BUCKET_SIZE:]] = value
+    return encode(sorted(rows.items())) if rows else None

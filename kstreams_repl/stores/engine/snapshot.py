@@ -1,0 +1,197 @@
+"""A read-only look at an environment from any process, while its task writes.
+
+A reader pins the pages of its snapshot, so it copies out and ends: every read here is one short transaction that takes at most so many
+rows and so many seconds. Reading never blocks the writer and never asks it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+import lmdb
+
+from kstreams_repl.errors import InvalidStateStoreError
+from kstreams_repl.stores.engine.base import Row, after
+from kstreams_repl.stores.engine.failures import storage_error
+from kstreams_repl.stores.engine.lmdb import _OPEN, ENGINE_PREFIX, MAX_DATABASES, MAX_READERS, META
+from kstreams_repl.stores.engine.lmdb_engine import LmdbTree
+
+_LONG = struct.Struct(">q")
+DEFAULT_SECONDS = 5.0
+_CHUNK = 20_000
+
+
+class LmdbSnapshot:
+    """The committed state in a directory; `transaction()` gives one consistent view of all stores.
+
+    Inside the process that has the environment open, its handle is shared (LMDB forbids a second one).
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.path.realpath(path)
+        shared = self._shared = _OPEN.get(self.path)
+        self._owned = shared is None
+        try:
+            if shared is not None:
+                self._env = shared._env
+            elif not os.path.exists(os.path.join(self.path, "data.mdb")):
+                raise InvalidStateStoreError(f"there is no local state in {self.path}", path=self.path)
+            else:
+                self._env = lmdb.open(
+                    self.path, readonly=True, create=False, max_dbs=MAX_DATABASES, max_readers=MAX_READERS, readahead=False, max_spare_txns=1
+                )
+        except lmdb.Error as error:
+            raise storage_error(error, self.path, "opening") from error
+        self._trees: dict[str, LmdbTree] = {}
+        self._meta: Any = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[SnapshotView]:
+        """One view of the last commit; end it soon, it pins pages."""
+        with self._begin() as transaction:
+            yield SnapshotView(self, transaction)
+
+    def _begin(self) -> Any:
+        try:
+            return self._env.begin()
+        except lmdb.MapResizedError:
+            self._env.set_mapsize(0)
+            return self._env.begin()
+        except lmdb.Error as error:
+            raise storage_error(error, self.path, "reading") from error
+
+    def _database(self, name: bytes) -> Any:
+        return self._env.open_db(name, create=False)
+
+    def names(self) -> list[str]:
+        """The engines in it."""
+        prefix = ENGINE_PREFIX.encode()
+        with self._begin() as transaction:
+            return [key[len(prefix) :].decode() for key, _ in transaction.cursor() if key.startswith(prefix)]
+
+    def tree(self, name: str) -> LmdbTree:
+        """The engine of that name.
+
+        Raises:
+            InvalidStateStoreError: it was never written.
+        """
+        tree = self._trees.get(name)
+        if tree is None:
+            try:
+                tree = self._trees[name] = LmdbTree(self._database((ENGINE_PREFIX + name).encode()), self.meta(), name)
+            except lmdb.NotFoundError:
+                raise InvalidStateStoreError(f"there is no store {name!r} in {self.path}", store=name, path=self.path) from None
+        return tree
+
+    def meta(self) -> Any:
+        if self._meta is None:
+            try:
+                self._meta = self._database(META)
+            except lmdb.NotFoundError:
+                raise InvalidStateStoreError(f"nothing was committed yet in {self.path}", path=self.path) from None
+        return self._meta
+
+    def read(
+        self,
+        name: str,
+        low: bytes | None = None,
+        high: bytes | None = None,
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+        seconds: float = DEFAULT_SECONDS,
+    ) -> tuple[list[Row], bool]:
+        """(rows with low <= key < high, whether that is all of them) as of now; fewer when `limit` or `seconds` is reached."""
+        self.tree(name)
+        with self.transaction() as view:
+            return view.read(name, low, high, reverse=reverse, limit=limit, seconds=seconds)
+
+    def batches(self, name: str, low: bytes | None = None, high: bytes | None = None, size: int = 100_000) -> Iterator[list[Row]]:
+        """All rows in batches, each from its own short transaction: not one point in time, but nothing is pinned for long."""
+        while True:
+            rows, _ = self.read(name, low, high, limit=size)
+            if rows:
+                yield rows
+            if len(rows) < size:
+                return
+            low = after(rows[-1][0])
+
+    @property
+    def commit_id(self) -> int:
+        self.meta()
+        with self.transaction() as view:
+            return view.commit_id
+
+    @property
+    def positions(self) -> dict[str, int]:
+        self.meta()
+        with self.transaction() as view:
+            return view.positions
+
+    def close(self) -> None:
+        if self._owned:
+            self._env.close()
+
+    def __enter__(self) -> LmdbSnapshot:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class SnapshotView:
+    """All stores of a task as of one commit."""
+
+    def __init__(self, snapshot: LmdbSnapshot, transaction: Any) -> None:
+        self._snapshot = snapshot
+        self._transaction = transaction
+
+    def _meta_value(self, key: bytes) -> bytes | None:
+        return self._transaction.get(key, None, self._snapshot.meta())  # type: ignore[no-any-return]
+
+    @property
+    def commit_id(self) -> int:
+        data = self._meta_value(b"commit")
+        return -1 if data is None else int(_LONG.unpack(data)[0])
+
+    @property
+    def positions(self) -> dict[str, int]:
+        meta = dict(self._transaction.cursor(db=self._snapshot.meta()))
+        return {key[2:].decode(): _LONG.unpack(value)[0] for key, value in meta.items() if key[:2] == b"p:"}
+
+    def attribute(self, name: str) -> bytes | None:
+        return self._meta_value(b"a:" + name.encode())
+
+    def get(self, name: str, key: bytes) -> bytes | None:
+        return self._snapshot.tree(name).get(self._transaction, key)
+
+    def count(self, name: str) -> int:
+        return self._snapshot.tree(name).count(self._transaction)
+
+    def read(
+        self,
+        name: str,
+        low: bytes | None = None,
+        high: bytes | None = None,
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+        seconds: float = DEFAULT_SECONDS,
+    ) -> tuple[list[Row], bool]:
+        rows = self._snapshot.tree(name).range(self._transaction, low, high, reverse)
+        found: list[Row] = []
+        deadline = time.monotonic() + seconds
+        while True:
+            wanted = _CHUNK if limit is None else min(_CHUNK, limit - len(found))
+            chunk = list(islice(rows, wanted))
+            found += chunk
+            if len(chunk) < wanted:
+                return found, True
+            if (limit is not None and len(found) >= limit) or time.monotonic() > deadline:
+                return found, next(rows, None) is None
