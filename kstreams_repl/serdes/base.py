@@ -37,6 +37,9 @@ class Serde:
         canonical: tells such bytes; by default none are.
         immutable: value types that survive a round trip as equal objects and cannot be changed in place.
         size_of: serialized size of an `immutable` value without serializing it (an estimate is enough).
+        none_safe: both functions take None themselves.
+        base_key_suffix: so many bytes at the end of a serialized key have no say in its partition (window bounds).
+        recipe: (function, arguments) that makes this serde again, where its own functions cannot travel to a worker.
 
     Example:
         >>> point = Serde(lambda p: f"{p[0]},{p[1]}".encode(), lambda b: tuple(map(int, b.split(b","))), name="point")
@@ -44,7 +47,7 @@ class Serde:
         (1, 2)
     """
 
-    __slots__ = ("name", "serialize", "deserialize", "passthrough", "canonical", "immutable", "size_of", "_builtin")
+    __slots__ = ("name", "serialize", "deserialize", "passthrough", "canonical", "immutable", "size_of", "base_key_suffix", "_recipe", "_builtin")
 
     def __init__(
         self,
@@ -57,6 +60,8 @@ class Serde:
         immutable: Iterable[type] = (),
         size_of: Callable[[Any], int] | None = None,
         none_safe: bool = False,
+        base_key_suffix: int = 0,
+        recipe: tuple[Callable[..., Serde], tuple[Any, ...]] | None = None,
     ) -> None:
         self.name = name
         self.serialize: Serializer = serialize if none_safe else _skip_none(serialize)
@@ -65,6 +70,8 @@ class Serde:
         self.canonical = canonical
         self.immutable = frozenset(immutable)
         self.size_of: Callable[[Any], int] = size_of or _guess_size
+        self.base_key_suffix = base_key_suffix
+        self._recipe = recipe
         self._builtin = False
 
     def __call__(self) -> Serde:
@@ -79,6 +86,8 @@ class Serde:
             from kstreams_repl import serdes
 
             return serdes.of, (self.name,)
+        if self._recipe is not None:
+            return self._recipe
         return _rebuild, (self.serialize, self.deserialize, self.name, self.passthrough, self.canonical, tuple(self.immutable), self.size_of)
 
 

@@ -49,7 +49,7 @@ def _change(inner: Serde) -> Serde:
         middle = start + size
         return from_bytes(data[start:middle]), from_bytes(data[middle:end]), is_latest
 
-    return Serde(serialize, deserialize, name=f"change({inner.name})")
+    return Serde(serialize, deserialize, name=f"change({inner.name})", recipe=(_change, (inner,)))
 
 
 def _varint(number: int) -> bytes:

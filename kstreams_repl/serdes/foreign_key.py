@@ -92,7 +92,7 @@ def _subscription(inner: Serde) -> Serde:
             partition = _LENGTH.unpack_from(data, end)[0]
         return Subscription(digest, instruction, from_bytes(data[start:end]), partition)
 
-    return Serde(serialize, deserialize, name=f"subscription({inner.name})")
+    return Serde(serialize, deserialize, name=f"subscription({inner.name})", recipe=(_subscription, (inner,)))
 
 
 def subscription_response(value_serde: Serde | None = None) -> Any:
@@ -116,7 +116,7 @@ def _subscription_response(inner: Serde) -> Serde:
             digest, rest = data[1 : 1 + _HASH_SIZE], data[1 + _HASH_SIZE :]
         return SubscriptionResponse(digest, from_bytes(rest) if rest else None)
 
-    return Serde(serialize, deserialize, name=f"subscription-response({inner.name})")
+    return Serde(serialize, deserialize, name=f"subscription-response({inner.name})", recipe=(_subscription_response, (inner,)))
 
 
 def foreign_key_prefix(foreign_key: bytes) -> bytes:

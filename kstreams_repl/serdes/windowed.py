@@ -33,7 +33,9 @@ def time_windowed(inner: Serde, size_ms: int) -> Serde:
         start = unpack_from(data, len(data) - 8)[0]
         return Windowed(key_from_bytes(data[:-8]), start, min(start + size_ms, MAX_LONG))
 
-    return Serde(serialize, deserialize, name=f"time-windowed({inner.name}, {size_ms})")
+    return Serde(
+        serialize, deserialize, name=f"time-windowed({inner.name}, {size_ms})", base_key_suffix=8, recipe=(time_windowed, (inner, size_ms))
+    )
 
 
 def session_windowed(inner: Serde) -> Serde:
@@ -53,4 +55,6 @@ def session_windowed(inner: Serde) -> Serde:
         end, start = unpack_from(data, len(data) - 16)
         return Windowed(key_from_bytes(data[:-16]), start, end)
 
-    return Serde(serialize, deserialize, name=f"session-windowed({inner.name})")
+    return Serde(
+        serialize, deserialize, name=f"session-windowed({inner.name})", base_key_suffix=16, recipe=(session_windowed, (inner,))
+    )
