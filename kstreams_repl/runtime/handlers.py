@@ -1,8 +1,8 @@
 """What happens to a record that cannot be read, processed or written: fail, continue, retry, or to the dead-letter topic.
 
 A handler is a callable ``(ErrorContext, error) -> Response`` (or one of the words "fail" and "continue"). With
-``errors.dead.letter.queue.topic.name`` set, the failed source record is written there with its original coordinates in headers, in the same commit
-as everything else. Source: KIP-161, KIP-210, KIP-1033, KIP-1034.
+``errors.dead.letter.queue.topic.name`` set, a source record that is given up (not one at which the application stops) is written there as it was
+read, with its coordinates in headers, in the same commit as everything else. Source: KIP-161, KIP-210, KIP-1033, KIP-1034.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.operators.base import Process
 from kstreams_repl.processor.punctuation import PunctuationType
 from kstreams_repl.runtime.collector import RecordCollector
+from kstreams_repl.runtime.handlers import ErrorContext, dead_letter_headers
 from kstreams_repl.runtime.punctuation import PunctuationQueue
 from kstreams_repl.runtime.record_context import RecordContext
 from kstreams_repl.runtime.record_queue import StreamClock
@@ -57,6 +58,18 @@ class TaskServices:
     def drop(self, reason: str) -> None:
         """Count a dropped record under its reason."""
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+    def error_context(self, node: str) -> ErrorContext:
+        """What a handler is told about the record at work."""
+        at = self.record
+        return ErrorContext(node, str(self.task_id), at.topic, at.partition, at.offset, at.timestamp, at.raw_key, at.raw_value, at.headers)
+
+    def dead_letter(self, context: ErrorContext, error: Exception) -> None:
+        """Write a source record that is given up to the dead-letter topic, if there is one, in the same commit as all else."""
+        topic = self.config["errors.dead.letter.queue.topic.name"]
+        if topic is not None:
+            send = self.collector.sender(topic)
+            send(context.raw_key, context.raw_value, max(context.timestamp, 0), dead_letter_headers(context, error), None)
 
     def request_commit(self) -> None:
         self.commit_requested = True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kstreams_repl.errors import KStreamsError, SerializationError
 from kstreams_repl.operators.base import Process
 from kstreams_repl.runtime.collector import Send
-from kstreams_repl.runtime.handlers import ErrorContext, Response, resolve
+from kstreams_repl.runtime.handlers import Response, resolve
 from kstreams_repl.topology.nodes import SinkNode
 
 if TYPE_CHECKING:
@@ -103,10 +103,9 @@ def _refusal(node: SinkNode, services: TaskServices, key_serde: Any, value_serde
     def refuse(key: Any, value: Any, cause: Exception) -> None:
         at = services.record
         if handler is not None:
-            context = ErrorContext(
-                node.name, str(services.task_id), at.topic, at.partition, at.offset, at.timestamp, at.raw_key, at.raw_value, at.headers
-            )
+            context = services.error_context(node.name)
             if Response(handler(context, cause)) is not Response.FAIL:
+                services.dead_letter(context, cause)
                 services.drop("serialization")
                 return
         part, item, serde = ("key", key, key_serde) if _fails(key_serde, key) else ("value", value, value_serde)

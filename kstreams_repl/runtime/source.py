@@ -34,14 +34,13 @@ class ConsumedRecord:
 class CompiledSource:
     """One source node of one task (`record_queue.Source`)."""
 
-    def __init__(self, node: SourceNode, enter: Process, services: TaskServices, handler: Handler | None, dead_letter: Callable[..., None]) -> None:
+    def __init__(self, node: SourceNode, enter: Process, services: TaskServices, handler: Handler | None) -> None:
         self.name = node.name
         self.enter = enter
         self.deserialize_key = services.key_serde(node.key_serde).deserialize
         self.deserialize_value = services.value_serde(node.value_serde).deserialize
         self._services = services
         self._handler = handler
-        self._dead_letter = dead_letter
         extractor = node.timestamp_extractor or services.config["default.timestamp.extractor"]
         self._extractor = extractor
         self._negative_fails = extractor is None
@@ -70,9 +69,7 @@ class CompiledSource:
             raise error
         at = queue.partition
         context = ErrorContext(self.name, str(self._services.task_id), at.topic, at.partition, offset, ts, key, value, headers)
-        response = Response.FAIL if self._handler is None else Response(self._handler(context, error))
-        self._dead_letter(context, error)
-        if response is Response.FAIL:
+        if self._handler is None or Response(self._handler(context, error)) is Response.FAIL:
             raise SerializationError(
                 f"{self.name} cannot read the record at {at} offset {offset}: {error}",
                 hint="fix the serde or the producer, or set deserialization.exception.handler to 'continue' (with a dead-letter topic, if wanted)",
@@ -81,6 +78,7 @@ class CompiledSource:
                 partition=at.partition,
                 offset=offset,
             ) from error
+        self._services.dead_letter(context, error)
         self._services.drop("deserialization")
 
     def on_negative_timestamp(self, queue: RecordQueue, ts: int, offset: int) -> None:

@@ -17,7 +17,7 @@ from kstreams_repl.errors import KStreamsError, StreamsProcessingError
 from kstreams_repl.operators.base import Process
 from kstreams_repl.runtime.collector import RecordCollector
 from kstreams_repl.runtime.compile import Tap, compile_nodes, node_of_traceback
-from kstreams_repl.runtime.handlers import ErrorContext, Handler, Response, dead_letter_headers, resolve
+from kstreams_repl.runtime.handlers import Handler, Response, resolve
 from kstreams_repl.runtime.partition_group import PartitionGroup
 from kstreams_repl.runtime.record_context import NOWHERE
 from kstreams_repl.runtime.record_queue import RecordQueue
@@ -262,7 +262,7 @@ class StreamTask:
     def _queues(self) -> list[RecordQueue]:
         sources = {node.name: node for node in self.spec.subtopology.nodes if isinstance(node, SourceNode)}
         handler = resolve(self.spec.config["deserialization.exception.handler"], "deserialization.exception.handler")
-        compiled = {name: CompiledSource(node, self.entries[name], self.services, handler, self._dead_letter) for name, node in sources.items()}
+        compiled = {name: CompiledSource(node, self.entries[name], self.services, handler) for name, node in sources.items()}
         return [RecordQueue(at, compiled[name], self.services.record, self.services.clock) for at, name in self.spec.partitions.items()]
 
     def _punctuate(self, node: str, callback: Callable[[int], None], now: int) -> None:
@@ -307,17 +307,9 @@ class StreamTask:
 
     def _decide(self, node: str, error: Exception) -> None:
         handler: Handler | None = self._processing_handler
-        at = self.services.record
-        context = ErrorContext(node, str(self.id), at.topic, at.partition, at.offset, at.timestamp, at.raw_key, at.raw_value, at.headers)
         assert handler is not None
-        response = Response(handler(context, error))
-        self._dead_letter(context, error)
-        if response is Response.FAIL:
+        context = self.services.error_context(node)
+        if Response(handler(context, error)) is Response.FAIL:
             raise self._explain(error, node) from error
+        self.services.dead_letter(context, error)
         self.services.drop("processing")
-
-    def _dead_letter(self, context: ErrorContext, error: Exception) -> None:
-        topic = self.spec.config["errors.dead.letter.queue.topic.name"]
-        if topic is not None:
-            send = self.services.collector.sender(topic)
-            send(context.raw_key, context.raw_value, max(context.timestamp, 0), dead_letter_headers(context, error), None)

@@ -81,7 +81,7 @@ class Rig:
             [row[1] if isinstance(row[1], bytes) else serdes.json.serialize(row[1]) for row in rows],
             [row[2] for row in rows],
             list(range(first, first + len(rows))),
-            [row[3] for row in rows] if any(len(row) > 3 for row in rows) else None,
+            [row[3] if len(row) > 3 else None for row in rows] if any(len(row) > 3 for row in rows) else None,
         )
         self.task.add_records(TopicPartition(topic, self.partition), batch)
         return self

@@ -1,0 +1,162 @@
+"""Deserialization, processing and production errors: fail, continue, dead letter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kstreams_repl import serdes
+from kstreams_repl.errors import ConfigError, SerializationError, StreamsProcessingError
+from kstreams_repl.processor import Processor, Record
+from kstreams_repl.runtime.handlers import ErrorContext, Response, dead_letter_headers, resolve
+from kstreams_repl.topology.topology import Topology
+from tests.unit.runtime.rig import Rig
+
+BAD = b"{ broken"
+DEAD = {"errors.dead.letter.queue.topic.name": "dead"}
+
+
+class Boom(Processor):
+    """Raises for the value 13, passes everything else on."""
+
+    def process(self, record: Record) -> None:
+        if record.value == 13:
+            raise LookupError("unlucky")
+        self.context.forward(record)
+
+
+def two_branches() -> Topology:
+    """in -> boom -> out, and in -> copy."""
+    topology = Topology().add_source("from-in", "in").add_sink("to-copy", "copy", "from-in")
+    return topology.add_processor("boom", Boom, "from-in").add_sink("to-out", "out", "boom")
+
+
+def headers_of(rig: Rig, index: int = 0) -> dict[str, bytes | None]:
+    return dict([sent[4] for sent in rig.outbox.sent if sent[0] == "dead"][index])
+
+
+def test_fail_and_nothing_cost_no_handler_and_other_words_are_refused() -> None:
+    assert resolve("fail", "x") is None
+    assert resolve(None, "x") is None
+    with pytest.raises(ConfigError, match="cannot be used"):
+        resolve("ignore", "x")
+
+
+def test_a_failing_function_stops_the_task_by_default_with_node_and_coordinates() -> None:
+    rig = Rig(two_branches())
+    rig.pipe("in", ("a", 1, 1), ("b", 13, 2))
+    with pytest.raises(StreamsProcessingError) as failure:
+        rig.run()
+    error = failure.value
+    assert (error.node, error.task, error.topic, error.partition, error.offset) == ("boom", "0_0", "in", 0, 1)
+    assert isinstance(error.__cause__, LookupError)
+    assert 'raise LookupError("unlucky")' in str(error)
+
+
+def test_continue_drops_the_branch_of_the_failing_node_only() -> None:
+    rig = Rig(two_branches(), {"processing.exception.handler": "continue"})
+    rig.pipe("in", ("a", 1, 1), ("b", 13, 2), ("c", 3, 3)).run()
+    assert [key for key, _, _ in rig.outbox.to("copy")] == [b"a", b"b", b"c"]
+    assert [key for key, _, _ in rig.outbox.to("out")] == [b"a", b"c"]
+    assert rig.task.dropped == {"processing": 1}
+
+
+def test_a_handler_is_told_where_and_what() -> None:
+    asked: list[tuple[ErrorContext, Exception]] = []
+
+    def handler(context: ErrorContext, error: Exception) -> Response:
+        asked.append((context, error))
+        return Response.CONTINUE
+
+    rig = Rig(two_branches(), {"processing.exception.handler": handler})
+    rig.pipe("in", ("b", 13, 2, [("h", b"v")])).run()
+    [(context, error)] = asked
+    assert (context.node, context.task, context.topic, context.partition, context.offset) == ("boom", "0_0", "in", 0, 0)
+    assert (context.timestamp, context.raw_key, context.raw_value, context.headers) == (2, b"b", b"13", [("h", b"v")])
+    assert isinstance(error, LookupError)
+
+
+def test_a_handlers_fail_stops_the_task() -> None:
+    rig = Rig(two_branches(), {"processing.exception.handler": lambda context, error: Response.FAIL})
+    rig.pipe("in", ("b", 13, 2))
+    with pytest.raises(StreamsProcessingError, match="unlucky"):
+        rig.run()
+
+
+def test_a_failed_record_goes_to_the_dead_letter_topic_as_it_was_read() -> None:
+    rig = Rig(two_branches(), {"processing.exception.handler": "continue", **DEAD})
+    rig.pipe("in", ("a", 1, 1), ("b", 13, 2, [("mine", b"v")])).run()
+    assert rig.outbox.to("dead") == [(b"b", b"13", 2)]
+    told = headers_of(rig)
+    assert told["mine"] == b"v"
+    assert told["__streams.errors.exception"] == b"LookupError"
+    assert told["__streams.errors.message"] == b"unlucky"
+    assert (told["__streams.errors.topic"], told["__streams.errors.partition"], told["__streams.errors.offset"]) == (b"in", b"0", b"1")
+    assert told["__streams.errors.timestamp"] == b"2"
+    assert b"raise LookupError" in (told["__streams.errors.stacktrace"] or b"")
+
+
+def test_a_poison_record_goes_to_the_dead_letter_topic_as_bytes() -> None:
+    rig = Rig(two_branches(), {"deserialization.exception.handler": "continue", **DEAD})
+    rig.pipe("in", ("a", 1, 1), ("b", BAD, 2), ("c", 3, 3)).run()
+    assert rig.outbox.to("dead") == [(b"b", BAD, 2)]
+    assert headers_of(rig)["__streams.errors.offset"] == b"1"
+    assert [key for key, _, _ in rig.outbox.to("out")] == [b"a", b"c"]
+
+
+def test_a_processing_handler_is_not_asked_about_errors_of_ours() -> None:
+    class Misses(Processor):
+        def process(self, record: Record) -> None:
+            self.context.get_state_store("nowhere")
+
+    topology = Topology().add_source("from-in", "in").add_processor("misses", Misses, "from-in")
+    rig = Rig(topology, {"processing.exception.handler": "continue"})
+    rig.pipe("in", ("a", 1, 1))
+    with pytest.raises(Exception, match="no access to store 'nowhere'"):
+        rig.run()
+
+
+def sink_of(value_serde: Any) -> Topology:
+    return Topology().add_source("from-in", "in").add_sink("to-out", "out", "from-in", value_serde=value_serde)
+
+
+def test_a_value_the_sinks_serde_cannot_write_fails_with_node_and_coordinates() -> None:
+    rig = Rig(sink_of(serdes.long))
+    rig.pipe("in", ("a", 1, 1), ("b", "text", 2))
+    with pytest.raises(SerializationError, match="the value serde of to-out .long. cannot write a str") as failure:
+        rig.run()
+    assert (failure.value.node, failure.value.topic, failure.value.offset) == ("to-out", "in", 1)
+
+
+def test_a_key_the_sinks_serde_cannot_write_is_told_as_the_key() -> None:
+    topology = Topology().add_source("from-in", "in").add_sink("to-out", "out", "from-in", key_serde=serdes.long)
+    rig = Rig(topology)
+    with pytest.raises(SerializationError, match="the key serde of to-out"):
+        rig.pipe("in", ("a", 1, 1)).run()
+
+
+def test_a_production_handler_can_drop_what_cannot_be_written() -> None:
+    rig = Rig(sink_of(serdes.long), {"production.exception.handler": "continue"})
+    rig.pipe("in", ("a", 1, 1), ("b", "text", 2), ("c", 3, 3)).run()
+    assert [key for key, _, _ in rig.outbox.to("out")] == [b"a", b"c"]
+    assert rig.task.dropped == {"serialization": 1}
+
+
+def test_what_cannot_be_written_goes_to_the_dead_letter_topic_too() -> None:
+    rig = Rig(sink_of(serdes.long), {"production.exception.handler": "continue", **DEAD})
+    rig.pipe("in", ("a", 1, 1), ("b", "text", 2)).run()
+    assert rig.outbox.to("dead") == [(b"b", b'"text"', 2)]
+    assert headers_of(rig)["__streams.errors.offset"] == b"1"
+
+
+def test_dead_letter_headers_tell_the_users_error_not_our_wrapping() -> None:
+    try:
+        try:
+            raise ValueError("inner")
+        except ValueError as cause:
+            raise SerializationError("outer") from cause
+    except SerializationError as error:
+        told = dict(dead_letter_headers(ErrorContext("n", "0_1", "t", 1, 7, 99), error))
+    assert told["__streams.errors.exception"] == b"ValueError"
+    assert told["__streams.errors.message"] == b"inner"

@@ -1,0 +1,67 @@
+"""Where a sink sends: fixed topics, topics per record, partitioners, windowed keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kstreams_repl import serdes
+from kstreams_repl.processor import Processor, Record
+from kstreams_repl.topology.topology import Topology
+from kstreams_repl.types import Windowed
+from tests.unit.runtime.rig import Rig
+
+
+def rig_of(topic: Any, **options: Any) -> Rig:
+    return Rig(Topology().add_source("from-in", "in").add_sink("to", topic, "from-in", **options), partitions=4)
+
+
+def placed(rig: Rig) -> list[tuple[str, bytes | None, int | None]]:
+    return [(topic, key, partition) for topic, key, _, _, _, partition in rig.outbox.sent]
+
+
+def test_without_a_partitioner_the_collector_places_by_key() -> None:
+    rig = rig_of("out")
+    rig.pipe("in", ("a", 1, 1)).run()
+    assert placed(rig) == [("out", b"a", None)]
+
+
+def test_null_keys_and_values_are_written_as_null() -> None:
+    rig = rig_of("out")
+    rig.pipe("in", (None, None, 1)).run()
+    assert rig.outbox.to("out") == [(None, None, 1)]
+
+
+def test_a_function_names_the_topic_of_each_record() -> None:
+    rig = rig_of(lambda key, value, metadata: f"{key}-{metadata.topic}-{metadata.offset}")
+    rig.pipe("in", ("a", 1, 1), ("b", 2, 2)).run()
+    assert [topic for topic, _, _ in placed(rig)] == ["a-in-0", "b-in-1"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "partitions"), [(2, [2]), ({3, 1}, [1, 3]), (set(), []), (None, [None])], ids=["one", "several", "none", "by key"]
+)
+def test_a_partitioner_chooses_one_several_no_or_the_default_partition(chosen: Any, partitions: list[int | None]) -> None:
+    rig = rig_of("out", partitioner=lambda topic, key, value, count: chosen)
+    rig.pipe("in", ("a", 1, 1)).run()
+    assert [partition for _, _, partition in placed(rig)] == partitions
+
+
+def test_a_partitioner_is_told_topic_key_value_and_how_many_partitions() -> None:
+    asked: list[Any] = []
+    rig = rig_of("out", partitioner=lambda *arguments: asked.append(arguments))
+    rig.pipe("in", ("a", 1, 1)).run()
+    assert asked == [("out", "a", 1, 4)]
+
+
+def test_a_windowed_key_is_placed_by_its_plain_key() -> None:
+    class Window(Processor):
+        def process(self, record: Record) -> None:
+            self.context.forward(record.with_key(Windowed(record.key, 10, 20)))
+
+    topology = Topology().add_source("from-in", "in").add_processor("window", Window, "from-in")
+    topology.add_sink("to", "out", "window", key_serde=serdes.time_windowed(serdes.string, 10))
+    rig = Rig(topology, partitions=4)
+    rig.pipe("in", ("abcde", 1, 1)).run()
+    assert placed(rig) == [("out", b"abcde" + (10).to_bytes(8, "big"), 5 % 4)]

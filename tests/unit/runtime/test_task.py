@@ -1,0 +1,220 @@
+"""A task as its host sees it: lifecycle, commit, positions, close."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kstreams_repl import serdes
+from kstreams_repl.errors import InvalidStateStoreError, StreamsProcessingError
+from kstreams_repl.processor import Processor, Record
+from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.topology.topology import Topology
+from kstreams_repl.types import TopicPartition
+from tests.unit.runtime.rig import Rig, recording
+
+
+def chain(*names: str, log: list[str]) -> Topology:
+    """in -> names, each of which notes init, process and close."""
+
+    def noting(name: str) -> Any:
+        class Noting(Processor):
+            def init(self, context: Any) -> None:
+                super().init(context)
+                log.append(f"init {name}")
+
+            def process(self, record: Record) -> None:
+                log.append(f"{name}:{record.key}")
+                self.context.forward(record)
+                log.append(f"/{name}")
+
+            def close(self) -> None:
+                log.append(f"close {name}")
+
+        return Noting
+
+    topology = Topology().add_source("from-in", "in")
+    parent = "from-in"
+    for name in names:
+        topology.add_processor(name, noting(name), parent)
+        parent = name
+    return topology
+
+
+class Counter(Processor):
+    def process(self, record: Record) -> None:
+        store = self.context.get_state_store("counts")
+        store.put(record.key, (store.get(record.key) or 0) + 1)
+
+
+def counting(**options: Any) -> Topology:
+    builder = StoreBuilder("counts", StoreKind.KEY_VALUE, key_serde=serdes.string, value_serde=serdes.long, **options)
+    topology = Topology().add_source("from-in", "in").add_processor("count", Counter, "from-in")
+    return topology.add_state_store(builder, "count")
+
+
+def test_processors_are_initialised_and_closed_in_topology_order() -> None:
+    log: list[str] = []
+    rig = Rig(chain("a", "b", "c", log=log))
+    rig.task.close()
+    assert log == ["init a", "init b", "init c", "close a", "close b", "close c"]
+
+
+def test_forward_is_depth_first() -> None:
+    log: list[str] = []
+    topology = chain("a", "b", log=log)
+    topology.add_processor("second-child", recording(seen := [], "x").nodes["keep"].operator, "a")
+    rig = Rig(topology)
+    log.clear()
+    rig.pipe("in", ("k", 1, 1)).run()
+    assert log == ["a:k", "b:k", "/b", "/a"]
+    assert len(seen) == 1
+
+
+def test_a_task_takes_no_more_records_than_it_is_allowed() -> None:
+    rig = Rig(recording(seen := [], "in"))
+    rig.pipe("in", *((str(i), i, i) for i in range(10)))
+    assert (rig.run(3), len(seen), rig.task.buffered) == (3, 3, 7)
+    assert (rig.run(3), rig.run(100), rig.run(100)) == (3, 4, 0)
+
+
+def test_a_commit_plan_has_offsets_partition_times_and_stream_time() -> None:
+    rig = Rig(recording([], "L", "R"), {"max.task.idle.ms": -1})
+    rig.pipe("L", ("a", 1, 10), ("b", 1, 5)).pipe("R", ("c", 1, 7)).run()
+    plan = rig.commit()
+    assert plan.offsets == {TopicPartition("L", 0): 2, TopicPartition("R", 0): 1}
+    assert plan.partition_times == {TopicPartition("L", 0): 10, TopicPartition("R", 0): 7}
+    assert plan.stream_time == 10
+
+
+def test_a_processor_asks_for_a_commit_and_the_commit_clears_the_wish() -> None:
+    class Asks(Processor):
+        def process(self, record: Record) -> None:
+            self.context.commit()
+
+    rig = Rig(Topology().add_source("from-in", "in").add_processor("asks", Asks, "from-in"))
+    assert not rig.task.commit_requested
+    rig.pipe("in", ("a", 1, 1)).run()
+    assert rig.task.commit_requested
+    rig.commit()
+    assert not rig.task.commit_requested
+
+
+def test_stores_write_their_changelog_to_the_tasks_own_partition() -> None:
+    rig = Rig(counting(), {"repl.changelog.suppression": False}, partition=3)
+    rig.pipe("in", ("a", 1, 11), ("a", 1, 12)).run()
+    rig.commit()
+    sent = [(topic, key, value, timestamp, partition) for topic, key, value, timestamp, _, partition in rig.outbox.sent]
+    assert sent == [
+        ("app-counts-changelog", b"a", (1).to_bytes(8, "big"), 11, 3),
+        ("app-counts-changelog", b"a", (2).to_bytes(8, "big"), 12, 3),
+    ]
+
+
+def test_changelog_suppression_writes_one_record_per_key_and_commit() -> None:
+    rig = Rig(counting(), {"repl.changelog.suppression": True})
+    rig.pipe("in", ("a", 1, 11), ("b", 1, 12), ("a", 1, 13)).run()
+    rig.commit()
+    assert sorted((key, value) for key, value, _ in rig.outbox.to("app-counts-changelog")) == [
+        (b"a", (2).to_bytes(8, "big")),
+        (b"b", (1).to_bytes(8, "big")),
+    ]
+
+
+def test_a_store_without_logging_writes_no_changelog() -> None:
+    rig = Rig(counting(logging=False))
+    rig.pipe("in", ("a", 1, 1)).run()
+    rig.commit()
+    assert rig.outbox.sent == []
+
+
+def test_a_cached_aggregate_forwards_on_commit_the_last_of_its_updates() -> None:
+    from kstreams_repl.dsl import StreamsBuilder
+
+    builder = StreamsBuilder()
+    builder.stream("in").group_by_key().count(store="counts").to_stream().to("out", value_serde=serdes.long)
+    rig = Rig(builder.build(), {"statestore.cache.max.bytes": 1_000_000})
+    rig.pipe("in", ("a", 1, 1), ("b", 1, 2), ("a", 1, 3)).run()
+    assert rig.outbox.to("out") == []
+    rig.commit()
+    assert rig.outbox.to("out") == [(b"b", (1).to_bytes(8, "big"), 2), (b"a", (2).to_bytes(8, "big"), 3)]
+
+
+def test_a_node_reaches_only_the_stores_it_is_connected_to() -> None:
+    class Nosy(Processor):
+        def init(self, context: Any) -> None:
+            context.get_state_store("counts")
+
+    topology = counting().add_processor("nosy", Nosy, "from-in")
+    with pytest.raises(InvalidStateStoreError, match="node nosy has no access to store 'counts'"):
+        Rig(topology)
+
+
+def test_a_child_that_is_not_there_is_refused_with_a_hint() -> None:
+    class Sends(Processor):
+        def process(self, record: Record) -> None:
+            self.context.forward(record, child="righ")
+
+    topology = Topology().add_source("from-in", "in").add_processor("sends", Sends, "from-in").add_sink("right", "out", "sends")
+    rig = Rig(topology)
+    with pytest.raises(Exception, match="did you mean 'right'"):
+        rig.pipe("in", ("a", 1, 1)).run()
+
+
+def test_an_error_in_init_names_its_node() -> None:
+    class Bad(Processor):
+        def init(self, context: Any) -> None:
+            raise RuntimeError("not today")
+
+    with pytest.raises(StreamsProcessingError, match="not today") as failure:
+        Rig(Topology().add_source("from-in", "in").add_processor("bad", Bad, "from-in"))
+    assert failure.value.node == "bad"
+
+
+def test_an_error_deep_in_the_topology_names_the_innermost_node() -> None:
+    from kstreams_repl.dsl import StreamsBuilder
+
+    def divide(value: int) -> float:
+        return 1 / value  # the user's line
+
+    builder = StreamsBuilder()
+    builder.stream("in").filter(lambda key, value: True, name="keep-all").map_values(divide, name="divide").to("out")
+    rig = Rig(builder.build())
+    with pytest.raises(StreamsProcessingError, match="# the user's line") as failure:
+        rig.pipe("in", ("a", 1, 1), ("b", 0, 2)).run()
+    assert (failure.value.node, failure.value.offset) == ("divide", 1)
+
+
+def test_close_tries_everything_and_raises_the_first_error() -> None:
+    closed: list[str] = []
+
+    def closing(name: str, fails: bool) -> Any:
+        class Closing(Processor):
+            def process(self, record: Record) -> None:
+                """Nothing."""
+
+            def close(self) -> None:
+                closed.append(name)
+                if fails:
+                    raise ValueError(name)
+
+        return Closing
+
+    topology = Topology().add_source("from-in", "in")
+    for name, fails in (("a", True), ("b", True), ("c", False)):
+        topology.add_processor(name, closing(name, fails), "from-in")
+    rig = Rig(topology)
+    with pytest.raises(ValueError, match="a"):
+        rig.task.close()
+    assert closed == ["a", "b", "c"]
+    rig.task.close()
+
+
+def test_state_is_there_again_in_a_new_task_on_the_same_environment() -> None:
+    rig = Rig(counting())
+    rig.pipe("in", ("a", 1, 1), ("a", 1, 2)).run()
+    rig.commit()
+    again = Rig(counting(), environment=rig.environment)
+    assert again.task.stores["counts"].get("a") == 2
+    assert again.environment.commit_id == 1
