@@ -43,17 +43,20 @@ class RecordContext:
         return ContextSnapshot(self.topic, self.partition, self.offset, self.timestamp, self.headers)
 
     def restore(self, snapshot: ContextSnapshot) -> None:
+        """Take another record's coordinates; its bytes are not kept."""
         self.topic, self.partition, self.offset, self.timestamp, self.headers = snapshot
+        self.raw_key = self.raw_value = None
 
     @contextmanager
     def replace(self, snapshot: ContextSnapshot) -> Iterator[None]:
         """Work under another record's coordinates; the present ones come back whatever happens."""
-        kept = self.snapshot()
+        kept, raw_key, raw_value = self.snapshot(), self.raw_key, self.raw_value
         self.restore(snapshot)
         try:
             yield
         finally:
             self.restore(kept)
+            self.raw_key, self.raw_value = raw_key, raw_value
 
     def metadata(self) -> RecordMetadata | None:
         """Topic, partition, offset; in a punctuation None, -1, -1; None while processors are initialised."""

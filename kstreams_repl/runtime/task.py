@@ -267,7 +267,15 @@ class StreamTask:
 
     def _punctuate(self, node: str, callback: Callable[[int], None], now: int) -> None:
         self.services.record.restore(NOWHERE)
-        self._call(node, lambda: callback(now))
+        if self._processing_handler is None:
+            self._call(node, lambda: callback(now))
+            return
+        try:
+            callback(now)
+        except KStreamsError:
+            raise
+        except Exception as error:
+            self._decide(node, error)
 
     def _call(self, node: str, work: Callable[[], None]) -> None:
         try:

@@ -104,7 +104,8 @@ class CachedCells:
         context, write, read = self._context, self._write, self._rows.get
         encode, decode = self._codec.encode, self._codec.decode
         listener, send_old = self._listener, self._send_old_values
-        kept = (context.topic, context.partition, context.offset, context.timestamp, context.headers)
+        kept = (context.topic, context.partition, context.offset, context.timestamp, context.headers, context.raw_key, context.raw_value)
+        context.raw_key = context.raw_value = None  # the bytes at hand are not those of the entries
         try:
             for key, (_, cell, stored, topic, partition, offset, timestamp, headers) in leaving:
                 if cell is not None:
@@ -119,7 +120,7 @@ class CachedCells:
                         cell = decode(stored)
                     listener(key, cell, decode(old) if send_old and old is not None else None, timestamp, headers)
         finally:
-            context.topic, context.partition, context.offset, context.timestamp, context.headers = kept
+            (context.topic, context.partition, context.offset, context.timestamp, context.headers, context.raw_key, context.raw_value) = kept
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, Any]]:
         cached = self.cache.range(low, high, reverse)

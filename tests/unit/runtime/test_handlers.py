@@ -160,3 +160,41 @@ def test_dead_letter_headers_tell_the_users_error_not_our_wrapping() -> None:
         told = dict(dead_letter_headers(ErrorContext("n", "0_1", "t", 1, 7, 99), error))
     assert told["__streams.errors.exception"] == b"ValueError"
     assert told["__streams.errors.message"] == b"inner"
+
+
+def test_a_failing_punctuation_is_asked_about_too_and_has_no_record() -> None:
+    class Ticks(Processor):
+        def init(self, context: Any) -> None:
+            context.schedule(10, "STREAM_TIME", lambda now: 1 // 0)
+
+        def process(self, record: Record) -> None:
+            """Nothing."""
+
+    asked: list[ErrorContext] = []
+
+    def handler(context: ErrorContext, error: Exception) -> Response:
+        asked.append(context)
+        return Response.CONTINUE
+
+    rig = Rig(Topology().add_source("from-in", "in").add_processor("ticks", Ticks, "from-in"), {"processing.exception.handler": handler})
+    rig.pipe("in", ("a", 1, 1)).run()
+    rig.task.punctuate_stream_time()
+    [context] = asked
+    assert (context.node, context.topic, context.raw_key, context.raw_value) == ("ticks", None, None, None)
+
+
+def test_a_cached_entry_that_fails_on_flush_is_told_by_its_own_record_without_its_bytes() -> None:
+    from kstreams_repl.dsl import StreamsBuilder
+
+    asked: list[ErrorContext] = []
+
+    def handler(context: ErrorContext, error: Exception) -> Response:
+        asked.append(context)
+        return Response.CONTINUE
+
+    builder = StreamsBuilder()
+    builder.stream("in").group_by_key().count().to_stream().map_values(lambda count: 1 // 0, name="boom")
+    rig = Rig(builder.build(), {"statestore.cache.max.bytes": 1_000_000, "processing.exception.handler": handler})
+    rig.pipe("in", ("a", 1, 1), ("b", 1, 2)).run()
+    rig.commit()
+    assert [(context.node, context.offset, context.raw_key) for context in asked] == [("boom", 0, None), ("boom", 1, None)]
