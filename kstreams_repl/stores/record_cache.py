@@ -7,10 +7,10 @@ tombstone. Reads count as use when `exact`; the deployed host leaves that out, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from sortedcontainers import SortedList
+from kstreams_repl.stores.sorted_keys import SortedKeys
 
 ENTRY_OVERHEAD = 8 + 8 + 8 + 1 + 8 + 8 + 4
 """Three references of a node, the dirty flag, and timestamp, offset, partition of the entry's context."""
@@ -43,7 +43,7 @@ class RecordCache:
 class NamedCache:
     """One store's entries, eldest first, and which of them are dirty, in last-write order."""
 
-    __slots__ = ("entries", "dirty", "size", "_shared", "_on_flush", "_sorted")
+    __slots__ = ("entries", "dirty", "size", "_shared", "_on_flush", "_keys")
 
     def __init__(self, shared: RecordCache, on_flush: Callable[[list[tuple[bytes, Entry]]], None]) -> None:
         self.entries: dict[bytes, Entry] = {}
@@ -51,7 +51,7 @@ class NamedCache:
         self.size = 0
         self._shared = shared
         self._on_flush = on_flush
-        self._sorted: SortedList | None = None
+        self._keys = SortedKeys(self.entries)
         shared.caches.append(self)
 
     def put(self, key: bytes, entry: Entry, is_dirty: bool) -> None:
@@ -62,7 +62,7 @@ class NamedCache:
         if before is not None:
             size -= before[0]
         else:
-            self._sorted = None
+            self._keys.added(key)
         if is_dirty:
             dirty = self.dirty
             dirty.pop(key, None)
@@ -77,7 +77,7 @@ class NamedCache:
         while shared.size > shared.max_bytes and entries:
             key = next(iter(entries))
             entry = entries.pop(key)
-            self._sorted = None
+            self._keys.removed(key)
             self.size -= entry[0]
             shared.size -= entry[0]
             if key in self.dirty:
@@ -109,21 +109,19 @@ class NamedCache:
             self.dirty.pop(key, None)
             self.size -= entry[0]
             self._shared.size -= entry[0]
-            self._sorted = None
+            self._keys.removed(key)
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool) -> list[tuple[bytes, Entry]]:
         """Entries with low <= key < high, tombstones included."""
         entries = self.entries
         if not entries:
             return []
-        if self._sorted is None:
-            self._sorted = SortedList(entries)
-        keys: Iterator[bytes] = self._sorted.irange(low, high, inclusive=(True, False), reverse=reverse)
-        return [(key, entries[key]) for key in keys]
+        find = entries.get
+        return [(key, entry) for key in self._keys.range(low, high, reverse) if (entry := find(key)) is not None]
 
     def clear(self) -> None:
         self._shared.size -= self.size
         self.size = 0
         self.entries.clear()
         self.dirty.clear()
-        self._sorted = None
+        self._keys.reset()

@@ -1,0 +1,62 @@
+"""The keys of a dict in byte order, kept up lazily.
+
+Nothing is sorted before the first range read; new keys wait in a list until the next. Invariant: every key of the dict is in the
+index or waits in `_fresh`; keys that left the dict may still be in the index (`_stale`), so a reader
+looks each key up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sortedcontainers import SortedList
+
+_FEW = 8
+
+
+class SortedKeys:
+    """Byte order over the keys of `rows`; the owner says which keys come and go."""
+
+    __slots__ = ("_rows", "_index", "_fresh", "_stale")
+
+    def __init__(self, rows: Mapping[bytes, Any]) -> None:
+        self._rows = rows
+        self._index: SortedList | None = None
+        self._fresh: list[bytes] = []
+        self._stale: set[bytes] = set()
+
+    def added(self, key: bytes) -> None:
+        """A key that was not in the dict is now."""
+        if self._index is not None:
+            if key in self._stale:
+                self._stale.discard(key)
+            else:
+                self._fresh.append(key)
+
+    def removed(self, key: bytes) -> None:
+        """A key has left the dict."""
+        if self._index is not None:
+            self._stale.add(key)
+
+    def reset(self) -> None:
+        """The dict was cleared or replaced."""
+        self._index = None
+        self._fresh.clear()
+        self._stale.clear()
+
+    def range(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[bytes]:
+        """Keys with low <= key < high, some of which may have left the dict."""
+        index, fresh = self._index, self._fresh
+        if index is None or len(self._stale) > 1000 + len(self._rows):
+            self.reset()
+            index = self._index = SortedList(self._rows)
+        elif fresh:
+            if len(fresh) < _FEW:
+                for key in fresh:
+                    index.add(key)
+            else:
+                index.update(fresh)
+            fresh.clear()
+        keys: Iterator[bytes] = index.irange(low, high, inclusive=(True, False), reverse=reverse)
+        return keys
