@@ -13,4 +13,16 @@ from kstreams_repl.display.picture import Mark, Picture, picture_of
 from kstreams_repl.display.svg import svg_of
 from kstreams_repl.display.table import Table
 
-__all__ = ["Mark", "Markup", "Picture", "Table", "attach", "clean_text", "mimebundle", "picture_of", "svg_of", "text_of", "to_graphviz"]
+__all__ = [
+    "Mark",
+    "Markup",
+    "Picture",
+    "Table",
+    "attach",
+    "clean_text",
+    "mimebundle",
+    "picture_of",
+    "svg_of",
+    "text_of",
+    "to_graphviz",
+]

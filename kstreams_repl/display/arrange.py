@@ -88,13 +88,17 @@ def _inside(cluster: int, picture: Picture, size: dict[str, Box], cluster_of: di
     entering, leaving = _ports(cluster, picture.links, cluster_of)
     boxes = [size[shape.id] for shape in picture.shapes if shape.cluster == cluster]
     boxes += [Box(_port(link), 2.0, 0.0) for link in (*entering, *leaving)]
-    edges = [(link.source, link.target) for link in picture.links if cluster_of[link.source] == cluster_of[link.target] == cluster]
+    edges = [
+        (link.source, link.target) for link in picture.links if cluster_of[link.source] == cluster_of[link.target] == cluster
+    ]
     edges += [(_port(link), link.target) for link in entering] + [(link.source, _port(link)) for link in leaving]
     return lay_out(boxes, edges, top=map(_port, entering), bottom=map(_port, leaving), gap_y=26.0)
 
 
 def _outside(picture: Picture, size: dict[str, Box], cluster_of: dict[str, int | None], inner: dict[int, Layout]) -> Layout:
-    blocks = [Box(f"cluster:{number}", laid.width + 2 * PADDING, laid.height + HEADER + PADDING) for number, laid in inner.items()]
+    blocks = [
+        Box(f"cluster:{number}", laid.width + 2 * PADDING, laid.height + HEADER + PADDING) for number, laid in inner.items()
+    ]
     topics = [size[shape.id] for shape in picture.shapes if shape.cluster is None]
 
     def place(shape: str) -> str:
@@ -141,7 +145,9 @@ def _routes(
     inside: dict[tuple[int, str, str], list[Point]] = {}
     for cluster, laid in inner.items():
         entering, leaving = _ports(cluster, picture.links, cluster_of)
-        edges = [(link.source, link.target) for link in picture.links if cluster_of[link.source] == cluster_of[link.target] == cluster]
+        edges = [
+            (link.source, link.target) for link in picture.links if cluster_of[link.source] == cluster_of[link.target] == cluster
+        ]
         edges += [(_port(link), link.target) for link in entering] + [(link.source, _port(link)) for link in leaving]
         for (upper, lower), route in zip(edges, laid.routes, strict=True):
             inside[cluster, upper, lower] = [moved(cluster, point) for point in route]

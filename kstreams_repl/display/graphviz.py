@@ -28,7 +28,9 @@ def to_graphviz(picture: Picture) -> Any:
         from graphviz import Digraph
         from graphviz.quoting import escape
     except ImportError as cause:
-        raise KStreamsError("the graphviz package is not installed", hint="pip install graphviz; the SVG needs nothing") from cause
+        raise KStreamsError(
+            "the graphviz package is not installed", hint="pip install graphviz; the SVG needs nothing"
+        ) from cause
     # Ids are numbers: a name with a colon would be read as a port, and one with a dot broke others' pictures.
     number = {shape.id: f"n{index}" for index, shape in enumerate(picture.shapes)}
     graph = Digraph(comment=one_line(picture.title), graph_attr={"compound": "true"}, node_attr={"fontname": "sans-serif"})

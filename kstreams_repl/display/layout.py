@@ -105,7 +105,9 @@ def _without_cycles(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> l
     return [(b, a) if (a, b) in back else (a, b) for a, b in edges]
 
 
-def _layers(names: Sequence[str], edges: Sequence[tuple[str, str]], top: frozenset[str], bottom: frozenset[str]) -> dict[str, int]:
+def _layers(
+    names: Sequence[str], edges: Sequence[tuple[str, str]], top: frozenset[str], bottom: frozenset[str]
+) -> dict[str, int]:
     children: dict[str, list[str]] = {name: [] for name in names}
     waiting = dict.fromkeys(names, 0)
     for a, b in edges:
@@ -263,7 +265,9 @@ def _rows(layers: Sequence[Sequence[str]], size: Mapping[str, Box], gap: float) 
     return y, max(edge - gap, 0.0)
 
 
-def _route(edge: tuple[str, str], chain: Sequence[str], points: Mapping[str, Point], size: Mapping[str, Box]) -> tuple[Point, ...]:
+def _route(
+    edge: tuple[str, str], chain: Sequence[str], points: Mapping[str, Point], size: Mapping[str, Box]
+) -> tuple[Point, ...]:
     """From the lower border of the upper box to the upper border of the lower one, in the direction of the edge."""
     upper, lower = chain[0], chain[-1]
     start = (points[upper][0], points[upper][1] + size[upper].height / 2)

@@ -107,14 +107,18 @@ def picture_of(topology: TopologyGraph, *, title: str = "Topology", marks: Mappi
         for node in subtopology.nodes:
             _draw_node(topology, subtopology, node, shapes, links)
         for store in subtopology.stores:
-            shapes[f"store:{store.name}"] = Shape(f"store:{store.name}", Kind.STORE, store.name, store_detail(store), subtopology.id)
+            shapes[f"store:{store.name}"] = Shape(
+                f"store:{store.name}", Kind.STORE, store.name, store_detail(store), subtopology.id
+            )
         for node in subtopology.nodes:
             for store_name in node.stores if isinstance(node, ProcessorNode) else ():
                 links[Link(f"node:{node.name}", f"store:{store_name}", state=True)] = None
     return Picture(title, tuple(shapes.values()), tuple(links), tuple(clusters), dict(marks or {}))
 
 
-def _draw_node(topology: TopologyGraph, subtopology: Subtopology, node: Node, shapes: dict[str, Shape], links: dict[Link, None]) -> None:
+def _draw_node(
+    topology: TopologyGraph, subtopology: Subtopology, node: Node, shapes: dict[str, Shape], links: dict[Link, None]
+) -> None:
     here = f"node:{node.name}"
     kind = {SourceNode: Kind.SOURCE, SinkNode: Kind.SINK}.get(type(node), Kind.PROCESSOR)
     shapes[here] = Shape(here, kind, node.name, _node_detail(node), subtopology.id, node.origin)
@@ -132,7 +136,9 @@ def _topic(topology: TopologyGraph, name: str, shapes: dict[str, Shape]) -> str:
     here = f"topic:{name}"
     if here not in shapes:
         internal = name in topology.internal_topics
-        shapes[here] = Shape(here, Kind.INTERNAL_TOPIC if internal else Kind.TOPIC, name, "internal topic" if internal else "topic")
+        shapes[here] = Shape(
+            here, Kind.INTERNAL_TOPIC if internal else Kind.TOPIC, name, "internal topic" if internal else "topic"
+        )
     return here
 
 

@@ -123,7 +123,9 @@ def _curve(route: Sequence[Point]) -> str:
     parts = [f"M{_n(route[0][0])} {_n(route[0][1])}"]
     for (x1, y1), (x2, y2) in zip(route, route[1:], strict=False):
         middle = (y1 + y2) / 2
-        parts.append(f"L{_n(x2)} {_n(y2)}" if abs(x1 - x2) < 0.5 else f"C{_n(x1)} {_n(middle)} {_n(x2)} {_n(middle)} {_n(x2)} {_n(y2)}")
+        parts.append(
+            f"L{_n(x2)} {_n(y2)}" if abs(x1 - x2) < 0.5 else f"C{_n(x1)} {_n(middle)} {_n(x2)} {_n(middle)} {_n(x2)} {_n(y2)}"
+        )
     return "".join(parts)
 
 
@@ -186,5 +188,3 @@ def _outline(placed: Placed) -> Markup:
             return element("rect", class_="outline", x=_n(left), y=_n(top), width=_n(width), height=_n(height), rx="16")
         case _:
             return element("rect", class_="outline", x=_n(left), y=_n(top), width=_n(width), height=_n(height), rx="4")
-
-

@@ -53,7 +53,8 @@ class Table:
 
         def line(cells: Sequence[str]) -> str:
             return "  ".join(
-                cell.rjust(width) if is_right else cell.ljust(width) for cell, width, is_right in zip(cells, widths, right, strict=True)
+                cell.rjust(width) if is_right else cell.ljust(width)
+                for cell, width, is_right in zip(cells, widths, right, strict=True)
             ).rstrip()
 
         lines = [line(head), "  ".join("─" * width for width in widths), *map(line, body)] if head else []
@@ -77,7 +78,9 @@ class Table:
         return element(
             "div",
             style_sheet(_STYLE),
-            element("table", caption, element("thead", head), element("tbody", *body), class_="ks-table") if self.columns else None,
+            element("table", caption, element("thead", head), element("tbody", *body), class_="ks-table")
+            if self.columns
+            else None,
             *(element("div", note, class_="ks-note") for note in self._notes()),
         )
 

@@ -152,7 +152,10 @@ def _windowed(values: Iterable[Windowed | None], unreadable: int) -> Decoded:
     return Decoded(
         as_array([key for key, _, _ in rows]),
         unreadable=unreadable,
-        more={"window_start": milliseconds([start for _, start, _ in rows]), "window_end": milliseconds([end for _, _, end in rows])},
+        more={
+            "window_start": milliseconds([start for _, start, _ in rows]),
+            "window_end": milliseconds([end for _, _, end in rows]),
+        },
     )
 
 
@@ -161,7 +164,9 @@ def as_array(values: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError):
-        return pa.array([None if value is None else value if isinstance(value, str) else repr(value) for value in values], pa.string())
+        return pa.array(
+            [None if value is None else value if isinstance(value, str) else repr(value) for value in values], pa.string()
+        )
 
 
 def milliseconds(values: Sequence[int | None] | pa.Array) -> pa.Array:

@@ -40,7 +40,9 @@ def read_json(database: duckdb.DuckDBPyConnection, table: str, column: str, *, l
         label: what the user calls it, for notes.
     """
     try:
-        structure = _structure(database, f"(SELECT {column} FROM {table} USING SAMPLE reservoir({SAMPLE} ROWS) REPEATABLE (1))", column)
+        structure = _structure(
+            database, f"(SELECT {column} FROM {table} USING SAMPLE reservoir({SAMPLE} ROWS) REPEATABLE (1))", column
+        )
         if structure is None:
             return JsonColumn(column)
         strict = f"from_json_strict({column}, {_text(structure)})"
@@ -56,7 +58,9 @@ def read_json(database: duckdb.DuckDBPyConnection, table: str, column: str, *, l
 def _mixed(database: duckdb.DuckDBPyConnection, table: str, column: str, label: str) -> JsonColumn:
     text = f"try_cast({column} AS JSON)"
     structure = _structure(database, table, column)
-    bad = database.execute(f"SELECT count(*) FROM {table} WHERE {column} IS NOT NULL AND NOT json_valid({column})").fetchall()[0][0]
+    bad = database.execute(f"SELECT count(*) FROM {table} WHERE {column} IS NOT NULL AND NOT json_valid({column})").fetchall()[0][
+        0
+    ]
     note = f"{bad:,} cells of {label} are not JSON and are NULL" if bad else ""
     if structure is None:
         return JsonColumn(text, note=note)

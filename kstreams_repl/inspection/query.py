@@ -54,7 +54,11 @@ class SqlResult:
     """
 
     def __init__(
-        self, database: duckdb.DuckDBPyConnection, relation: duckdb.DuckDBPyRelation, bounds: tuple[str, ...], notes: tuple[str, ...]
+        self,
+        database: duckdb.DuckDBPyConnection,
+        relation: duckdb.DuckDBPyRelation,
+        bounds: tuple[str, ...],
+        notes: tuple[str, ...],
     ) -> None:
         self._database = database
         self.relation = relation
@@ -110,7 +114,9 @@ def run_sql(query: str, source: TableSource, *, limits: Limits | None = None) ->
         for schema, name, is_cte in table_names(database, query):
             found = source.table(schema, name, limits or Limits())
             if found is not None:
-                data = _register(database, schema, name, found, with_value=re.search(r"\bvalue\b", query, re.IGNORECASE) is not None)
+                data = _register(
+                    database, schema, name, found, with_value=re.search(r"\bvalue\b", query, re.IGNORECASE) is not None
+                )
                 bounds += data[0]
                 notes += data[1]
             elif not is_cte and not _is_catalog(schema, name):
@@ -161,7 +167,9 @@ def _single_query(database: duckdb.DuckDBPyConnection, query: str) -> str:
     return text
 
 
-def _register(database: duckdb.DuckDBPyConnection, schema: str, name: str, found: Any, *, with_value: bool) -> tuple[list[str], list[str]]:
+def _register(
+    database: duckdb.DuckDBPyConnection, schema: str, name: str, found: Any, *, with_value: bool
+) -> tuple[list[str], list[str]]:
     place = quote_identifier(name)
     if schema:
         database.execute(f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(schema)}")

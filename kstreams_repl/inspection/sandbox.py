@@ -17,7 +17,9 @@ from kstreams_repl.errors import KStreamsError
 MEMORY_LIMIT = "2GB"
 
 
-def open_sandbox(*, memory_limit: str = MEMORY_LIMIT, threads: int | None = None, spill: Path | None = None) -> duckdb.DuckDBPyConnection:
+def open_sandbox(
+    *, memory_limit: str = MEMORY_LIMIT, threads: int | None = None, spill: Path | None = None
+) -> duckdb.DuckDBPyConnection:
     """A fresh locked database.
 
     Args:

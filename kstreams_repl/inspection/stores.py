@@ -36,7 +36,9 @@ class StoreRows:
     complete: bool = True
 
 
-def store_table(builder: StoreBuilder, parts: Sequence[StoreRows], *, key_serde: Serde, value_serde: Serde, as_of: str = "") -> TableData:
+def store_table(
+    builder: StoreBuilder, parts: Sequence[StoreRows], *, key_serde: Serde, value_serde: Serde, as_of: str = ""
+) -> TableData:
     """One table of a store's rows in all tasks.
 
     Args:
@@ -69,7 +71,9 @@ def _visible(builder: StoreBuilder, part: StoreRows) -> StoreRows:
     kept = [index for index, time in enumerate(times.to_pylist()) if time > hidden]
     if len(kept) == len(times):
         return part
-    return StoreRows(part.partition, [part.keys[i] for i in kept], [part.values[i] for i in kept], part.observed_time, part.complete)
+    return StoreRows(
+        part.partition, [part.keys[i] for i in kept], [part.values[i] for i in kept], part.observed_time, part.complete
+    )
 
 
 def _key_value(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:
@@ -85,7 +89,9 @@ def _window(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_s
     return _columns([key[PREFIX:-12] for key in keys], key_serde, values, value_serde, _window_bounds(builder, keys), {})
 
 
-def _timestamped_window(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:
+def _timestamped_window(
+    builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde
+) -> _Layout:
     times = {"timestamp": milliseconds(longs([value[:8] for value in values]))}
     plain = [value[8:] for value in values]
     return _columns([key[PREFIX:-12] for key in keys], key_serde, plain, value_serde, _window_bounds(builder, keys), times)

@@ -1,0 +1,299 @@
+"""`Application`: a deployed topology as its user sees it. Start, pause, resume, stop, what it does now, what is in its stores.
+
+Control runs on a thread of its own: the call waits for it, but interrupting the call (Ctrl-C, a kernel's interrupt) only ends the waiting;
+what was begun is finished, so the application is in its old state or its new one and never between.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.display.markup import one_line
+from kstreams_repl.display.mimebundle import mimebundle, text_of
+from kstreams_repl.display.picture import Mark, Picture, picture_of
+from kstreams_repl.errors import DeployError, KStreamsError
+from kstreams_repl.inspection.query import SqlResult
+from kstreams_repl.inspection.sandbox import quote_identifier
+from kstreams_repl.session.errors_shown import with_source
+from kstreams_repl.session.state_rows import count_rows
+from kstreams_repl.session.store_view import StoreView
+from kstreams_repl.session.tables import all_stores
+from kstreams_repl.topology.describe import TopologyDescription
+from kstreams_repl.topology.nodes import SourceNode
+from kstreams_repl.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from kstreams_repl.session.session import Session
+    from kstreams_repl.spark.deployment import Deployment
+    from kstreams_repl.spark.progress import ApplicationReport
+
+STARTING = "starting"
+
+
+class Application:
+    """A topology under an application id. Get one from `Session.deploy` or `Session.attach`.
+
+    Example:
+        >>> app = session.deploy(builder, "word-count")   # doctest: +SKIP
+        >>> app.pause(); app.resume(); app.stop()         # doctest: +SKIP
+    """
+
+    def __init__(self, session: Session, name: str, topology: Topology, config: StreamsConfig, deployment: Deployment) -> None:
+        self.name = name
+        self.topology = topology
+        self.config = config
+        self.session = session
+        self._deployment = deployment
+        self._control = threading.Lock()
+        self._starting: _Work | None = None
+        self._start_error: BaseException | None = None
+
+    # ---- looks
+
+    @property
+    def status(self) -> str:
+        """created, starting, running, paused, stopped or failed."""
+        work = self._starting
+        if work is not None and not work.done:
+            return STARTING
+        if self._start_error is not None:
+            return "failed"
+        return str(self._deployment.status)
+
+    @property
+    def error(self) -> KStreamsError | None:
+        """Why it failed, the user's line first; None unless it did."""
+        if isinstance(self._start_error, KStreamsError):
+            return self._start_error
+        error = self._deployment.error
+        return None if error is None else with_source(error)
+
+    @property
+    def reports(self) -> ApplicationReport:
+        """Records, rate, lag and restore progress of each instance and task, as they told last."""
+        return self._deployment.reports
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.session.bootstrap_servers
+
+    def describe(self) -> TopologyDescription:
+        """The topology as Kafka Streams' ``describe()`` prints it."""
+        return self.topology.describe()
+
+    def picture(self) -> Picture:
+        """The topology with what is known of its nodes and stores at the moment."""
+        return picture_of(self.topology, title=f"{self.name} ({self.status})", marks=self._marks())
+
+    def store(self, name: str) -> StoreView:
+        """A store, for reading; live while the application runs.
+
+        Raises:
+            TopologyError: the topology has no store of that name.
+        """
+        return StoreView(self, self.topology.store(name))
+
+    @property
+    def stores(self) -> dict[str, StoreView]:
+        """All stores by name."""
+        return {builder.name: StoreView(self, builder) for builder in all_stores(self)}
+
+    def sql(self, query: str, **options: Any) -> SqlResult:
+        """`Session.sql`; a store's name alone means ``SELECT * FROM`` it."""
+        if query.strip() in self.stores:
+            query = f"SELECT * FROM {quote_identifier(self.name)}.{quote_identifier(query.strip())}"
+        return self.session.sql(query, **options)
+
+    # ---- life
+
+    def start(self) -> Application:
+        """Deploy, or go on from what was committed; returns at once. What can be checked without Spark is checked first.
+
+        Raises:
+            UnknownTopicError, TopologyError, BrokerUnavailableError: as `spark.planning` tells.
+        """
+        if self.status in (STARTING, "running"):
+            return self
+        self._check()
+        self._start_error = None
+        self._starting = _Work(self._control, self._deployment.start, name=f"deploy-{self.name}", on_error=self._start_failed)
+        return self
+
+    def resume(self) -> Application:
+        """Go on after a pause, a stop, or a failure whose cause is mended; returns when the instances are being started.
+
+        Resuming a running application does nothing.
+        """
+        self.start()
+        self._finish_start()
+        return self
+
+    def pause(self) -> Application:
+        """Stop at a commit boundary: returns when everything processed is committed. Pausing twice does nothing."""
+        self._finish_start()
+        self._run(self._deployment.pause)
+        return self
+
+    def stop(self) -> Application:
+        """As `pause`, and let go of everything it holds. Its topics, offsets and state stay: `resume` goes on."""
+        if self._starting is not None:
+            self._starting.wait()
+        self._run(self._deployment.stop)
+        self._start_error = None
+        return self
+
+    def wait(self, seconds: float | None = None, *, until: Callable[[Application], bool] | None = None) -> bool:
+        """Wait until a condition holds; without one, until everything that is on its topics has been processed and committed.
+
+        Returns:
+            False when the time was over first, or the application was paused or stopped.
+
+        Raises:
+            ApplicationFailedError and others: the application failed; the error is its own.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        condition = until or _CaughtUp()
+        while True:
+            if self.status == "failed":
+                raise self.error or DeployError(f"{self.name} failed")
+            if condition(self):
+                return True
+            if self.status not in (STARTING, "running", "created") or (deadline is not None and time.monotonic() >= deadline):
+                return False
+            time.sleep(0.05)
+
+    # ---- showing
+
+    def __repr__(self) -> str:
+        told = self.reports if self.status in ("running", "paused") else None
+        numbers = (
+            ""
+            if told is None or not told.instances
+            else f", {told.records:,} records, lag {told.lag if told.lag >= 0 else 'unknown'}"
+        )
+        instances = "" if told is None else f", {len(told.instances)} instances"
+        reason = "" if self.error is None else f", {one_line(self.error.message.splitlines()[0], limit=120)}"
+        return f"Application({self.name!r}, {self.status}{instances}{numbers}{reason})"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        note = repr(self) if self.error is None else f"{self!r}\n{self.error}"
+        return mimebundle(self.picture(), text_of(self.topology), note=note)
+
+    def _marks(self) -> dict[str, Mark]:
+        status = self.status
+        state = {"running": "running", "paused": "paused", "failed": None, "stopped": "stopped"}.get(status)
+        marks: dict[str, Mark] = {}
+        told = self.reports if status in ("running", "paused") else None
+        restoring = told is not None and any(instance.restore_remaining for instance in told.instances.values())
+        for part in self.topology.subtopologies():
+            mine = [] if told is None else [task for name, task in told.tasks.items() if name.startswith(f"{part.id}_")]
+            for node in part.nodes:
+                lines: tuple[str, ...] = ()
+                if isinstance(node, SourceNode) and mine:
+                    lag = -1 if any(task.lag < 0 for task in mine) else sum(task.lag for task in mine)
+                    lines = (f"{sum(task.records for task in mine):,} records", f"lag {lag:,}" if lag >= 0 else "lag unknown")
+                marks[f"node:{node.name}"] = Mark("restoring" if restoring and state == "running" else state, lines)
+        for builder in all_stores(self):
+            rows = count_rows(self.config, self.topology, builder) if builder.persistent else None
+            marks[f"store:{builder.name}"] = Mark(None, () if rows is None else (f"{rows:,} rows",))
+        error = self.error
+        if error is not None and error.fields.get("node"):
+            marks[f"node:{error.fields['node']}"] = Mark("failed", (one_line(error.message.splitlines()[0], limit=36),))
+        return marks
+
+    # ---- inside
+
+    def _check(self) -> None:
+        from kstreams_repl.spark.planning import check_topics
+        from kstreams_repl.topology.partitions import resolve_partitions
+
+        counts = self.session.admin.topics()
+        check_topics(self.topology, counts)
+        resolve_partitions(self.topology, self.name, counts)
+
+    def _start_failed(self, error: BaseException) -> None:
+        self._start_error = error
+
+    def _finish_start(self) -> None:
+        work = self._starting
+        if work is not None:
+            work.wait()
+            if self._start_error is not None:
+                raise self._start_error
+
+    def _run(self, call: Callable[[], Any]) -> None:
+        work = _Work(self._control, call, name=f"control-{self.name}")
+        work.wait()
+        if work.error is not None:
+            raise work.error
+
+
+class _Work:
+    """A control call on its way on a thread of its own."""
+
+    def __init__(
+        self,
+        control: threading.Lock,
+        call: Callable[[], Any],
+        *,
+        name: str,
+        on_error: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.error: BaseException | None = None
+        self._on_error = on_error
+        self._thread = threading.Thread(target=self._work, args=(control, call), name=name, daemon=True)
+        self._thread.start()
+
+    def _work(self, control: threading.Lock, call: Callable[[], Any]) -> None:
+        try:
+            with control:
+                call()
+        except BaseException as error:  # handed to whoever waits
+            self.error = error
+            if self._on_error is not None:
+                self._on_error(error)
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def wait(self) -> None:
+        self._thread.join()
+
+
+class _CaughtUp:
+    """All tasks tell that nothing is left to read, twice in a row with the same commits: one may have fed the other meanwhile."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, int] | None = None
+        self._at = 0.0
+
+    def __call__(self, app: Application) -> bool:
+        plan = app._deployment.plan
+        told = app.reports
+        tasks = 0 if plan is None else sum(len(slot) for slot in plan.assignment)
+        if app.status != "running" or plan is None or len(told.tasks) < tasks or told.lag != 0:
+            self._before = None
+            return False
+        newest = max(instance.at_ms for instance in told.instances.values())
+        if self._before != told.committed:
+            self._before, self._at = told.committed, newest
+            return False
+        return newest >= self._at + 250 and self._all_read(app)
+
+    def _all_read(self, app: Application) -> bool:
+        """Whether the topics' own ends say the same; a report can be older than what was produced since."""
+        from kstreams_repl.types import TopicPartition
+
+        committed = {}
+        for name, offset in (self._before or {}).items():
+            topic, _, partition = name.rpartition("-")
+            if topic in app.topology.source_topics():
+                committed[TopicPartition(topic, int(partition))] = offset
+        ends = app.session.admin.end_offsets(committed)
+        # a marker of a transaction has an offset of its own at the end
+        return all(offset >= ends[at] - 1 for at, offset in committed.items())

@@ -1,0 +1,81 @@
+"""The session's embedded broker: started when it is first needed, found again when another kernel of this project has it running."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from kstreams_repl.kafka.embedded import EmbeddedBroker
+from kstreams_repl.kafka.embedded.layout import BrokerDirectory
+from kstreams_repl.session.progress import Report, step
+
+OLD_OWNER_SECONDS = 20.0
+"""How long to wait for the broker of a kernel that was restarted: it ends by itself when its owner is gone."""
+
+
+class SessionBroker:
+    """An embedded broker that this session started, or shares.
+
+    Args:
+        directory: where its data are kept; None = a temporary directory.
+    """
+
+    def __init__(self, directory: Path | None, report: Report) -> None:
+        self._directory = directory
+        self._report = report
+        self._broker: EmbeddedBroker | None = None
+        self.shared = False
+        """Another process started it and stops it."""
+
+    @property
+    def started(self) -> bool:
+        return self._broker is not None and self._broker.is_alive
+
+    def start(self) -> EmbeddedBroker:
+        """The running broker.
+
+        Raises:
+            JavaNotFoundError, EmbeddedBrokerError: as `EmbeddedBroker.start`.
+        """
+        broker = self._broker
+        if broker is not None and broker.is_alive:
+            return broker
+        if self._directory is not None and self._is_taken(self._directory):
+            self._broker, self.shared = EmbeddedBroker.attach(self._directory), True
+            self._report(f"using the Kafka that runs in {self._directory} already, at {self._broker.bootstrap_servers}")
+            return self._broker
+        broker = broker if broker is not None and not self.shared else EmbeddedBroker(self._directory)
+        with step(self._report, "starting Kafka (embedded)", lambda: f"Kafka is ready at {broker.bootstrap_servers}"):
+            broker.start()
+        self._broker, self.shared = broker, False
+        return broker
+
+    def stop(self) -> None:
+        """Stop the broker if it is ours; what it keeps in a directory stays."""
+        if self._broker is not None and not self.shared:
+            self._broker.stop()
+        self._broker = None
+
+    def _is_taken(self, path: Path) -> bool:
+        """Whether a living owner has a broker there; waits for one whose owner has gone."""
+        where = BrokerDirectory(path)
+        deadline = time.monotonic() + OLD_OWNER_SECONDS
+        while path.exists() and where.is_locked():
+            record = where.read_record()
+            if record is not None and (record.detached or _lives(record.owner_pid)):
+                return True
+            if time.monotonic() > deadline:
+                return record is not None
+            time.sleep(0.05)
+        return False
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,63 @@
+"""`Cleanup`: what belongs to an application and would be deleted, shown before it is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from kstreams_repl.display.table import Table
+from kstreams_repl.instance.state_directory import application_directory
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.internal_topics import journal_topic_name
+
+SUFFIXES = ("-changelog", "-repartition")
+
+
+class Cleanup:
+    """Internal topics, consumer group and local state of an application. `apply()` deletes them; looking deletes nothing."""
+
+    def __init__(self, admin: Admin, root: Path, name: str, others: frozenset[str]) -> None:
+        self.name = name
+        self._admin = admin
+        self._root = root
+        mine = [topic for topic in admin.topics() if topic.startswith(f"{name}-") and topic.endswith(SUFFIXES)]
+        # "orders" must not take what belongs to "orders-eu"
+        self.topics = tuple(
+            topic for topic in mine if not any(topic.startswith(f"{other}-") for other in others if len(other) > len(name))
+        )
+        journal = journal_topic_name(name)
+        if journal in admin.topics():
+            self.topics += (journal,)
+        self.group = name if name in admin.groups() else None
+        directory = application_directory(root, name)
+        self.directory = directory if directory.exists() else None
+        self.applied = False
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.group or self.directory)
+
+    def apply(self) -> Cleanup:
+        """Delete them; doing it again does nothing more."""
+        self._admin.delete_topics(self.topics)
+        if self.group is not None:
+            self._admin.delete_groups([self.group])
+        if self.directory is not None:
+            shutil.rmtree(self.directory, ignore_errors=True)
+        self.applied = True
+        return self
+
+    def table(self) -> Table:
+        rows = [("topic", topic) for topic in self.topics]
+        rows += [("consumer group", self.group)] if self.group else []
+        rows += [("local state", str(self.directory))] if self.directory else []
+        if not rows:
+            return Table.of((), (), note=f"{self.name}: nothing to delete")
+        note = "deleted" if self.applied else f"nothing is deleted yet; cleanup({self.name!r}, confirm=True) deletes this"
+        return Table.of(("what", "name"), rows, note=note)
+
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return self.table()._repr_mimebundle_()

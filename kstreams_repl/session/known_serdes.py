@@ -1,0 +1,45 @@
+"""Which serdes a topic was written with, as far as this session can know: from its topologies, and from what it produced itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kstreams_repl import serdes
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.serdes import Serde
+from kstreams_repl.topology.graph import TopologyGraph
+from kstreams_repl.topology.names import internal_topic
+from kstreams_repl.topology.nodes import SinkNode, SourceNode
+
+Pair = tuple[Serde | None, Serde | None]
+
+
+class KnownSerdes:
+    """Serdes of keys and values by topic; None where nothing is known, so that the bytes decide."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Pair] = {}
+
+    def note(self, topic: str, key: Serde | None, value: Serde | None) -> None:
+        """Remember; what is known already stays where the new side is None."""
+        old_key, old_value = self._known.get(topic, (None, None))
+        self._known[topic] = (key or old_key, value or old_value)
+
+    def learn(self, topology: TopologyGraph, application_id: str, config: StreamsConfig | None = None) -> None:
+        """Take in every topic that a topology reads or writes."""
+        defaults = (None, None) if config is None else (config["default.key.serde"], config["default.value.serde"])
+        for node in topology.nodes.values():
+            if not isinstance(node, SourceNode | SinkNode):
+                continue
+            topics = node.topics if isinstance(node, SourceNode) else () if node.topic is None else (node.topic,)
+            for topic in topics:
+                name = internal_topic(application_id, topic) if topic in topology.internal_topics else topic
+                self.note(name, _known(node.key_serde, defaults[0]), _known(node.value_serde, defaults[1]))
+
+    def of(self, topic: str) -> Pair:
+        return self._known.get(topic, (None, None))
+
+
+def _known(serde: Any, default: Any) -> Serde | None:
+    chosen = serde if serde is not None else default
+    return None if chosen is None else serdes.resolve(chosen)

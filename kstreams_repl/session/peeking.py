@@ -1,0 +1,78 @@
+"""`peek`: the last values at a topic, a node, a stream or table, or one line for every node of a topology."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kstreams_repl.display.table import Table
+from kstreams_repl.dsl.build_log import Handle
+from kstreams_repl.dsl.builder import StreamsBuilder
+from kstreams_repl.errors import KStreamsError, UnknownTopicError, did_you_mean
+from kstreams_repl.session.application import Application
+from kstreams_repl.session.records import Records
+from kstreams_repl.session.samples import Sample, sample
+from kstreams_repl.session.topologies import topology_of
+from kstreams_repl.topology.graph import TopologyGraph
+from kstreams_repl.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from kstreams_repl.session.session import Session
+
+
+def peek(session: Session, target: Any, n: int, *, seconds: float, topology: Any, config: Mapping[str, Any]) -> Records | Table:
+    """As `Session.peek`."""
+    if isinstance(target, str):
+        if topology is None and target in session.admin.topics():
+            return session.read(target, n)
+        return _at_node(session, _topology_with(session, target, topology), target, n, seconds, config)
+    if isinstance(target, StreamsBuilder | TopologyGraph | Application):
+        return _everywhere(session, topology_of(target), n, seconds, config)
+    if isinstance(target, Handle):
+        return _at_node(session, topology_of(target), getattr(target, "name", ""), n, seconds, config)
+    raise KStreamsError(
+        f"cannot peek at a {type(target).__name__}", hint="a topic's or node's name, a stream, a table or a builder"
+    )
+
+
+def _topology_with(session: Session, node: str, topology: Any) -> Topology:
+    if topology is not None:
+        return topology_of(topology)
+    applications = session.applications.values()
+    for app in applications:
+        if node in app.topology.nodes:
+            return app.topology
+    nodes = [name for app in applications for name in app.topology.nodes]
+    raise UnknownTopicError(
+        f"there is no topic {node!r}, nor a node of that name in an application",
+        hint=did_you_mean(node, [*session.admin.topics(), *nodes])
+        or "a node that is not deployed: session.peek(name, topology=builder)",
+        topic=node,
+    )
+
+
+def _at_node(session: Session, topology: Topology, node: str, n: int, seconds: float, config: Mapping[str, Any]) -> Records:
+    topology.node(node)
+    taken = sample(session.admin, topology, node=node, n=n, seconds=seconds, config=config)
+    found = taken.nodes[node]
+    if taken.error is not None and not found.count:
+        raise taken.error
+    return Records(found.last, note=f"{node}: {found.count:,} values from {_said_of(taken, topology)}", title=node)
+
+
+def _everywhere(session: Session, topology: Topology, n: int, seconds: float, config: Mapping[str, Any]) -> Table:
+    taken = sample(session.admin, topology, node=None, n=n, seconds=seconds, config=config)
+    rows = [
+        (name, found.count, found.last[-1].key if found.last else None, found.last[-1].value if found.last else None)
+        for name, found in taken.nodes.items()
+    ]
+    return Table.of(("node", "records", "last key", "last value"), rows, note=_said_of(taken, topology))
+
+
+def _said_of(taken: Sample, topology: Topology) -> str:
+    """What the sample was, for the line below it."""
+    said = f"a sample of {taken.fed:,} records{', all there are' if taken.whole else ''}"
+    topics = topology.source_topics()
+    if taken.fed == 0 and topics:
+        said += f"; nothing is on {', '.join(topics)} yet: session.produce({topics[0]!r}, [...])"
+    return said if taken.error is None else f"{said}\nthe sample ended with {taken.error}"

@@ -1,0 +1,162 @@
+"""From what people have in hand (dicts, pairs, dataframes) to records on a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from kstreams_repl import serdes
+from kstreams_repl.errors import KStreamsError, ProductionError, SerializationError
+from kstreams_repl.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.kafka.failures import kafka_errors, translate
+from kstreams_repl.serdes import Serde
+
+Parts = tuple[Any, Any, int | None, Any]
+"""Key, value, timestamp (ms; None: now), headers."""
+
+
+def parts_of(records: Any, *, key: str | None = None, timestamp: str | None = None) -> Iterator[Parts]:
+    """Records one by one, from an iterable of values, of `(key, value)`, `(key, value, timestamp)` or `(key, value, timestamp, headers)`
+    tuples, or from a dataframe.
+
+    Args:
+        key: the field or column that is the key as well.
+        timestamp: the field or column that holds the time: ms, or a date.
+    """
+    for record in _rows(records):
+        if isinstance(record, tuple) and 2 <= len(record) <= 4:
+            given_key, value, given_time, headers = (*record, None, None)[:4]
+        else:
+            given_key, value, given_time, headers = None, record, None, None
+        if key is not None:
+            given_key = _field(value, key)
+        if timestamp is not None:
+            given_time = _field(value, timestamp)
+        yield given_key, value, None if given_time is None else milliseconds(given_time), headers
+
+
+def _rows(records: Any) -> Iterable[Any]:
+    if hasattr(records, "itertuples") and hasattr(records, "columns"):
+        return _frame_rows(records)
+    if hasattr(records, "to_pylist"):
+        return records.to_pylist()  # type: ignore[no-any-return]
+    if isinstance(records, dict | str | bytes):
+        return [records]
+    return records  # type: ignore[no-any-return]
+
+
+def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
+    """Rows of a pandas DataFrame as dicts: NaN becomes None, dates ISO text."""
+    frame = frame.copy(deep=False)
+    for name in frame.columns:
+        if hasattr(frame[name], "dt") and "datetime" in str(frame[name].dtype):
+            frame[name] = frame[name].dt.strftime("%Y-%m-%dT%H:%M:%S.%f").where(frame[name].notna(), None)
+    frame = frame.astype(object).where(frame.notna(), None)
+    yield from frame.to_dict("records")
+
+
+def _field(value: Any, name: str) -> Any:
+    try:
+        return value[name]
+    except (KeyError, TypeError, IndexError) as error:
+        raise KStreamsError(
+            f"a record has no field {name!r}: {str(value)[:80]}", hint="key= and timestamp= name a field of each value"
+        ) from error
+
+
+def milliseconds(moment: Any) -> int:
+    """Milliseconds since 1970 of a number, a date or ISO text (UTC where it has no zone)."""
+    from datetime import UTC, datetime
+
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError as error:
+            raise KStreamsError(f"{moment!r} is no time", hint="milliseconds since 1970, a datetime, or ISO text") from error
+    if isinstance(moment, datetime):
+        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    return int(moment)
+
+
+def serde_for(value: Any) -> Serde:
+    """The built-in serde that fits a value."""
+    if isinstance(value, bytes | bytearray):
+        return serdes.bytes_
+    if isinstance(value, str):
+        return serdes.string
+    if isinstance(value, bool):
+        return serdes.json
+    if isinstance(value, int):
+        return serdes.long
+    if isinstance(value, float):
+        return serdes.double
+    return serdes.json
+
+
+class TopicProducer:
+    """Writes records of one topic; serdes that are not given follow from the first key and value that are not None."""
+
+    def __init__(self, settings: ClientSettings, topic: str, key_serde: Serde | None, value_serde: Serde | None) -> None:
+        self.topic = topic
+        self.key_serde = key_serde
+        self.value_serde = value_serde
+        self._settings = settings
+        self._failed: list[Any] = []
+        self._producer = make_producer(settings, on_delivery_error=lambda error, message: self._failed.append(error))
+
+    def send_all(self, records: Iterable[Parts]) -> int:
+        """Write all records and wait until they are on the broker; returns how many.
+
+        Raises:
+            SerializationError: a key or value that its serde cannot write; what came before it is written.
+            ProductionError, BrokerUnavailableError: the broker did not take a record.
+        """
+        count = 0
+        try:
+            for key, value, timestamp, headers in records:
+                self._send(count, key, value, timestamp, headers)
+                count += 1
+                if self._failed:
+                    break
+        finally:
+            left = self._producer.flush(30)
+            self._producer.close()
+        if self._failed or left:
+            raise self._error(left)
+        return count
+
+    def _send(self, index: int, key: Any, value: Any, timestamp: int | None, headers: Any) -> None:
+        if self.key_serde is None and key is not None:
+            self.key_serde = serde_for(key)
+        if self.value_serde is None and value is not None:
+            self.value_serde = serde_for(value)
+        try:
+            key_bytes = None if key is None or self.key_serde is None else self.key_serde.serialize(key)
+            value_bytes = None if value is None or self.value_serde is None else self.value_serde.serialize(value)
+        except KStreamsError as error:
+            raise SerializationError(
+                f"record {index} for topic {self.topic!r}: {error.message}", hint=error.hint, topic=self.topic
+            ) from error
+        given = {"timestamp": timestamp} if timestamp is not None else {}
+        while True:
+            try:
+                with kafka_errors(f"producing to {self.topic!r}", topic=self.topic):
+                    self._producer.produce(
+                        self.topic, key=key_bytes, value=value_bytes, headers=list(headers) if headers else None, **given
+                    )
+                break
+            except BufferError:
+                self._producer.poll(0.05)
+            except ValueError as error:
+                raise KStreamsError(
+                    f"record {index} for topic {self.topic!r} cannot be sent: {error}", topic=self.topic
+                ) from error
+        if index % 1000 == 0:
+            self._producer.poll(0)
+
+    def _error(self, left: int) -> KStreamsError:
+        if not self._failed:
+            return ProductionError(f"{left} records for topic {self.topic!r} are still not on the broker", topic=self.topic)
+        return translate(
+            self._failed[0], f"producing to {self.topic!r}", bootstrap_servers=self._settings.bootstrap_servers, topic=self.topic
+        )

@@ -1,0 +1,81 @@
+"""Records that were read or sampled, as a list that shows itself as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, overload
+
+from kstreams_repl.display.table import Table
+from kstreams_repl.types import Headers
+
+
+class ReadRecord(NamedTuple):
+    """One record, decoded. `offset` is -1 where the record was never on a topic (a value between two nodes)."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    topic: str = ""
+    partition: int = -1
+    offset: int = -1
+    headers: Headers = []
+
+
+class Records(Sequence[ReadRecord]):
+    """Records in order, with a note on where they are from and what bounded them."""
+
+    def __init__(self, records: Iterable[ReadRecord], *, note: str = "", title: str = "") -> None:
+        self._records = tuple(records)
+        self.note = note
+        self.title = title
+
+    @overload
+    def __getitem__(self, index: int) -> ReadRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ReadRecord]: ...
+    def __getitem__(self, index: int | slice) -> ReadRecord | Sequence[ReadRecord]:
+        return self._records[index]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def table(self) -> Table:
+        """For showing: key, value, time, and where a record lies on its topic."""
+        placed = any(record.offset >= 0 for record in self._records)
+        columns = ("key", "value", "timestamp", *(("partition", "offset") if placed else ()))
+        with_headers = any(record.headers for record in self._records)
+        rows = [
+            (
+                r.key,
+                r.value,
+                time_text(r.timestamp),
+                *((r.partition, r.offset) if placed else ()),
+                *((r.headers,) if with_headers else ()),
+            )
+            for r in self._records
+        ]
+        return Table.of((*columns, *(("headers",) if with_headers else ())), rows, note=self.note, title=self.title)
+
+    def df(self) -> Any:
+        """A pandas DataFrame, one row per record; timestamps as dates in UTC."""
+        import pandas
+
+        frame = pandas.DataFrame(list(self._records), columns=list(ReadRecord._fields))
+        frame["timestamp"] = pandas.to_datetime(frame["timestamp"], unit="ms", errors="coerce")
+        return frame
+
+    def __repr__(self) -> str:
+        return self.table().text() if self._records else self.note or "0 records"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        table = self.table() if self._records else Table.of((), (), note=self.note or "0 records")
+        return table._repr_mimebundle_()
+
+
+def time_text(milliseconds: int) -> str:
+    """A timestamp in UTC to the millisecond; the number itself where the calendar ends."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except (ValueError, OverflowError, OSError):
+        return str(milliseconds)

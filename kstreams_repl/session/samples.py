@@ -1,0 +1,203 @@
+"""Values between nodes before anything is deployed: a bounded sample of the real topics through the test driver, with taps on the nodes.
+
+The sample is the last records of every source topic (tables and global tables from their beginning, as far as the bound goes, so that joins
+find their rows), fed in time order, tables first. It grows fourfold until the node asked for has given enough, all is read, or time is up.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstreams_repl.display.table import cell_text
+from kstreams_repl.errors import KStreamsError, StreamsProcessingError, UnknownTopicError
+from kstreams_repl.inspection.topics import bounded
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
+from kstreams_repl.operators.table_source import TableSource
+from kstreams_repl.session.records import ReadRecord
+from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.topology.nodes import Node, ProcessorNode, SourceNode
+from kstreams_repl.topology.topology import Topology
+from kstreams_repl.types import Headers
+
+FIRST_SAMPLE = 500
+TABLE_SAMPLE = 20_000
+LARGEST_SAMPLE = 128_000
+
+_Input = tuple[int, int, str, bytes | None, bytes | None, Headers]
+"""Tables first, then time; topic, key, value, headers."""
+
+
+@dataclass(slots=True)
+class NodeSample:
+    """What one node gave: how many records in all, and the last of them."""
+
+    last: deque[ReadRecord]
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Sample:
+    """A run over a sample.
+
+    Attributes:
+        nodes: by node name, in the topology's order.
+        fed: records fed in.
+        error: what a user function raised; the sample ends there.
+    """
+
+    nodes: dict[str, NodeSample] = field(default_factory=dict)
+    fed: int = 0
+    whole: bool = False
+    error: KStreamsError | None = None
+
+
+def sample(
+    admin: Admin,
+    topology: Topology,
+    *,
+    node: str | None,
+    n: int,
+    seconds: float,
+    config: Mapping[str, Any] | None = None,
+) -> Sample:
+    """Run a topology over a sample of its topics.
+
+    Args:
+        node: stop when this one has given `n` records; None: one first sample is enough.
+        n: how many of the last records of each node are kept.
+        seconds: begin no larger sample after that.
+
+    Raises:
+        UnknownTopicError: a source topic does not exist.
+    """
+    deadline = time.monotonic() + seconds
+    size = FIRST_SAMPLE
+    while True:
+        started = time.monotonic()
+        taken = _run(admin, topology, size=size, n=n, config=config, deadline=deadline)
+        spent = time.monotonic() - started
+        enough = node is None or taken.nodes[node].count >= n or taken.error is not None
+        if enough or taken.whole or size >= LARGEST_SAMPLE or time.monotonic() + 3 * spent > deadline:
+            return taken
+        size *= 4
+
+
+def _run(admin: Admin, topology: Topology, *, size: int, n: int, config: Mapping[str, Any] | None, deadline: float) -> Sample:
+    inputs, whole = _inputs(admin, topology, size)
+    taken = Sample({name: NodeSample(deque(maxlen=n)) for name in topology.nodes}, whole=whole)
+    settings = {"application.id": "peek", **{name: value for name, value in (config or {}).items() if name != "application.id"}}
+    driver = TopologyTestDriver(topology, settings, start_ms=inputs[0][1] if inputs else None, tap=_taps(topology, taken))
+    try:
+        for _, timestamp, topic, key, value, headers in inputs:
+            driver.pipe_bytes(topic, key, value, timestamp, headers)
+            taken.fed += 1
+            if taken.fed % 256 == 0 and time.monotonic() > deadline:
+                taken.whole = False
+                break
+    except KStreamsError as error:
+        taken.error = error
+    finally:
+        try:
+            driver.close()
+        except Exception as error:  # the user's own close(); the sample is what was asked for
+            taken.error = taken.error or StreamsProcessingError(f"close() raised {type(error).__name__}: {error}")
+    return taken
+
+
+def _inputs(admin: Admin, topology: Topology, size: int) -> tuple[list[_Input], bool]:
+    known = admin.topics()
+    tables = {topic for topic in topology.source_topics() if _is_table(topology, topic)}
+    ranges: list[OffsetRange] = []
+    whole = True
+    for topic in _source_topics(topology, known):
+        there = ranges_of(admin, topic)
+        taken = _first(there, TABLE_SAMPLE) if topic in tables else bounded(there, size)
+        whole = whole and sum(r.end - r.start for r in taken) == sum(r.end - r.start for r in there)
+        ranges += taken
+    inputs: list[_Input] = []
+    for at, batch in read_ranges(admin.settings, ranges):
+        headers = batch.headers or [None] * len(batch)
+        rank = 0 if at.topic in tables else 1
+        inputs += [
+            (rank, timestamp, at.topic, key, value, list(header or ()))
+            for timestamp, key, value, header in zip(batch.timestamps, batch.keys, batch.values, headers, strict=True)
+        ]
+    inputs.sort(key=lambda item: item[:2])
+    return inputs, whole
+
+
+def _source_topics(topology: Topology, known: Mapping[str, int]) -> list[str]:
+    """External topics the topology reads, those its patterns match included.
+
+    Raises:
+        UnknownTopicError: one is not there.
+    """
+    found: dict[str, None] = {}
+    for node in topology.nodes.values():
+        if not isinstance(node, SourceNode):
+            continue
+        for topic in node.topics:
+            if topic in topology.internal_topics:
+                continue
+            if topic not in known:
+                raise UnknownTopicError(
+                    f"the topology reads topic {topic!r}, which is not on the broker",
+                    hint=f"session.produce({topic!r}, [...]) makes it",
+                    topic=topic,
+                )
+            found[topic] = None
+        if node.pattern is not None:
+            found |= dict.fromkeys(topic for topic in known if node.pattern.fullmatch(topic))
+    return list(found)
+
+
+def _first(ranges: tuple[OffsetRange, ...], records: int) -> tuple[OffsetRange, ...]:
+    share = records // max(len(ranges), 1)
+    return tuple(OffsetRange(item.partition, item.start, min(item.end, item.start + share)) for item in ranges)
+
+
+def _is_table(topology: Topology, topic: str) -> bool:
+    for node in topology.nodes.values():
+        if isinstance(node, SourceNode) and topic in node.topics:
+            children = [topology.nodes[name] for name in topology.children(node.name)]
+            if any(isinstance(child, ProcessorNode) and isinstance(child.operator, TableSource) for child in children):
+                return True
+    return any(topic in part.source_topics for part in topology.subtopologies() if part.global_)
+
+
+def _taps(topology: Topology, taken: Sample) -> Callable[[str], Callable[..., None]]:
+    def tap(name: str) -> Callable[..., None]:
+        into = taken.nodes[name]
+        keep, changes = into.last.append, sends_changes(topology.nodes[name])
+
+        def observe(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            into.count += 1
+            keep(ReadRecord(key, frozen_copy(value[0] if changes else value), timestamp, headers=list(headers)))
+
+        return observe
+
+    return tap
+
+
+def sends_changes(node: Node) -> bool:
+    """Whether a node's output values are a table's ``(new, old, is_latest)``."""
+    if not isinstance(node, ProcessorNode):
+        return False
+    module = type(node.operator).__module__.rpartition(".")[2]
+    return module != "table_to_stream" and (module.startswith("table_") or module.endswith("_aggregate"))
+
+
+def frozen_copy(value: Any) -> Any:
+    """The value as it is now: nodes downstream may change it in place."""
+    if value is None or type(value) in (str, int, float, bool, bytes):
+        return value
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # not everything can be copied; its text can be shown
+        return cell_text(value)

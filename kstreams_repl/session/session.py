@@ -1,0 +1,470 @@
+"""`Session`: one cluster, one Spark, the applications of one notebook. Everything starts when it is first needed.
+
+Actors: the cluster (given, or an embedded broker), the Spark session (given, or a local one that the first deploy starts), applications.
+Invariants: nothing runs after `close`; `close` is also called at exit, and what a killed process leaves ends by itself (the broker by its
+supervisor, the JVM by its driver's pipe).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import cached_property
+from types import TracebackType
+from typing import Any
+
+from kstreams_repl import serdes as serde_library
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.display.table import Table
+from kstreams_repl.errors import KStreamsError, did_you_mean
+from kstreams_repl.inspection import Limits, SqlResult, run_sql
+from kstreams_repl.inspection.columns import guess
+from kstreams_repl.inspection.topics import bounded
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
+from kstreams_repl.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.session.application import Application
+from kstreams_repl.session.broker import SessionBroker
+from kstreams_repl.session.cleanup import Cleanup
+from kstreams_repl.session.directory import SessionDirectory
+from kstreams_repl.session.known_serdes import KnownSerdes
+from kstreams_repl.session.peeking import peek
+from kstreams_repl.session.producing import TopicProducer, milliseconds, parts_of
+from kstreams_repl.session.progress import Report, to_stderr
+from kstreams_repl.session.records import ReadRecord, Records
+from kstreams_repl.session.samples import Sample, sample
+from kstreams_repl.session.tables import SessionTables
+from kstreams_repl.session.topologies import topology_of
+from kstreams_repl.topology.names import validate_name
+from kstreams_repl.topology.topology import Topology
+
+DEFAULT_PARTITIONS = 4
+
+
+class Session:
+    """A connection to a cluster and what runs on it. Get one from `kstreams_repl.connect`.
+
+    Example:
+        >>> session = kstreams_repl.connect()                                     # doctest: +SKIP
+        >>> session.produce("words", ["to", "be", "or", "not", "to", "be"])        # doctest: +SKIP
+        6
+        >>> session.peek("words", n=2)                                             # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings | None,
+        *,
+        spark: Any = None,
+        master: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        directory: SessionDirectory | None = None,
+        client_settings: Mapping[str, Any] | None = None,
+        report: Report = to_stderr,
+    ) -> None:
+        self.directory = directory or SessionDirectory(None)
+        self.report = report
+        self.config = dict(config or {})
+        StreamsConfig(self.config)  # a wrong key is told now, not at deploy
+        self._given = settings
+        self._client_settings = dict(client_settings or {})
+        self._broker = None if settings is not None else SessionBroker(self.directory.broker, self._say)
+        self._spark = spark
+        self._master = master
+        self._known = KnownSerdes()
+        self._applications: dict[str, Application] = {}
+        self.closed = False
+
+    def _say(self, line: str) -> None:
+        self.report(line)
+
+    # ---- the cluster
+
+    @property
+    def settings(self) -> ClientSettings:
+        """Where the brokers are; starts the embedded one when it does not run."""
+        if self.closed:
+            raise KStreamsError("this session is closed", hint="session = kstreams_repl.connect(...) opens another")
+        if self._given is not None:
+            return self._given
+        assert self._broker is not None
+        return ClientSettings(self._broker.start().bootstrap_servers, self._client_settings)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.settings.bootstrap_servers
+
+    @property
+    def admin(self) -> Admin:
+        """Topics, offsets and groups of the cluster."""
+        settings = self.settings
+        cached: Admin | None = self.__dict__.get("_admin")
+        if cached is None or cached.settings != settings:
+            cached = self.__dict__["_admin"] = Admin(settings)
+        return cached
+
+    def start(self) -> Session:
+        """Start the embedded broker now, or see that the given cluster answers.
+
+        Raises:
+            BrokerUnavailableError, EmbeddedBrokerError, JavaNotFoundError: it does not.
+        """
+        ensure_reachable(self.settings)
+        return self
+
+    # ---- topics
+
+    def topics(self, *, internal: bool = False) -> Table:
+        """Topics with partitions and numbers of records (offsets, to be exact).
+
+        Args:
+            internal: also those of applications (changelogs, repartition topics, journals).
+        """
+        counts = self.admin.topics()
+        names = [name for name in counts if internal or not self._is_internal(name)]
+        rows = []
+        for name in names:
+            ranges = ranges_of(self.admin, name, isolation="read_uncommitted")
+            rows.append((name, counts[name], sum(item.end - item.start for item in ranges)))
+        note = "" if rows else "no topics yet; session.produce(topic, records) makes one"
+        return Table.of(("topic", "partitions", "records"), rows, note=note)
+
+    def create_topic(
+        self, topic: str, *, partitions: int = DEFAULT_PARTITIONS, configs: Mapping[str, str] | None = None, exist_ok: bool = True
+    ) -> bool:
+        """Create a topic; False when it was there already.
+
+        Raises:
+            InvalidNameError: Kafka would refuse the name.
+        """
+        return self.admin.create_topic(validate_name(topic, "topic"), partitions, configs=configs, exist_ok=exist_ok)
+
+    def produce(
+        self,
+        topic: str,
+        records: Any,
+        *,
+        key: str | None = None,
+        timestamp: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        partitions: int = DEFAULT_PARTITIONS,
+    ) -> int:
+        """Write records to a topic, which is made when it is not there; returns how many, all of them safely on the broker.
+
+        Args:
+            records: values, or `(key, value)`, `(key, value, timestamp)` tuples, or a dataframe whose rows become JSON objects.
+            key: the field or column of each value that is the record's key as well.
+            timestamp: the field or column with the record's time (ms, datetime or ISO text); without one it is now.
+            key_serde, value_serde: None = what fits the first key and value: text, long, double, bytes, else JSON.
+            partitions: of the topic, if it has to be made.
+
+        Raises:
+            SerializationError: a record that its serde cannot write.
+            ProductionError, BrokerUnavailableError: the broker did not take them.
+        """
+        self.create_topic(topic, partitions=partitions)
+        known_key, known_value = self._known.of(topic)
+        key_chosen = known_key if key_serde is None else serde_library.resolve(key_serde)
+        value_chosen = known_value if value_serde is None else serde_library.resolve(value_serde)
+        producer = TopicProducer(self.settings, topic, key_chosen, value_chosen)
+        try:
+            return producer.send_all(parts_of(records, key=key, timestamp=timestamp))
+        finally:
+            self._known.note(topic, producer.key_serde, producer.value_serde)
+
+    def read(
+        self,
+        topic: str,
+        n: int | None = 10,
+        *,
+        start: int | str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+    ) -> Records:
+        """Records of a topic, by time: the last `n`, or the first `n` from `start` on. It never waits for more.
+
+        Args:
+            n: how many; None = all.
+            start: "earliest", an offset (of every partition), or a time as ISO text.
+            key_serde, value_serde: None = what this session knows of the topic, else what the bytes look like.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+        """
+        since = milliseconds(start) if isinstance(start, str) and start != "earliest" else None
+        ranges = ranges_of(self.admin, topic, start=start if isinstance(start, int) else None, since_ms=since)
+        there = sum(item.end - item.start for item in ranges)
+        if start is None:
+            ranges = bounded(ranges, None if n is None else max(n, 0))
+        elif n is not None:
+            ranges = tuple(type(item)(item.partition, item.start, min(item.end, item.start + n)) for item in ranges)
+        found: list[tuple[int, int, int, bytes | None, bytes | None, Any]] = []
+        for at, batch in read_ranges(self.settings, ranges):
+            headers = batch.headers or [None] * len(batch)
+            found += zip(
+                batch.timestamps, [at.partition] * len(batch), batch.offsets, batch.keys, batch.values, headers, strict=True
+            )
+        found.sort(key=lambda row: row[:3])
+        if n is not None:
+            found = found[-n:] if start is None and n else found[:n]
+        known_key, known_value = self._known.of(topic)
+        read_key = _reader(known_key if key_serde is None else serde_library.resolve(key_serde), [row[3] for row in found])
+        read_value = _reader(
+            known_value if value_serde is None else serde_library.resolve(value_serde), [row[4] for row in found]
+        )
+        records = [
+            ReadRecord(read_key(key), read_value(value), timestamp, topic, partition, offset, list(headers or ()))
+            for timestamp, partition, offset, key, value, headers in found
+        ]
+        return Records(records, note=_read_note(topic, len(records), there), title=topic)
+
+    def serdes_of(self, topic: str) -> tuple[Any, Any]:
+        """(key serde, value serde) of a topic as far as this session knows them; None where it does not."""
+        return self._known.of(topic)
+
+    # ---- looking
+
+    def peek(
+        self, target: Any, n: int = 10, *, seconds: float = 5.0, topology: Any = None, config: Mapping[str, Any] | None = None
+    ) -> Records | Table:
+        """The last values at a place: a topic, a node, a stream or table; nothing is deployed for it.
+
+        At a topic these are its last records. At a node they are what the node puts out when the topology runs over a bounded sample of
+        its real topics in the test driver. A builder or topology shows one line for every node.
+
+        Args:
+            target: a topic's or node's name, a stream, table, builder, topology or application.
+            n: how many values.
+            seconds: begin no larger sample after that.
+            topology: where a node's name is to be looked for; without it: in the applications of this session.
+            config: settings for the sample run.
+
+        Raises:
+            UnknownTopicError, TopologyError: there is no such topic or node.
+        """
+        return peek(self, target, n, seconds=seconds, topology=topology, config={**self.config, **(config or {})})
+
+    def sample(self, topology: Any, *, n: int = 10, seconds: float = 5.0, config: Mapping[str, Any] | None = None) -> Sample:
+        """Run a topology over a bounded sample of its topics and keep the last `n` values of every node."""
+        return sample(
+            self.admin, topology_of(topology), node=None, n=n, seconds=seconds, config={**self.config, **(config or {})}
+        )
+
+    def sql(
+        self,
+        query: str,
+        *,
+        records: int | None = Limits().records,
+        rows: int | None = Limits().rows,
+        since: Any = None,
+        until: Any = None,
+        **frames: Any,
+    ) -> SqlResult:
+        """One SELECT over topics, stores and dataframes, by DuckDB.
+
+        A topic has ``key``, ``value`` (JSON: its fields), ``partition``, ``"offset"``, ``timestamp`` and ``headers``; a store ``key``,
+        ``value``, ``timestamp`` and, where there are any, ``window_start`` and ``window_end``. Names with other characters than letters,
+        digits and underscores go in double quotes.
+
+        Args:
+            records: of each topic at most so many, the last ones; None = all.
+            rows: of each store at most so many per task; None = all.
+            since, until: of topics only this stretch of time (ms, datetime or ISO text).
+            **frames: dataframes by the name the query has for them; the caller's own variables are found without.
+
+        Raises:
+            SqlError: it is no query, names a table that does not exist, or DuckDB refuses it.
+        """
+        caller = sys._getframe(1)
+        while caller.f_back is not None and caller.f_globals.get("__name__", "").startswith("kstreams_repl."):
+            caller = caller.f_back
+        limits = Limits(
+            records, rows, None if since is None else milliseconds(since), None if until is None else milliseconds(until)
+        )
+        return run_sql(query, SessionTables(self, frames, {**caller.f_globals, **caller.f_locals}), limits=limits)
+
+    # ---- applications
+
+    @property
+    def applications(self) -> dict[str, Application]:
+        """Applications of this session by name."""
+        return dict(self._applications)
+
+    def deploy(self, topology: Any, name: str, *, config: Mapping[str, Any] | None = None, **settings: Any) -> Application:
+        """Start a topology as an application; returns at once, with what can be checked checked.
+
+        Deploying under the name of an application that is stopped, paused or failed goes on from its committed offsets and state.
+
+        Args:
+            topology: a builder, a stream or table of it, or a topology.
+            name: the application id: prefix of its topics, its consumer group, its state.
+            config: settings by their Kafka Streams names.
+            **settings: the same with underscores: ``processing_guarantee="exactly_once_v2"``.
+
+        Raises:
+            UnknownTopicError, TopologyError: the topology does not fit the cluster.
+            ConfigError: an unknown setting.
+            DeployError: an application of that name is running.
+        """
+        from kstreams_repl.errors import DeployError
+
+        known = self._applications.get(name)
+        if known is not None and known.status in ("starting", "running"):
+            raise DeployError(
+                f"{name} is {known.status} already", hint=f"stop or pause it first, or edit it: session.applications[{name!r}]"
+            )
+        checked = self._config(name, {**(config or {}), **{key.replace("_", "."): value for key, value in settings.items()}})
+        built = topology_of(topology, checked)
+        application = self._application(name, built, checked, known)
+        application.start()
+        self._applications[name] = application
+        self._known.learn(built, name, checked)
+        return application
+
+    def attach(self, name: str, topology: Any = None, *, config: Mapping[str, Any] | None = None) -> Application:
+        """Find an application again, after a kernel restart say: its offsets, state and journal are there, paused or stopped.
+
+        Args:
+            topology: what it runs; code never comes from a topic. `resume()` then goes on where it was.
+
+        Raises:
+            KStreamsError: there is no application of that name on the cluster, or `topology` is missing.
+        """
+        from kstreams_repl.kafka.internal_topics import journal_topic_name
+
+        if name in self._applications:
+            return self._applications[name]
+        known = [topic.removesuffix("-journal") for topic in self.admin.topics() if topic.endswith("-journal")]
+        if journal_topic_name(name) not in self.admin.topics():
+            raise KStreamsError(
+                f"there is no application {name!r} on this cluster",
+                hint=did_you_mean(name, known) or (f"there are {', '.join(known)}" if known else "none was ever deployed here"),
+            )
+        if topology is None:
+            raise KStreamsError(
+                f"attach({name!r}) needs the topology: code is never taken from a topic",
+                hint=f"session.attach({name!r}, builder)",
+            )
+        checked = self._config(name, dict(config or {}))
+        built = topology_of(topology, checked)
+        self._applications[name] = self._application(name, built, checked, None)
+        self._known.learn(built, name, checked)
+        return self._applications[name]
+
+    def cleanup(self, name: str, *, confirm: bool = False) -> Cleanup:
+        """What belongs to an application: internal topics, group, local state. Deletes them only with `confirm=True`.
+
+        Raises:
+            KStreamsError: the application is running.
+        """
+        app = self._applications.get(name)
+        if app is not None and app.status in ("starting", "running"):
+            raise KStreamsError(f"{name} is {app.status}", hint=f"session.applications[{name!r}].stop() first")
+        found = Cleanup(
+            self.admin, self._state_root(), validate_name(name, "application"), frozenset(self._applications) - {name}
+        )
+        if confirm:
+            if app is not None:
+                app.stop()
+                del self._applications[name]
+            found.apply()
+        return found
+
+    @cached_property
+    def spark(self) -> Any:
+        """The Spark session that hosts this session's applications; started when it does not run."""
+        from kstreams_repl.spark.session import get_session
+
+        return self._spark if self._spark is not None else get_session(self._master)
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Stop the applications, Spark (unless it was given) and the embedded broker; remove what is temporary.
+
+        Closing twice does nothing.
+        """
+        if self.closed:
+            return
+        errors: list[Exception] = []
+        steps = [app.stop for app in self._applications.values() if app.status not in ("created", "stopped")]
+        if self._spark is None and self._uses_spark():
+            from kstreams_repl.spark.session import stop_session
+
+            steps.append(stop_session)  # type: ignore[arg-type]
+        if self._broker is not None:
+            steps.append(self._broker.stop)  # type: ignore[arg-type]
+        steps.append(self.directory.close)  # type: ignore[arg-type]
+        for end in steps:
+            try:
+                end()
+            except Exception as error:  # the rest must go all the same; the first is raised below
+                errors.append(error)
+        self.closed = True
+        self.__dict__.pop("_admin", None)
+        if errors:
+            raise errors[0]
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "Session(closed)"
+        where = self._given.bootstrap_servers if self._given is not None else "embedded Kafka, not started"
+        if self._broker is not None and self._broker.started:
+            where = f"embedded Kafka at {self.bootstrap_servers}"
+        apps = ", ".join(f"{app.name} {app.status}" for app in self._applications.values())
+        return f"Session({where}, {apps or 'no applications'})"
+
+    # ---- inside
+
+    def _uses_spark(self) -> bool:
+        return bool(self._applications) or "spark" in self.__dict__
+
+    def _state_root(self) -> Any:
+        from kstreams_repl.instance.state_directory import state_root
+
+        return state_root(StreamsConfig({"state.dir": str(self.directory.state), **self.config}))
+
+    def _config(self, name: str, settings: Mapping[str, Any]) -> StreamsConfig:
+        validate_name(name, "application")
+        state = {} if "state.dir" in self.config or "state.dir" in settings else {"state.dir": str(self.directory.state)}
+        own = {"application.id": name, "bootstrap.servers": self.bootstrap_servers}
+        return StreamsConfig({**self.config, **state, **settings, **own})
+
+    def _application(self, name: str, topology: Topology, config: StreamsConfig, known: Application | None) -> Application:
+        from kstreams_repl.spark.deployment import Deployment
+
+        if known is not None:
+            known.stop()
+        deployment = Deployment(topology, config, spark=self._spark, master=self._master, settings=self.settings)
+        return Application(self, name, topology, config, deployment)
+
+    def _is_internal(self, topic: str) -> bool:
+        return topic.endswith(("-changelog", "-repartition", "-journal"))
+
+
+def _reader(serde: Any, cells: list[bytes | None]) -> Any:
+    """Reads single cells; what cannot be read is shown as its bytes."""
+    chosen = serde if serde is not None else serde_library.of(guess(cells))
+
+    def read(cell: bytes | None) -> Any:
+        if cell is None:
+            return None
+        try:
+            return chosen.deserialize(cell)
+        except Exception:  # a look must not fail over one record; the bytes say what is there
+            return cell
+
+    return read
+
+
+def _read_note(topic: str, shown: int, there: int) -> str:
+    if there == 0:
+        return f"0 records on {topic}; produce with session.produce({topic!r}, [...])"
+    return f"{shown:,} of {there:,} records" if shown != there else f"all {there:,} records"

@@ -1,0 +1,93 @@
+"""`StoreView`: a store of an application, for reading. What is shown is the last commit; reading asks nobody and blocks nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kstreams_repl import serdes
+from kstreams_repl.display.picture import store_detail
+from kstreams_repl.errors import InvalidStateStoreError
+from kstreams_repl.inspection.query import SqlResult
+from kstreams_repl.inspection.sandbox import quote_identifier
+from kstreams_repl.session.state_rows import count_rows, get_row
+from kstreams_repl.stores.codec import Codec
+from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+
+if TYPE_CHECKING:
+    from kstreams_repl.session.application import Application
+
+_POINT_READS = {StoreKind.KEY_VALUE: False, StoreKind.TIMESTAMPED_KEY_VALUE: True}
+
+
+class StoreView:
+    """A store of an application. Evaluate it to see its first rows.
+
+    Example:
+        >>> app.store("counts").get("UA")     # doctest: +SKIP
+        58665
+        >>> app.store("counts").df()          # doctest: +SKIP
+    """
+
+    def __init__(self, application: Application, builder: StoreBuilder) -> None:
+        self._application = application
+        self._builder = builder
+
+    @property
+    def name(self) -> str:
+        return self._builder.name
+
+    @property
+    def kind(self) -> str:
+        return str(self._builder.kind)
+
+    def count(self) -> int | None:
+        """About how many rows it has on this machine; None when it has no state here."""
+        return count_rows(self._application.config, self._application.topology, self._builder)
+
+    def get(self, key: Any) -> Any:
+        """The value of a key, None when there is none. For key-value stores.
+
+        Raises:
+            InvalidStateStoreError: the store is of another kind.
+        """
+        stamped = _POINT_READS.get(self._builder.kind)
+        if stamped is None:
+            raise InvalidStateStoreError(
+                f"store {self.name!r} is a {self.kind} store",
+                hint="get() is for key-value stores; rows(), df() and sql() are for all",
+                store=self.name,
+            )
+        config = self._application.config
+        data = serdes.resolve(self._builder.key_serde, config["default.key.serde"]).serialize(key)
+        if data is None or not self._builder.persistent:
+            return dict(self.sql_rows()).get(key)
+        row = get_row(config, self._application.topology, self._builder, data)
+        if row is None:
+            return None
+        decoded = Codec(serdes.resolve(self._builder.value_serde, config["default.value.serde"]), timestamped=stamped).decode(row)
+        return decoded[0] if stamped else decoded
+
+    def sql_rows(self) -> list[tuple[Any, Any]]:
+        """(key, value) of every row, for stores that are in memory only."""
+        return [(row[0], row[1]) for row in self.rows("key, value").fetchall()]
+
+    def rows(self, columns: str = "*", *, rows: int | None = 5_000_000) -> SqlResult:
+        """Its rows as a query result."""
+        place = f"{quote_identifier(self._application.name)}.{quote_identifier(self.name)}"
+        return self._application.session.sql(f"SELECT {columns} FROM {place}", rows=rows)
+
+    def df(self) -> Any:
+        """Its rows as a pandas DataFrame."""
+        return self.rows().df()
+
+    def arrow(self) -> Any:
+        """Its rows as an Arrow table."""
+        return self.rows().arrow()
+
+    def __repr__(self) -> str:
+        count = self.count()
+        rows = "no state here" if count is None else f"~{count:,} rows"
+        return f"StoreView({self.name!r} of {self._application.name!r}, {store_detail(self._builder)}, {rows})"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return self.rows()._repr_mimebundle_()

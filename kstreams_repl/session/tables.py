@@ -1,0 +1,133 @@
+"""What names in SQL mean in a session: stores of its applications, topics of its cluster, dataframes of the caller.
+
+An unqualified name is a dataframe given to the call by name, else a store, else a topic, else a dataframe of the caller's. ``stores.name``,
+``topics.name``, ``frames.name`` and ``"application".name`` say which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kstreams_repl import serdes
+from kstreams_repl.errors import SqlError
+from kstreams_repl.inspection import Limits, SqlResult, TableData, store_table, topic_table
+from kstreams_repl.session.records import Records
+from kstreams_repl.session.state_rows import read_store
+from kstreams_repl.topology.stores import StoreBuilder
+
+if TYPE_CHECKING:
+    from kstreams_repl.session.application import Application
+    from kstreams_repl.session.session import Session
+
+_FRAME_LIBRARIES = ("pandas", "polars", "pyarrow", "duckdb")
+
+
+class SessionTables:
+    """The tables of one query (`inspection.TableSource`).
+
+    Args:
+        given: dataframes passed to the call; they win over everything.
+        around: names of the caller, of which dataframes are the last resort.
+    """
+
+    def __init__(self, session: Session, given: Mapping[str, Any], around: Mapping[str, Any]) -> None:
+        self._session = session
+        self._given = given
+        self._around = around
+        self._topics: dict[str, int] | None = None
+
+    def table(self, schema: str, name: str, limits: Limits) -> TableData | Any | None:
+        frame = as_frame(self._given.get(name), name, required=name in self._given) if not schema or schema == "frames" else None
+        if frame is not None:
+            return frame
+        if schema == "frames":
+            return as_frame(self._around.get(name), name)
+        store = self._store(schema, name)
+        if store is not None:
+            return self._read_store(*store, limits)
+        if schema in ("", "topics"):
+            topic = _match(name, self.topics)
+            if topic is not None:
+                return self._read_topic(topic, limits)
+        return as_frame(self._around.get(name), name) if not schema else None
+
+    def names(self) -> Iterable[str]:
+        stores = [builder.name for app in self._session.applications.values() for builder in all_stores(app)]
+        frames = [name for name, value in self._around.items() if as_frame(value, name) is not None]
+        return dict.fromkeys([*stores, *self.topics, *self._given, *frames])
+
+    @property
+    def topics(self) -> dict[str, int]:
+        if self._topics is None:
+            self._topics = self._session.admin.topics()
+        return self._topics
+
+    def _store(self, schema: str, name: str) -> tuple[Application, StoreBuilder] | None:
+        if schema in ("topics", "frames"):
+            return None
+        found = []
+        for app in self._session.applications.values():
+            if schema in ("", "stores", app.name):
+                match = _match(name, {builder.name: builder for builder in all_stores(app)})
+                found += [(app, builder) for builder in all_stores(app) if builder.name == match]
+        if len(found) > 1:
+            names = ", ".join(f'"{app.name}"."{name}"' for app, _ in found)
+            raise SqlError(f"several applications have a store {name!r}", hint=f"say which: {names}", table=name)
+        return found[0] if found else None
+
+    def _read_store(self, app: Application, builder: StoreBuilder, limits: Limits) -> TableData:
+        rows = read_store(self._session.admin, app.config, app.topology, builder, limit=limits.rows)
+        key = serdes.resolve(builder.key_serde, app.config["default.key.serde"])
+        value = serdes.resolve(builder.value_serde, app.config["default.value.serde"])
+        return store_table(builder, rows.parts, key_serde=key, value_serde=value, as_of=rows.as_of)
+
+    def _read_topic(self, topic: str, limits: Limits) -> TableData:
+        key, value = self._session.serdes_of(topic)
+        return topic_table(
+            self._session.admin,
+            topic,
+            key_serde=key,
+            value_serde=value,
+            records=limits.records,
+            since_ms=limits.since_ms,
+            until_ms=limits.until_ms,
+        )
+
+
+def all_stores(app: Application) -> list[StoreBuilder]:
+    """Stores of an application, global ones included."""
+    shared = app.topology.global_stores()
+    return [*app.topology.stores.values(), *(shared.stores if shared is not None else ())]
+
+
+def as_frame(value: Any, name: str, *, required: bool = False) -> Any | None:
+    """What DuckDB can register of a value: a dataframe or Arrow table as it is, our own results as dataframes; None for anything else.
+
+    Raises:
+        SqlError: it is `required` to be one, and is not.
+    """
+    if isinstance(value, SqlResult):
+        return value.arrow()
+    if isinstance(value, Records):
+        return value.df()
+    kind = type(value)
+    if kind.__module__.partition(".")[0] in _FRAME_LIBRARIES and kind.__name__ in (
+        "DataFrame", "LazyFrame", "Table", "RecordBatch", "RecordBatchReader", "Dataset",
+    ):  # fmt: skip
+        return value
+    if required:
+        raise SqlError(
+            f"{name}= is a {kind.__name__}, not a dataframe",
+            hint="pass a pandas or polars DataFrame or an Arrow table",
+            table=name,
+        )
+    return None
+
+
+def _match(name: str, known: Mapping[str, Any]) -> str | None:
+    """The known name meant: exactly, else the only one that differs in case."""
+    if name in known:
+        return name
+    close = [other for other in known if other.lower() == name.lower()]
+    return close[0] if len(close) == 1 else None
