@@ -1,7 +1,8 @@
 """What operators with a store of their own share: reading the old row, keeping the new one, and forwarding unless a cache will.
 
-A cached store forwards its entries itself when they leave the cache (flush, eviction), each under its own record context; the operator
-that writes it must then stay silent. A versioned store says whether a row was put as the latest version, as an older one, or not at all.
+A cached store forwards its entries itself when they leave the cache (flush, eviction), each under its own record context; the
+operator that writes it must then stay silent. A versioned store says whether a row was put as the latest version, as an older
+one, or not at all.
 Source: Kafka Streams' TimestampedTupleForwarder, TimestampedCacheFlushListener, KeyValueStoreWrapper.
 """
 

@@ -35,7 +35,8 @@ class TableAggregate(Operator):
     versioned: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        get, initializer, add, remove, send_old = node.store(self.store).get, self.initializer, self.add, self.remove, self.send_old_values
+        get, send_old = node.store(self.store).get, self.send_old_values
+        initializer, add, remove = self.initializer, self.add, self.remove
         keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned)
 
         def aggregate(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

@@ -152,7 +152,9 @@ class TableTableJoin(Operator):
         joiner = self.joiner
         if self.with_key:
             return (lambda key, this, other: joiner(key, other, this)) if self.this_is_right else joiner
-        return (lambda key, this, other: joiner(other, this)) if self.this_is_right else (lambda key, this, other: joiner(this, other))
+        if self.this_is_right:
+            return lambda key, this, other: joiner(other, this)
+        return lambda key, this, other: joiner(this, other)
 
 
 @dataclass(slots=True)

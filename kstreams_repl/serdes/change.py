@@ -1,7 +1,7 @@
 """Changes of a regrouped table as bytes in a repartition topic: `new‖01`, `old‖00`, or `varint length of new‖new‖old‖02`.
 
-The last byte tells which. Layouts 03 to 05 carry one more byte before it, `is_latest`; they are read, never written. Source: Kafka
-Streams' ChangedSerializer and ChangedDeserializer, KIP-904, KIP-914.
+The last byte tells which. Layouts 03 to 05 carry one more byte before it, `is_latest`; they are read, never written. Source:
+Kafka Streams' ChangedSerializer and ChangedDeserializer, KIP-904, KIP-914.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WITH_IS_LATEST = 3
 
 
 def change(value_serde: Serde | None = None) -> Any:
-    """The serde of `(new, old, is_latest)` tuples whose values `value_serde` writes; None: the application's default value serde."""
+    """The serde of `(new, old, is_latest)` tuples whose values `value_serde` writes; None: the application's default one."""
     return around(_change, value_serde, "value")
 
 

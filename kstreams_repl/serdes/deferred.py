@@ -1,6 +1,7 @@
 """Serdes around the application's default serde, which is known only when a task is made.
 
-The DSL makes a `DeferredSerde` where the user gave no inner serde; the runtime binds it, once per node or store, before the first byte.
+The DSL makes a `DeferredSerde` where the user gave no inner serde; the runtime binds it, once per node or store, before the
+first byte.
 """
 
 from __future__ import annotations

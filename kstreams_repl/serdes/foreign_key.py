@@ -1,8 +1,9 @@
 """What travels between the two sides of a foreign-key join, as values and as bytes.
 
-Left to right a *subscription*, keyed by the foreign key: "tell me of your row, my row hashes to this". Right to left a *response*, keyed
-by the primary key, with the hash sent back so that the left side can tell stale responses. The store of subscriptions is keyed by both
-keys. Source: Kafka Streams' SubscriptionWrapperSerde, SubscriptionResponseWrapperSerde, CombinedKeySchema; KIP-213, KIP-775.
+Left to right a *subscription*, keyed by the foreign key: "tell me of your row, my row hashes to this". Right to left a
+*response*, keyed by the primary key, with the hash sent back so that the left side can tell stale responses. The store of
+subscriptions is keyed by both keys. Source: Kafka Streams' SubscriptionWrapperSerde, SubscriptionResponseWrapperSerde,
+CombinedKeySchema; KIP-213, KIP-775.
 """
 
 from __future__ import annotations

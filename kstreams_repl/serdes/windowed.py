@@ -34,7 +34,11 @@ def time_windowed(inner: Serde, size_ms: int) -> Serde:
         return Windowed(key_from_bytes(data[:-8]), start, min(start + size_ms, MAX_LONG))
 
     return Serde(
-        serialize, deserialize, name=f"time-windowed({inner.name}, {size_ms})", base_key_suffix=8, recipe=(time_windowed, (inner, size_ms))
+        serialize,
+        deserialize,
+        name=f"time-windowed({inner.name}, {size_ms})",
+        base_key_suffix=8,
+        recipe=(time_windowed, (inner, size_ms)),
     )
 
 
