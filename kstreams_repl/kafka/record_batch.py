@@ -41,6 +41,8 @@ def columns(
         return []
     if any(map(_error, messages)):
         messages = _without_errors(messages, on_error)
+        if not messages:
+            return []
     return [
         (TopicPartition(topic, partition), _batch(run, topic, headers))
         for topic, partition, run in _runs(messages)
