@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 
 from kstreams_repl.dsl.graph_builder import GraphBuilder
 from kstreams_repl.errors import TopologyError
+from kstreams_repl.topology.diff import fingerprint
 from kstreams_repl.topology.nodes import Origin
 from kstreams_repl.topology.origin import running_cell, user_origin
 from kstreams_repl.topology.topology import Topology
@@ -160,6 +161,7 @@ class BuildLog:
 
     def replay(self) -> None:
         """Make everything anew from the first call on; every handle that can be made has its new state afterwards."""
+        self._match_reruns()
         for call in self.calls:
             for handle in _handles((call.result, call.stands_for)):
                 handle._mark(False)
@@ -195,13 +197,18 @@ class BuildLog:
 
     def begin_cell(self, cell: str) -> None:
         """A cell runs again: take its calls out, and put the new ones where they were."""
+        self._match_reruns()
         old = [call for call in self.calls if call.origin.cell == cell]
-        if not old:
-            return
-        position = self.calls.index(old[0])
-        self.remove_cell(cell)
-        self._position[cell] = position
-        self._replaced[cell] = old
+        lost = self._replaced.pop(cell, [])  # made by an earlier run, not by the last one: may come back
+        matched = {id(result) for call in old for result in call.stands_for}
+        lost = [call for call in lost if id(call.result) not in matched]
+        self._position.pop(cell, None)
+        if old:
+            position = self.calls.index(old[0])
+            self.remove_cell(cell)
+            self._position[cell] = position
+        if old or lost:
+            self._replaced[cell] = [*old, *lost]
 
     def _notice_rerun(self) -> None:
         run = running_cell()
@@ -223,16 +230,28 @@ class BuildLog:
         position = None if cell is None else self._position.get(cell)
         if cell is None or position is None:
             self.calls.append(call)
-            return
-        self.calls.insert(position, call)
-        self._position[cell] = position + 1
-        self._stale = True
-        replaced = self._replaced[cell]
-        for old in replaced:
-            if old.function is call.function:
-                call.stands_for = [*old.stands_for, old.result]
-                replaced.remove(old)
-                break
+        else:
+            self.calls.insert(position, call)
+            self._position[cell] = position + 1
+            self._stale = True
+        if cell in self._replaced:
+            self._stale = True
+
+    def _match_reruns(self) -> None:
+        """Let each call of a cell that ran again stand for one of its earlier runs, for the cells downstream."""
+        for cell, replaced in self._replaced.items():
+            fresh = [call for call in self.calls if call.origin.cell == cell]
+            for call in fresh:
+                call.stands_for = []
+            left = list(replaced)
+            for alike in (_signature, _given_name, _method):  # the same call, else the same name, else the next of its kind
+                for call in fresh:
+                    if call.stands_for or alike(call) is None:
+                        continue
+                    old = next((old for old in left if alike(old) == alike(call)), None)
+                    if old is not None:
+                        call.stands_for = [old.result, *old.stands_for]
+                        left.remove(old)
 
     def _usable(self, handle: Handle, method: str) -> None:
         if handle._log is not self:
@@ -243,6 +262,22 @@ class BuildLog:
             raise TopologyError(
                 f"{method}() is called on {handle!r}, which is no longer in the topology", hint="run the cell that makes it again"
             )
+
+
+def _method(call: Call) -> Any:
+    return call.function
+
+
+def _given_name(call: Call) -> Any:
+    name = call.kwargs.get("name") or call.kwargs.get("store")
+    return (call.function, name) if isinstance(name, str) else None
+
+
+def _signature(call: Call) -> Any:
+    """What was called with which arguments; streams and tables among them do not count, for they are new in each run."""
+    plain = [argument for argument in call.args if not isinstance(argument, Handle)]
+    named = {name: value for name, value in call.kwargs.items() if not isinstance(value, Handle)}
+    return call.function, fingerprint((plain, named))
 
 
 def _handles(value: Any) -> Iterator[Handle]:

@@ -217,6 +217,9 @@ def _code(node: Node) -> Any:
     return fingerprint(node.operator)
 
 
+_BUILT_IN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+
+
 def fingerprint(value: Any, depth: int = 6) -> Any:
     """Something comparable that is equal for functions that do the same: code, constants, defaults, values closed over.
 
@@ -233,6 +236,8 @@ def fingerprint(value: Any, depth: int = 6) -> Any:
         return "function", fingerprint(value.__code__, depth), cells, defaults
     if isinstance(value, types.MethodType):
         return "method", fingerprint(value.__func__, depth), fingerprint(value.__self__, depth - 1)
+    if isinstance(value, _BUILT_IN):
+        return "built-in", getattr(value, "__module__", None), value.__qualname__
     if isinstance(value, (list, tuple)):
         return tuple(fingerprint(item, depth - 1) for item in value)
     if isinstance(value, (dict, types.MappingProxyType)):
