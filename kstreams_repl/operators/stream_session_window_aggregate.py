@@ -43,6 +43,7 @@ class StreamSessionWindowAggregate(Operator):
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         store, drop, record = node.store(self.store), node.drop, node.record
+        store.index_by_key()
         find, put, remove = store.find_sessions, store.put, store.remove
         initializer, aggregator, merger = self.initializer, self.aggregator, self.merger
         gap, lateness, send_old = self.gap_ms, self.gap_ms + self.grace_ms, self.send_old_values

@@ -43,6 +43,7 @@ class StreamSlidingWindowAggregate(Operator):
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         store = node.store(self.store)
+        store.index_by_key()
         difference, grace, drop, record = self.time_difference_ms, self.grace_ms, node.drop, node.record
         closer: WindowCloser | None = None
         to_children: Process | None = None

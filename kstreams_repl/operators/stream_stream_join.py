@@ -56,7 +56,9 @@ class StreamStreamJoin(Operator):
         return self._outer(node, forward)
 
     def _inner(self, node: NodeContext, forward: Process) -> Process:
-        fetch, drop, before, after = node.store(self.other_store).fetch, node.drop, self.before_ms, self.after_ms
+        store = node.store(self.other_store)
+        store.index_by_key()
+        fetch, drop, before, after = store.fetch, node.drop, self.before_ms, self.after_ms
         join = joiner_of_side(self.joiner, with_key=self.with_key, left_side=self.left_side)
 
         def stream_stream_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -70,7 +72,9 @@ class StreamStreamJoin(Operator):
         return stream_stream_join
 
     def _outer(self, node: NodeContext, forward: Process) -> Process:
-        fetch, drop, before, after = node.store(self.other_store).fetch, node.drop, self.before_ms, self.after_ms
+        store = node.store(self.other_store)
+        store.index_by_key()
+        fetch, drop, before, after = store.fetch, node.drop, self.before_ms, self.after_ms
         join = joiner_of_side(self.joiner, with_key=self.with_key, left_side=self.left_side)
         outer, left_side = self.outer, self.left_side
         time: JoinTime = node.task.shared.setdefault(
@@ -140,7 +144,9 @@ class StreamStreamSelfJoin(Operator):
     with_key: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        fetch, drop, before, after = node.store(self.store).fetch, node.drop, self.before_ms, self.after_ms
+        store = node.store(self.store)
+        store.index_by_key()
+        fetch, drop, before, after = store.fetch, node.drop, self.before_ms, self.after_ms
         retention = before + after + self.grace_ms
         join = joiner_with_key(self.joiner, self.with_key)
         observed = -1

@@ -35,7 +35,7 @@ class CachedCells:
         self._write = logged_write(rows, codec, changelog)
         self._listener: EntryListener | None = None
         self._send_old_values = False
-        self._exact = shared.exact
+        self.exact = shared.exact
         self.cache = NamedCache(shared, self._entries_leave)
         self.get: Callable[[bytes], Any] = self._make_get(keep_reads, defer)
         self.put: Callable[[bytes, Any], None] = self._make_put(defer)
@@ -43,7 +43,7 @@ class CachedCells:
     def _make_get(self, keep_reads: bool, defer: bool) -> Callable[[bytes], Any]:
         entries, cache, read, decode = self.cache.entries, self.cache, self._rows.get, self._codec.decode
         find, take = entries.get, entries.pop
-        exact, timestamped = self._exact, self._codec.timestamped
+        exact, timestamped = self.exact, self._codec.timestamped
         deferrable = self._codec.deferrable if defer else frozenset()
 
         def get(key: bytes) -> Any:

@@ -44,7 +44,7 @@ class SegmentedRows:
         on_expired: Callable[[], None],
         time_first: bool = False,
     ) -> None:
-        self._environment = environment
+        self.environment = environment
         self._engine = engine
         self._attribute = f"{name}/observed-time"
         self._timestamp_at = timestamp_at
@@ -64,14 +64,14 @@ class SegmentedRows:
         environment.after_rollback(self._load)
 
     def _load(self) -> None:
-        kept = self._environment.attribute(self._attribute)
+        kept = self.environment.attribute(self._attribute)
         self.observed_time = -1 if kept is None else _LONG.unpack(kept)[0]
         self.segments = find_segments(self._engine)
         self._first_live = b""
 
     def _save(self) -> None:
         if self.observed_time >= 0:
-            self._environment.set_attribute(self._attribute, _LONG.pack(self.observed_time))
+            self.environment.set_attribute(self._attribute, _LONG.pack(self.observed_time))
 
     def prefix(self, timestamp: int) -> bytes:
         """The physical prefix of keys with this timestamp."""

@@ -6,6 +6,7 @@ Store key: `key‖int64 end‖int64 start`; a session's time is its end. Rows of
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.api import FlushListener
 from kstreams_repl.stores.cells import Cells
 from kstreams_repl.stores.engine.base import after
+from kstreams_repl.stores.key_index import KeyIndex
 from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
 from kstreams_repl.types import Windowed
 
@@ -32,6 +34,8 @@ class Session:
         self._cells = cells
         self._rows = rows
         self._key = key_serde
+        self._index: KeyIndex | None = None
+        self._indexing = False
         self.serialize_key = key_serde.serialize
         self._cached_segments: set[int] | None = set() if hasattr(cells, "cache") else None
 
@@ -47,7 +51,10 @@ class Session:
     def put_raw(self, key: bytes, start: int, end: int, aggregate: Any) -> None:
         if self._cached_segments is not None:
             self._cached_segments.add(end // self._rows.interval_ms)
-        self._cells.put(self._rows.prefix(end) + key + _SUFFIX.pack(end, start), aggregate)
+        suffix = _SUFFIX.pack(end, start)
+        self._cells.put(self._rows.prefix(end) + key + suffix, aggregate)
+        if self._index is not None:
+            self._index.note(key, suffix, aggregate)
 
     def remove(self, session_key: Windowed) -> None:
         self.put_raw(self._bytes(session_key[0]), session_key[1], session_key[2], None)
@@ -90,8 +97,47 @@ class Session:
         from_bytes = self._key.deserialize
         return ((Windowed(from_bytes(key), start, end), cell) for end, start, key, cell in found)
 
+    def index_by_key(self) -> None:
+        """Keep each key's sessions in memory from the first read by key on: for operators that read by key with every record."""
+        self._indexing = self._index is not None or not getattr(self._cells, "exact", False)
+
     def find_raw(self, key: bytes, earliest_end: int, latest_start: int, reverse: bool = False) -> list[tuple[int, int, Any]]:
         """(start, end, cell) of one serialized key with end >= earliest_end and start <= latest_start."""
+        if not self._indexing:
+            return self._scan_key(key, earliest_end, latest_start, reverse)
+        index = self._index
+        if index is None:
+            index = self._index = KeyIndex(self._suffixes, self._rows.approximate_count, self._first_shown)
+            self._rows.environment.after_rollback(index.reset)
+        return self._find_indexed(index.of(key), key, earliest_end, latest_start, reverse)
+
+    def _find_indexed(
+        self, suffixes: list[bytes], key: bytes, earliest_end: int, latest_start: int, reverse: bool
+    ) -> list[tuple[int, int, Any]]:
+        read, prefix, unpack = self._cells.get, self._rows.prefix, _SUFFIX.unpack
+        found = []
+        for suffix in suffixes[bisect_left(suffixes, _LONG.pack(max(earliest_end, 0))) :]:
+            end, start = unpack(suffix)
+            if start <= latest_start:
+                cell = read(prefix(end) + key + suffix)
+                if cell is not None:
+                    found.append((start, end, cell))
+        return found[::-1] if reverse else found
+
+    def _suffixes(self, key: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Rows as the index knows them: (serialized key, suffix), of one key or of all."""
+        for segment in self._segments(0, MAX_LONG, False):
+            prefix = _LONG.pack(segment)
+            low = prefix if key is None else prefix + key
+            high = _LONG.pack(segment + 1) if key is None else after(prefix + key + _SUFFIX.pack(MAX_LONG, MAX_LONG))
+            for physical, _ in self._cells.range(low, high):
+                if key is None or len(physical) == PREFIX_SIZE + len(key) + SUFFIX_SIZE:
+                    yield physical[PREFIX_SIZE:-SUFFIX_SIZE], physical[-SUFFIX_SIZE:]
+
+    def _first_shown(self) -> bytes:
+        return _LONG.pack(max(self._rows.observed_time - self._rows.retention_ms, 0))
+
+    def _scan_key(self, key: bytes, earliest_end: int, latest_start: int, reverse: bool) -> list[tuple[int, int, Any]]:
         found = []
         at, size, unpack_from = PREFIX_SIZE + len(key), PREFIX_SIZE + len(key) + SUFFIX_SIZE, _SUFFIX.unpack_from
         low, high = key + _SUFFIX.pack(max(earliest_end, 0), 0), key + _SUFFIX.pack(MAX_LONG, max(latest_start, 0))

@@ -8,6 +8,7 @@ before observed time − retention, whole segments are dropped. No window is los
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from kstreams_repl.errors import StateStoreError
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.cells import Cells
 from kstreams_repl.stores.engine.base import Engine, Environment, Row
+from kstreams_repl.stores.key_index import KeyIndex
 from kstreams_repl.stores.segments import segment_interval_ms
 from kstreams_repl.types import ValueAndTimestamp, Windowed
 
@@ -39,11 +41,11 @@ class TimeOrderedRows:
     def __init__(
         self, environment: Environment, engine: Engine, name: str, *, retention_ms: int, on_expired: Callable[[], None]
     ) -> None:
-        self._environment = environment
+        self.environment = environment
         self._engine = engine
         self._attribute = f"{name}/observed-time"
         self._on_expired = on_expired
-        self._retention = retention_ms
+        self.retention_ms = retention_ms
         self._interval = segment_interval_ms(retention_ms)
         self.observed_time = -1
         self._first_segment = 0
@@ -56,24 +58,24 @@ class TimeOrderedRows:
         environment.after_rollback(self._load)
 
     def _load(self) -> None:
-        kept = self._environment.attribute(self._attribute)
+        kept = self.environment.attribute(self._attribute)
         self.observed_time = -1 if kept is None else _LONG.unpack(kept)[0]
         self._first_segment = 0
 
     def _save(self) -> None:
         if self.observed_time >= 0:
-            self._environment.set_attribute(self._attribute, _LONG.pack(self.observed_time))
+            self.environment.set_attribute(self._attribute, _LONG.pack(self.observed_time))
 
     def visible(self, key: bytes) -> bool:
         start: int = _LONG.unpack_from(key)[0]
-        return start >= self.observed_time - self._retention
+        return start >= self.observed_time - self.retention_ms
 
     def admit(self, key: bytes) -> bool:
         """Move observed time by this key and drop dead segments; False (and counted) when its own is dead."""
         start: int = _LONG.unpack_from(key)[0]
         if start > self.observed_time:
             self.observed_time = start
-        live = max(self.observed_time - self._retention, 0) // self._interval
+        live = max(self.observed_time - self.retention_ms, 0) // self._interval
         if start // self._interval < live:
             self._on_expired()
             return False
@@ -92,7 +94,7 @@ class TimeOrderedRows:
             self._engine.put(key, value)
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[Row]:
-        shown = self.observed_time - self._retention
+        shown = self.observed_time - self.retention_ms
         if shown > 0:
             first = _LONG.pack(shown)
             low = first if low is None or low < first else low
@@ -118,7 +120,9 @@ class TimeOrderedWindow:
         self.window_size_ms = window_size_ms
         self.timestamped = timestamped
         self._cells = cells
-        self._count = rows.approximate_count
+        self._expiry = rows
+        self._index: KeyIndex | None = None
+        self._indexing = False
         self._key = key_serde
         self.serialize_key = key_serde.serialize
         read, write, pack = cells.get, cells.put, _LONG.pack
@@ -128,6 +132,8 @@ class TimeOrderedWindow:
 
         def put_raw(key: bytes, cell: Any, start: int) -> None:
             write(pack(start) + key + _NO_SEQUENCE, cell)
+            if self._index is not None:
+                self._index.note(key, pack(start), cell)
 
         self.fetch_raw: Callable[[bytes, int], Any] = fetch_raw
         self.put_raw: Callable[[bytes, Any, int], None] = put_raw
@@ -182,7 +188,33 @@ class TimeOrderedWindow:
         high = None if time_to >= MAX_LONG else _LONG.pack(time_to + 1)
         return self._cells.range(_LONG.pack(max(time_from, 0)), high, reverse)
 
+    def index_by_key(self) -> None:
+        """Keep each key's times in memory from the first read by key on; without it such a read looks at all keys of the time range."""
+        self._indexing = True
+
+    def _read_indexed(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> list[tuple[int, Any]]:
+        index, pack, unpack, read = self._index, _LONG.pack, _LONG.unpack, self._cells.get
+        if index is None:
+            index = self._index = KeyIndex(self._suffixes, self._expiry.approximate_count, self._first_shown)
+            self._expiry.environment.after_rollback(index.reset)
+        starts = index.of(key)
+        first = bisect_left(starts, pack(max(time_from, 0)))
+        last = 0 if time_to < 0 else bisect_right(starts, pack(time_to), first)
+        found = [(start, cell) for start in starts[first:last] if (cell := read(start + key + _NO_SEQUENCE)) is not None]
+        return [(unpack(start)[0], self._present(cell)) for start, cell in (reversed(found) if reverse else found)]
+
+    def _suffixes(self, key: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Rows as the index knows them: (serialized key, start), of one key or of all."""
+        for physical, _ in self._rows(0, MAX_LONG, False):
+            if key is None or physical[8:-4] == key:
+                yield physical[8:-4], physical[:8]
+
+    def _first_shown(self) -> bytes:
+        return _LONG.pack(max(self._expiry.observed_time - self._expiry.retention_ms, 0))
+
     def _of_key(self, key: Any, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
+        if self._indexing:
+            return iter(self._read_indexed(self._bytes(key), time_from, time_to, reverse))
         wanted, present, unpack_from = self._bytes(key), self._present, _LONG.unpack_from
         return iter([(unpack_from(row)[0], present(cell)) for row, cell in self._rows(time_from, time_to, reverse) if row[8:-4] == wanted])
 
@@ -204,4 +236,4 @@ class TimeOrderedWindow:
         self._cells.clear()
 
     def __repr__(self) -> str:
-        return f"TimeOrderedWindow({self.name!r}, ~{self._count()} rows)"
+        return f"TimeOrderedWindow({self.name!r}, ~{self._expiry.approximate_count()} rows)"

@@ -6,6 +6,7 @@ Store key: `key‖int64 start‖int32 sequence`; the sequence is 0 unless duplic
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.api import FlushListener
 from kstreams_repl.stores.cells import Cells, WriteBackCells
 from kstreams_repl.stores.engine.base import Environment, after
+from kstreams_repl.stores.key_index import KeyIndex
 from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
 from kstreams_repl.types import ValueAndTimestamp, Windowed
 
@@ -75,6 +77,8 @@ class Window:
         self._sequence = sequence
         self._log_null = log_null
         self._cached_segments: set[int] | None = set() if hasattr(cells, "cache") else None
+        self._index: KeyIndex | None = None
+        self._indexing = False
         self.serialize_key = key_serde.serialize
         self.fetch_raw, self.put_raw = self._make_access()
 
@@ -101,6 +105,8 @@ class Window:
             if cached_segments is not None:
                 cached_segments.add(start // interval)
             write(head + key + tail, cell)
+            if self._index is not None:
+                self._index.note(key, tail, cell)
 
         return fetch_raw, put_raw
 
@@ -142,6 +148,8 @@ class Window:
             if start != last:
                 turn_to(start)
             write(head + key + tail, cell)
+            if self._index is not None:
+                self._index.note(key, tail, cell)
 
         return fetch_raw, put_raw
 
@@ -153,9 +161,12 @@ class Window:
             return read(pack(start // interval) + key + pack(start) + _NO_SEQUENCE)
 
         def put_duplicate(key: bytes, cell: Any, start: int) -> None:
-            physical = pack(start // interval) + key + _SUFFIX.pack(start, sequence.next())
+            suffix = _SUFFIX.pack(start, sequence.next())
+            physical = pack(start // interval) + key + suffix
             if cell is not None:
                 write(physical, cell)
+                if self._index is not None:
+                    self._index.added(key, suffix)
             elif log_null is not None:
                 log_null(physical[PREFIX_SIZE:])
 
@@ -206,8 +217,47 @@ class Window:
     def backward_all(self) -> Iterator[tuple[Windowed, Any]]:
         return self._of_keys(None, None, 0, MAX_LONG, True)
 
+    def index_by_key(self) -> None:
+        """Keep each key's times in memory from the first read by key on: for operators that read by key and time with every record."""
+        self._indexing = self._index is not None or not getattr(self._cells, "exact", False)
+
     def fetch_key_raw(self, key: bytes, time_from: int, time_to: int, reverse: bool = False) -> Iterator[tuple[int, Any]]:
         """(window start, cell) of one serialized key with time_from <= start <= time_to."""
+        if not self._indexing:
+            return self._scan_key(key, time_from, time_to, reverse)
+        index = self._index
+        if index is None:
+            index = self._index = KeyIndex(self._suffixes, self._rows.approximate_count, self._first_shown)
+            self._rows.environment.after_rollback(index.reset)
+        return self._read_indexed(index.of(key), key, time_from, time_to, reverse)
+
+    def _read_indexed(self, suffixes: list[bytes], key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
+        pack, unpack_from, read, interval = _LONG.pack, _LONG.unpack_from, self._cells.get, self._rows.interval_ms
+        first = bisect_left(suffixes, pack(max(time_from, 0)))
+        last = 0 if time_to < 0 else bisect_left(suffixes, pack(time_to + 1), first) if time_to < MAX_LONG else len(suffixes)
+        found = suffixes[first:last]
+        for suffix in reversed(found) if reverse else found:
+            start = unpack_from(suffix)[0]
+            cell = read(pack(start // interval) + key + suffix)
+            if cell is not None:
+                yield start, cell
+
+    def _suffixes(self, key: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Rows as the index knows them: (serialized key, suffix), of one key or of all."""
+        for segment in self._segments(0, MAX_LONG, False):
+            prefix = _LONG.pack(segment)
+            if key is None:
+                low, high, size = prefix, _LONG.pack(segment + 1), None
+            else:
+                low, high, size = prefix + key, after(prefix + key + _SUFFIX.pack(MAX_LONG, 0x7FFFFFFF)), len(key) + PREFIX_SIZE + SUFFIX_SIZE
+            for physical, _ in self._cells.range(low, high):
+                if size is None or len(physical) == size:
+                    yield physical[PREFIX_SIZE:-SUFFIX_SIZE], physical[-SUFFIX_SIZE:]
+
+    def _first_shown(self) -> bytes:
+        return _LONG.pack(max(self._rows.observed_time - self._rows.retention_ms + 1, 0))
+
+    def _scan_key(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
         time_from = max(time_from, 0)
         size, unpack_from = PREFIX_SIZE + len(key) + SUFFIX_SIZE, _LONG.unpack_from
         at = PREFIX_SIZE + len(key)

@@ -1,0 +1,121 @@
+"""Which times each key of a window or session store has rows for, in memory.
+
+Reading one key's windows or sessions is then a bisection and point reads, instead of a range over the engine (which would first have to
+take in all deferred writes). Invariants: a key's list is complete whenever the key is listed; while `complete`, a key that is not listed
+has no rows. When the lists outgrow the capacity, expired entries are swept out; if that is not enough the index starts again
+and learns keys one by one as they are read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+
+CAPACITY = 200_000
+
+Suffix = bytes
+"""What follows the key in a store key: it begins with the row's time (int64), so suffixes of one key sort by time."""
+
+
+class KeyIndex:
+    """Sorted suffixes by serialized key.
+
+    Args:
+        rows_of: reads the suffixes of one key from the store, ascending; all keys' with their keys when called with None.
+        count: about how many rows the store has.
+        first_shown: the suffix before which rows are expired.
+        capacity: so many suffixes are kept.
+    """
+
+    __slots__ = ("lists", "complete", "size", "_rows_of", "_first_shown", "_capacity", "_count")
+
+    def __init__(
+        self,
+        rows_of: Callable[[bytes | None], Iterable[tuple[bytes, Suffix]]],
+        count: Callable[[], int],
+        first_shown: Callable[[], Suffix],
+        capacity: int = CAPACITY,
+    ) -> None:
+        self._rows_of = rows_of
+        self._count = count
+        self._first_shown = first_shown
+        self._capacity = capacity
+        self.lists: dict[bytes, list[Suffix]] = {}
+        self.complete = False
+        self.size = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Learn the rows anew (a rollback took some back)."""
+        self.lists.clear()
+        self.size = 0
+        self.complete = self._count() * 2 <= self._capacity
+        if self.complete:
+            for key, suffix in self._rows_of(None):
+                self.lists.setdefault(key, []).append(suffix)
+                self.size += 1
+            for suffixes in self.lists.values():
+                suffixes.sort()
+
+    def of(self, key: bytes) -> list[Suffix]:
+        """The key's suffixes, ascending; not to be changed, and stale after the next write."""
+        suffixes = self.lists.get(key)
+        if suffixes is None:
+            if self.complete:
+                return []
+            suffixes = self.lists[key] = [suffix for _, suffix in self._rows_of(key)]
+            self.size += len(suffixes) + 1
+            if self.size > self._capacity:
+                self._shrink()
+        return suffixes
+
+    def added(self, key: bytes, suffix: Suffix) -> None:
+        """A row was put (it may have been there)."""
+        suffixes = self.lists.get(key)
+        if suffixes is None:
+            if not self.complete:
+                return
+            self.lists[key] = [suffix]
+        elif not suffixes or suffix > suffixes[-1]:
+            suffixes.append(suffix)
+        else:
+            at = bisect_left(suffixes, suffix)
+            if suffixes[at] == suffix:
+                return
+            suffixes.insert(at, suffix)
+        self.size += 1
+        if self.size > self._capacity:
+            self._shrink()
+
+    def note(self, key: bytes, suffix: Suffix, cell: object) -> None:
+        """A row was put, or deleted when `cell` is None."""
+        if cell is None:
+            self.removed(key, suffix)
+        else:
+            self.added(key, suffix)
+
+    def removed(self, key: bytes, suffix: Suffix) -> None:
+        """A row was deleted (it may not have been there)."""
+        suffixes = self.lists.get(key)
+        if suffixes:
+            at = bisect_left(suffixes, suffix)
+            if at < len(suffixes) and suffixes[at] == suffix:
+                del suffixes[at]
+                self.size -= 1
+                if not suffixes and self.complete:
+                    del self.lists[key]
+
+    def _shrink(self) -> None:
+        """Forget expired entries; when more than half of the room is still taken, all, and from now on learn by key."""
+        first, complete = self._first_shown(), self.complete
+        kept = {}
+        for key, suffixes in self.lists.items():
+            del suffixes[: bisect_left(suffixes, first)]
+            if suffixes or not complete:
+                kept[key] = suffixes
+        self.lists = kept
+        self.size = sum(map(len, kept.values())) + (0 if complete else len(kept))
+        if self.size * 2 > self._capacity:
+            self.lists = {}
+            self.size = 0
+            self.complete = False
