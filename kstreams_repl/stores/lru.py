@@ -1,4 +1,7 @@
-"""The LRU store: at most so many rows, in memory; the least recently used one leaves with a tombstone in the changelog."""
+"""The LRU store: at most so many rows; the least recently used one leaves with a tombstone in the changelog.
+
+The order of use is not kept over a restart, as in Kafka Streams.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,28 @@ from kstreams_repl.stores.engine.base import Environment
 
 
 class Lru:
-    """A key-value store of bounded size; it has no ranges (as in Kafka Streams) and is rebuilt from its changelog at every open."""
-
-    persistent = False
+    """A key-value store of bounded size; it has no ranges, as in Kafka Streams."""
 
     def __init__(
-        self, name: str, environment: Environment, codec: Codec, changelog: Changelog, key_serde: Serde, *, max_entries: int, record_context: Any
+        self,
+        name: str,
+        environment: Environment,
+        codec: Codec,
+        changelog: Changelog,
+        key_serde: Serde,
+        *,
+        max_entries: int,
+        persistent: bool = False,
+        record_context: Any,
     ) -> None:
         self.name = name
+        self.persistent = persistent
         self.max_entries = max_entries
         self._codec = codec
         self._changelog = changelog
         self._key = key_serde
         self._context = record_context
-        self._engine = environment.engine(name, persistent=False)
+        self._engine = environment.engine(name, persistent=persistent)
         self._order: dict[bytes, None] = {}
         self._load()
         environment.after_rollback(self._load)

@@ -24,6 +24,9 @@ from kstreams_repl.types import VersionedRecord
 _LONG = struct.Struct(">q")
 
 
+HISTORY_SUFFIX = ".history"
+
+
 def history_segment_interval_ms(retention_ms: int) -> int:
     """Kafka Streams' choice: a third of short histories, a 24th of long ones."""
     if retention_ms <= 60_000:
@@ -38,7 +41,9 @@ def history_segment_interval_ms(retention_ms: int) -> int:
 class VersionedRows:
     """Versions of serialized values; also what restore writes to."""
 
-    def __init__(self, environment: Environment, name: str, latest: Engine, history: Engine, *, retention_ms: int) -> None:
+    def __init__(
+        self, environment: Environment, name: str, latest: Engine, history: Engine, *, retention_ms: int, follow: bool = True
+    ) -> None:
         self._environment = environment
         self._attribute = f"{name}/observed-time"
         self._latest = latest
@@ -48,15 +53,16 @@ class VersionedRows:
         self.observed_time = -1
         self._segments: list[int] = []
         self._load()
-        environment.before_commit(self._save)
-        environment.after_rollback(self._load)
+        if follow:
+            environment.before_commit(self.save)
+            environment.after_rollback(self._load)
 
     def _load(self) -> None:
         kept = self._environment.attribute(self._attribute)
         self.observed_time = -1 if kept is None else _LONG.unpack(kept)[0]
         self._segments = find_segments(self._history)
 
-    def _save(self) -> None:
+    def save(self) -> None:
         if self.observed_time >= 0:
             self._environment.set_attribute(self._attribute, _LONG.pack(self.observed_time))
 

@@ -16,7 +16,7 @@ import struct
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import lmdb
@@ -26,6 +26,7 @@ from kstreams_repl.stores.engine.base import Engine, Hooks
 from kstreams_repl.stores.engine.failures import corrupted, storage_error
 from kstreams_repl.stores.engine.lmdb_engine import LmdbEngine, LmdbTree
 from kstreams_repl.stores.engine.memory import MemoryEngine
+from kstreams_repl.stores.engine.seal import check, seal
 
 FORMAT = b"1"
 META = b"meta"
@@ -83,10 +84,11 @@ class LmdbEnvironment(Hooks):
                     f"{self._where} is already open in this process", hint="close the other environment first", path=self._where
                 )
             os.makedirs(self._where, mode=0o700, exist_ok=True)
+            check(self._where)
             self._env = _open_map(self._where, map_bytes)
             try:
                 # Opening a named database takes the write lock, which a stopped process may hold.
-                self._meta = _within(lock_timeout, self._where, lambda: self._env.open_db(META))
+                self._meta = _within(lock_timeout, self._where, lambda: open_database(self._env, META))
                 self._load(check=True)
             except LockedError:
                 raise  # the abandoned thread still uses the handle
@@ -136,7 +138,7 @@ class LmdbEnvironment(Hooks):
         if engine is None:
             self._end_reading()
             try:
-                database = self._env.open_db((ENGINE_PREFIX + name).encode())
+                database = open_database(self._env, (ENGINE_PREFIX + name).encode())
             except lmdb.Error as error:
                 raise storage_error(error, self._where, f"opening store {name} in") from error
             engine = self._engines[name] = LmdbEngine(name, LmdbTree(database, self._meta, name), self._read)
@@ -235,6 +237,7 @@ class LmdbEnvironment(Hooks):
             for key, value in zip(keys, values, strict=True):
                 put(key, value)
             engine.commit()
+            self._remember({}, None)
             return
         assert isinstance(engine, LmdbEngine)
         with self._writing("restoring into") as transaction:
@@ -328,18 +331,32 @@ class LmdbEnvironment(Hooks):
         if self._pid != os.getpid():
             return
         self._end_reading()
+        mine = False
         try:
-            if self._failure is None and self._marked:
-                self._env.sync(True)
-                with self._env.begin(write=True) as transaction:
-                    owner = transaction.get(b"owner", db=self._meta)
-                    if owner is None or owner == (self._token or "").encode():
-                        transaction.put(b"clean", b"1", db=self._meta)
-                self._env.sync(True)
+            if self._failure is None:
+                mine = self._mark_closed()
         except (lmdb.Error, OSError):
             pass  # Without the mark the next open after a crash of the machine rebuilds: the safe side.
         finally:
             self._env.close()
+        if mine:
+            with suppress(OSError):
+                seal(self._where)
+
+    def _mark_closed(self) -> bool:
+        """Say that everything is on the disk; False when the stores are somebody else's by now."""
+        with self._env.begin(db=self._meta) as transaction:
+            owner = transaction.get(b"owner")
+        if owner is not None and owner != (self._token or "").encode():
+            return False
+        if self._marked:
+            self._env.sync(True)
+            with self._env.begin(write=True) as transaction:
+                if transaction.get(b"owner", db=self._meta) != owner:
+                    return False
+                transaction.put(b"clean", b"1", db=self._meta)
+            self._env.sync(True)
+        return True
 
     def _check_usable(self) -> None:
         if self._failure is not None:
@@ -378,6 +395,12 @@ def _within(timeout: float | None, path: str, work: Callable[[], T]) -> T:
             path=path,
         )
     return results[0]
+
+
+def open_database(env: Any, name: bytes, *, create: bool = True) -> Any:
+    """A named database of a writable environment. `open_db` alone would wait for the write lock with the GIL held."""
+    with env.begin(write=True) as transaction:
+        return env.open_db(name, txn=transaction, create=create)
 
 
 def _open_map(path: str, map_bytes: int) -> Any:

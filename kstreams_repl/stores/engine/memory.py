@@ -168,6 +168,7 @@ class MemoryEnvironment(Hooks):
         for key, value in zip(keys, values, strict=True):
             put(key, value)
         engine.commit()
+        self._committed_attributes = dict(self._attributes)
         if positions:
             self._positions.update(positions)
 

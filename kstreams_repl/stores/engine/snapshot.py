@@ -19,7 +19,7 @@ import lmdb
 from kstreams_repl.errors import InvalidStateStoreError
 from kstreams_repl.stores.engine.base import Row, after
 from kstreams_repl.stores.engine.failures import storage_error
-from kstreams_repl.stores.engine.lmdb import _OPEN, ENGINE_PREFIX, MAX_DATABASES, MAX_READERS, META
+from kstreams_repl.stores.engine.lmdb import _OPEN, ENGINE_PREFIX, MAX_DATABASES, MAX_READERS, META, open_database
 from kstreams_repl.stores.engine.lmdb_engine import LmdbTree
 
 _LONG = struct.Struct(">q")
@@ -67,6 +67,8 @@ class LmdbSnapshot:
             raise storage_error(error, self.path, "reading") from error
 
     def _database(self, name: bytes) -> Any:
+        if not self._owned:
+            return open_database(self._env, name, create=False)
         return self._env.open_db(name, create=False)
 
     def names(self) -> list[str]:
