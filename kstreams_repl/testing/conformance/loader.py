@@ -26,12 +26,10 @@ from kstreams_repl.dsl import (
     TimeWindows,
     UnlimitedWindows,
 )
-from kstreams_repl.dsl.timestamps import log_and_skip_on_invalid_timestamp, use_partition_time_on_invalid_timestamp
 from kstreams_repl.testing.conformance import vocabulary as words
 from kstreams_repl.testing.conformance.behaviours import fixed_key_supplier, processor_supplier
-from kstreams_repl.topology import StoreBuilder, StoreKind, Topology
-
-Op = dict[str, Any]
+from kstreams_repl.testing.conformance.options import EXTRACTORS, PARTITIONERS, ByKey, Op, state_store
+from kstreams_repl.topology import Topology
 
 
 def build_topology(case: Mapping[str, Any], config: Mapping[str, Any]) -> Topology:
@@ -128,13 +126,13 @@ def _global_table(step: _Step) -> Any:
 
 
 def _add_state_store(step: _Step) -> None:
-    step.builder.add_state_store(_store(step.op))
+    step.builder.add_state_store(state_store(step.op))
 
 
 def _add_global_store(step: _Step) -> None:
     supplier = processor_supplier("put", None, [step.op["store"]])
     step.builder.add_global_store(
-        _store(step.op).with_(logging=False), step.op["topic"], supplier, key_serde=serdes.string, value_serde=serdes.json
+        state_store(step.op).with_(logging=False), step.op["topic"], supplier, key_serde=serdes.string, value_serde=serdes.json
     )
 
 
@@ -444,7 +442,7 @@ def _sink(topology: Topology, op: Op) -> None:
 
 
 def _topology_store(topology: Topology, op: Op) -> None:
-    topology.add_state_store(_store(op), *op.get("procs", []))
+    topology.add_state_store(state_store(op), *op.get("procs", []))
 
 
 def _connect(topology: Topology, op: Op) -> None:
@@ -454,7 +452,7 @@ def _connect(topology: Topology, op: Op) -> None:
 def _topology_global_store(topology: Topology, op: Op) -> None:
     supplier = processor_supplier(op.get("behaviour", "put"), op.get("params"), [op["store"]])
     topology.add_global_store(
-        _store(op).with_(logging=False),
+        state_store(op).with_(logging=False),
         op["source"],
         op["topic"],
         op["proc"],
@@ -467,7 +465,7 @@ def _topology_global_store(topology: Topology, op: Op) -> None:
 def _read_only_store(topology: Topology, op: Op) -> None:
     supplier = processor_supplier(op.get("behaviour", "put"), op.get("params"), [op["store"]])
     topology.add_read_only_state_store(
-        _store(op), op["source"], op["topic"], op["proc"], supplier, key_serde=serdes.string, value_serde=serdes.json
+        state_store(op), op["source"], op["topic"], op["proc"], supplier, key_serde=serdes.string, value_serde=serdes.json
     )
 
 
@@ -480,66 +478,3 @@ _TOPOLOGY_OPS: dict[str, Callable[[Topology, Op], None]] = {
     "addGlobalStore": _topology_global_store,
     "addReadOnlyStateStore": _read_only_store,
 }
-
-
-# ---------------------------------------------------------------------------------------------------------- named options
-_STORE_KINDS = {
-    "kv": StoreKind.KEY_VALUE,
-    "tskv": StoreKind.TIMESTAMPED_KEY_VALUE,
-    "lru": StoreKind.LRU,
-    "window": StoreKind.WINDOW,
-    "session": StoreKind.SESSION,
-    "versioned": StoreKind.VERSIONED,
-}
-
-
-def _store(op: Op) -> StoreBuilder:
-    kind = _STORE_KINDS[op.get("type", "kv")]
-    return StoreBuilder(
-        op["store"],
-        kind,
-        serdes.string,
-        serdes.json,
-        caching=bool(op.get("cache")),
-        logging=not op.get("nolog"),
-        persistent=not op.get("in_memory") and kind is not StoreKind.LRU,
-        retention_ms=op["history"] if kind is StoreKind.VERSIONED else op.get("retention"),
-        window_size_ms=op["size"] if kind is StoreKind.WINDOW else None,
-        retain_duplicates=bool(op.get("dups")),
-        max_entries=op.get("max"),
-    )
-
-
-def _value_time(record: Any, partition_time: int) -> int:
-    value = record.value
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else partition_time
-
-
-def _negative_if_9(record: Any, partition_time: int) -> int:
-    return -1 if words.is9(record.value) else record.timestamp
-
-
-EXTRACTORS: dict[str, Callable[[Any, int], int]] = {
-    "value": _value_time,
-    "negative_if_9": _negative_if_9,
-    "partition_time": use_partition_time_on_invalid_timestamp,
-    "log_and_skip": log_and_skip_on_invalid_timestamp,
-}
-PARTITIONERS: dict[str, Callable[..., Any]] = {
-    "drop": lambda topic, key, value, partitions: (),
-    "default": lambda topic, key, value, partitions: None,
-    "zero": lambda topic, key, value, partitions: {0},
-}
-
-
-class ByKey:
-    """Topic names that are a prefix and the record's key."""
-
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
-
-    def __call__(self, key: Any, value: Any, record: Any) -> str:
-        return self.prefix + words.text(key)
-
-    def __str__(self) -> str:
-        return f"by-key({self.prefix})"

@@ -21,7 +21,10 @@ def drive(topology: Topology, records: list[tuple[str, Any, Any, int]], *outputs
     with TopologyTestDriver(topology, CONFIG) as driver:
         for topic, key, value, timestamp in records:
             driver.create_input_topic(topic, *SERDES).pipe_input(key, value, timestamp)
-        return [[(r.key, r.value, r.timestamp) for r in driver.create_output_topic(topic, *SERDES).read_records()] for topic in outputs]
+        return [
+            [(r.key, r.value, r.timestamp) for r in driver.create_output_topic(topic, *SERDES).read_records()]
+            for topic in outputs
+        ]
 
 
 class SumDef(ProcessorDef):
@@ -51,7 +54,9 @@ class Sum(Processor):
 
 def test_the_proposal_s_example_sums_and_punctuates_on_stream_time() -> None:
     builder = TopologyBuilder()
-    builder.add_source("SOURCE", "topic-source").add_processor("PROCESS", SumDef(), "SOURCE").add_sink("SINK", "topic-sink", "PROCESS")
+    builder.add_source("SOURCE", "topic-source").add_processor("PROCESS", SumDef(), "SOURCE").add_sink(
+        "SINK", "topic-sink", "PROCESS"
+    )
     records = [("topic-source", "a", 1, 0), ("topic-source", "a", 2, 10), ("topic-source", "b", 5, 1000)]
     (out,) = drive(builder.build(), records, "topic-sink")
     assert out == [("a", 1, 0), ("a", 3, 1000), ("b", 5, 1000)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ def test_advance_by_makes_hopping_windows() -> None:
 
 
 def test_unlimited_windows_may_start_at_a_datetime() -> None:
-    assert UnlimitedWindows.of(start=datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc)).start_ms == 1000
+    assert UnlimitedWindows.of(start=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)).start_ms == 1000
 
 
 def test_join_windows_are_wide_as_before_and_after() -> None:

@@ -115,7 +115,10 @@ def test_changelogs_have_the_settings_of_their_kind() -> None:
     builder.table("t", store="versions", history=60_000)
     topics = {t.store: t.config for t in resolve_partitions(builder.build(), "app", {"a": 1, "t": 1}).changelog_topics}
     assert topics["plain"]["cleanup.policy"] == "compact"
-    assert (topics["windowed"]["cleanup.policy"], topics["windowed"]["retention.ms"]) == ("compact,delete", str(1500 + 86_400_000))
+    assert (topics["windowed"]["cleanup.policy"], topics["windowed"]["retention.ms"]) == (
+        "compact,delete",
+        str(1500 + 86_400_000),
+    )
     assert topics["versions"]["min.compaction.lag.ms"] == str(60_000 + 86_400_000)
 
 

@@ -148,7 +148,9 @@ def test_unconnected_parts_are_sub_topologies_of_their_own() -> None:
 
 def test_a_shared_store_unites_sub_topologies() -> None:
     builder = store()
-    topology = chain().add_source("in2", "topic2").add_processor("work2", Processor, "in2").add_state_store(builder, "work", "work2")
+    topology = (
+        chain().add_source("in2", "topic2").add_processor("work2", Processor, "in2").add_state_store(builder, "work", "work2")
+    )
     assert len(topology.subtopologies()) == 1
 
 

@@ -1,0 +1,180 @@
+"""The plan of an edit: what happens to nodes, stores and topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kstreams_repl import serdes
+from kstreams_repl.dsl import EmitStrategy, SessionWindows, StreamsBuilder, TimeWindows
+from kstreams_repl.processor import Processor
+from kstreams_repl.topology import StoreBuilder, StoreKind, Topology
+from kstreams_repl.topology.diff import NodeChange, StoreChange, TopologyDiff, diff, fingerprint
+
+
+def counting(
+    mapper: Callable[[Any], Any] = str.upper, window: Any = None, filtered: bool = False, sink: str = "out", **keep: Any
+) -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", value_serde="string").map_values(mapper, name="map")
+    if filtered:
+        stream = stream.filter(lambda k, v: bool(v), name="keep")
+    grouped: Any = stream.group_by_key()
+    if window is not None:
+        grouped = grouped.windowed_by(window)
+    grouped.count(store="counts", name="count", **keep).to_stream(name="stream").to(sink, name="sink")
+    return builder.build()
+
+
+def changes(plan: TopologyDiff) -> dict[str, NodeChange]:
+    return {node.name: node.change for node in plan.nodes if node.change is not NodeChange.UNCHANGED}
+
+
+def only_store(plan: TopologyDiff) -> Any:
+    (store,) = plan.stores
+    return store
+
+
+def make_adder(amount: int) -> Callable[[int], int]:
+    return lambda value: value + amount
+
+
+def test_the_same_topology_written_twice_changes_nothing() -> None:
+    plan = diff(counting(lambda v: v + "!"), counting(lambda v: v + "!"))
+    assert plan.empty and plan.code_only and not plan.refused
+
+
+def test_a_changed_function_is_code_only_and_keeps_the_store() -> None:
+    plan = diff(counting(lambda v: v + "!"), counting(lambda v: v + "?"))
+    assert changes(plan) == {"map": NodeChange.CODE}
+    assert plan.code_only and not plan.empty
+    assert only_store(plan).change is StoreChange.KEPT
+
+
+def test_a_changed_value_in_a_closure_is_a_changed_function() -> None:
+    assert changes(diff(counting(make_adder(1)), counting(make_adder(2)))) == {"map": NodeChange.CODE}
+    assert diff(counting(make_adder(1)), counting(make_adder(1))).empty
+
+
+def test_an_inserted_node_is_new_and_the_one_behind_it_moves() -> None:
+    plan = diff(counting(), counting(filtered=True))
+    assert changes(plan) == {"keep": NodeChange.NEW, "count": NodeChange.MOVED}
+    assert only_store(plan).change is StoreChange.KEPT
+    assert not plan.code_only
+
+
+def test_a_removed_node_is_shown() -> None:
+    assert changes(diff(counting(filtered=True), counting()))["keep"] is NodeChange.REMOVED
+
+
+def test_another_topic_behind_a_sink_is_a_change() -> None:
+    plan = diff(counting(), counting(sink="elsewhere"))
+    assert changes(plan) == {"sink": NodeChange.MOVED}
+    assert "elsewhere" in str(plan)
+
+
+def test_a_changed_value_serde_refuses_the_store_with_ways_out() -> None:
+    plan = diff(counting(), counting(value_serde=serdes.integer))
+    (refused,) = plan.refused
+    assert "value serde was long, would be integer" in refused.reason
+    assert "reset the store" in refused.hint and "Hint:" in str(plan)
+
+
+def test_a_changed_key_serde_refuses_the_store() -> None:
+    assert diff(counting(), counting(key_serde="long")).refused
+
+
+def test_a_changed_window_size_refuses_the_store() -> None:
+    plan = diff(counting(window=TimeWindows.of_size(10)), counting(window=TimeWindows.of_size(20)))
+    assert "window size was 10, would be 20" in plan.refused[0].reason
+
+
+def test_another_hop_refuses_the_store() -> None:
+    plan = diff(counting(window=TimeWindows.of_size(10)), counting(window=TimeWindows.of_size(10, advance=5)))
+    assert "advance_ms" in plan.refused[0].reason
+
+
+def test_another_session_gap_refuses_the_store() -> None:
+    plan = diff(counting(window=SessionWindows.of_inactivity_gap(10)), counting(window=SessionWindows.of_inactivity_gap(11)))
+    assert "gap_ms" in plan.refused[0].reason
+
+
+def test_longer_grace_keeps_the_rows() -> None:
+    plan = diff(counting(window=TimeWindows.of_size(10)), counting(window=TimeWindows.of_size(10, grace=100)))
+    assert only_store(plan).change is StoreChange.MIGRATED
+    assert not plan.refused
+
+
+def test_another_kind_of_store_is_refused() -> None:
+    assert diff(counting(), counting(window=TimeWindows.of_size(10))).refused
+    assert diff(counting(), counting(history=1000)).refused
+
+
+def test_emitting_at_close_keeps_rows_in_another_layout_and_is_refused() -> None:
+    def windowed(strategy: EmitStrategy) -> Topology:
+        builder = StreamsBuilder()
+        windows = builder.stream("in").group_by_key().windowed_by(TimeWindows.of_size(10))
+        windows.emit_strategy(strategy).count(store="counts").to_stream().to("out")
+        return builder.build()
+
+    assert diff(windowed(EmitStrategy.ON_WINDOW_UPDATE), windowed(EmitStrategy.ON_WINDOW_CLOSE)).refused
+
+
+@pytest.mark.parametrize("keep", [{"caching": False}, {"logging": False}, {"persistent": False}])
+def test_other_surroundings_migrate_the_store(keep: dict[str, Any]) -> None:
+    assert only_store(diff(counting(), counting(**keep))).change is StoreChange.MIGRATED
+
+
+def test_new_and_removed_stores_are_shown() -> None:
+    empty = StreamsBuilder().build()
+    assert only_store(diff(empty, counting())).change is StoreChange.NEW
+    assert only_store(diff(counting(), empty)).change is StoreChange.REMOVED
+
+
+def test_topics_that_are_read_from_now_on_or_no_longer_are_shown() -> None:
+    old, new = Topology().add_source("a", "one"), Topology().add_source("a", "two")
+    plan = diff(old, new)
+    assert (plan.topics_added, plan.topics_removed) == (("two",), ("one",))
+    assert changes(plan) == {"a": NodeChange.MOVED}
+
+
+def test_a_store_that_moves_to_another_sub_topology_is_shown() -> None:
+    def topology(first: bool) -> Topology:
+        built = Topology()
+        if first:
+            built.add_source("extra", "x").add_sink("copy", "y", "extra")
+        return built.add_source("in", "t").add_processor("p", Processor, "in").add_state_store(STORE, "p")
+
+    assert diff(topology(False), topology(True)).subtopologies_changed == {"s": (0, 1)}
+
+
+STORE = StoreBuilder("s", StoreKind.KEY_VALUE)
+
+
+def test_a_user_s_processor_class_is_code() -> None:
+    def topology(text: str) -> Topology:
+        class Work(Processor):
+            def process(self, record: Any) -> None:
+                self.context.forward(record.with_value(text))
+
+        return Topology().add_source("in", "t").add_processor("p", Work, "in")
+
+    assert changes(diff(topology("a"), topology("b"))) == {"p": NodeChange.CODE}
+    assert diff(topology("a"), topology("a")).empty
+
+
+def test_fingerprints_tell_functions_apart_by_what_they_do() -> None:
+    def with_default(value: int, by: int = 1) -> int:
+        return value + by
+
+    def with_other_default(value: int, by: int = 2) -> int:
+        return value + by
+
+    assert fingerprint(lambda v: v + 1) == fingerprint(lambda v: v + 1)
+    assert fingerprint(lambda v: v + 1) != fingerprint(lambda v: v + 2)
+    assert fingerprint(lambda v: v.a) != fingerprint(lambda v: v.b)
+    assert fingerprint(with_default)[3] != fingerprint(with_other_default)[3]
+    assert fingerprint(str.upper) != fingerprint(str.lower)
+    assert fingerprint(len) == fingerprint(len)
