@@ -1,9 +1,9 @@
 """Which times each key of a window or session store has rows for, in memory.
 
-Reading one key's windows or sessions is then a bisection and point reads, instead of a range over the engine (which would first have to
-take in all deferred writes). Invariants: a key's list is complete whenever the key is listed; while `complete`, a key that is not listed
-has no rows. When the lists outgrow the capacity, expired entries are swept out; if that is not enough the index starts again
-and learns keys one by one as they are read.
+Reading one key's windows or sessions is then a bisection and point reads, instead of a range over the engine (which would
+first have to take in all deferred writes). Invariants: a key's list is complete whenever the key is listed; while `complete`, a key
+that is not listed has no rows. When the lists outgrow the capacity, expired entries are swept out; if that is not enough the index
+starts again and learns keys one by one as they are read.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Window:
         self.fetch_raw, self.put_raw = self._make_access()
 
     def _make_access(self) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, Any, int], None]]:
-        """Reading and writing one window by serialized key. Consecutive records mostly hit one window: its part of the key is kept."""
+        """Reading and writing one window by serialized key. Records mostly hit the last one's window: its part of the key is kept."""
         if self._sequence is not None:
             return self._make_duplicates(self._sequence)
         if isinstance(self._cells, WriteBackCells):
@@ -111,7 +111,7 @@ class Window:
         return fetch_raw, put_raw
 
     def _make_unchecked(self, cells: WriteBackCells) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, Any, int], None]]:
-        """As above, asking once per window, not per record, whether its segment takes writes; again when anything has moved since."""
+        """As above, asking once per window, not per record, whether its segment takes writes; again when anything has moved."""
         read, write, rows, pack = cells.get_any, cells.put_any, self._rows, _LONG.pack
         interval, retention = rows.interval_ms, rows.retention_ms
         last, head, tail = -1, b"", b""
@@ -218,7 +218,7 @@ class Window:
         return self._of_keys(None, None, 0, MAX_LONG, True)
 
     def index_by_key(self) -> None:
-        """Keep each key's times in memory from the first read by key on: for operators that read by key and time with every record."""
+        """Keep each key's times in memory from the first read by key on: for operators that read by key with every record."""
         self._indexing = self._index is not None or not getattr(self._cells, "exact", False)
 
     def fetch_key_raw(self, key: bytes, time_from: int, time_to: int, reverse: bool = False) -> Iterator[tuple[int, Any]]:
@@ -231,7 +231,9 @@ class Window:
             self._rows.environment.after_rollback(index.reset)
         return self._read_indexed(index.of(key), key, time_from, time_to, reverse)
 
-    def _read_indexed(self, suffixes: list[bytes], key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
+    def _read_indexed(
+        self, suffixes: list[bytes], key: bytes, time_from: int, time_to: int, reverse: bool
+    ) -> Iterator[tuple[int, Any]]:
         pack, unpack_from, read, interval = _LONG.pack, _LONG.unpack_from, self._cells.get, self._rows.interval_ms
         first = bisect_left(suffixes, pack(max(time_from, 0)))
         last = 0 if time_to < 0 else bisect_left(suffixes, pack(time_to + 1), first) if time_to < MAX_LONG else len(suffixes)
@@ -246,12 +248,10 @@ class Window:
         """Rows as the index knows them: (serialized key, suffix), of one key or of all."""
         for segment in self._segments(0, MAX_LONG, False):
             prefix = _LONG.pack(segment)
-            if key is None:
-                low, high, size = prefix, _LONG.pack(segment + 1), None
-            else:
-                low, high, size = prefix + key, after(prefix + key + _SUFFIX.pack(MAX_LONG, 0x7FFFFFFF)), len(key) + PREFIX_SIZE + SUFFIX_SIZE
+            low = prefix if key is None else prefix + key
+            high = _LONG.pack(segment + 1) if key is None else after(prefix + key + _SUFFIX.pack(MAX_LONG, 0x7FFFFFFF))
             for physical, _ in self._cells.range(low, high):
-                if size is None or len(physical) == size:
+                if key is None or len(physical) == PREFIX_SIZE + len(key) + SUFFIX_SIZE:
                     yield physical[PREFIX_SIZE:-SUFFIX_SIZE], physical[-SUFFIX_SIZE:]
 
     def _first_shown(self) -> bytes:

@@ -1,4 +1,4 @@
-"""A task as the host runs it: records in batches, changelogs reduced to one record per key and commit, restarts from the same stores."""
+"""A task as the host runs it: records in batches, one changelog record per key and commit, restarts from the same stores."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ class DirectTask:
         rows = list(records)
         offsets = list(range(self._offset, self._offset + len(rows)))
         self._offset += len(rows)
-        keys, values = [serdes.string.serialize(key) for key, _, _ in rows], [serdes.json.serialize(value) for _, value, _ in rows]
+        keys = [serdes.string.serialize(key) for key, _, _ in rows]
+        values = [serdes.json.serialize(value) for _, value, _ in rows]
         self.task.add_records(TopicPartition(topic, 0), RecordBatch(keys, values, [at for _, _, at in rows], offsets))
         for at in self.task.group.queues:
             self.task.set_lag(at, 0)

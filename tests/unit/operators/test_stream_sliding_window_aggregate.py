@@ -83,7 +83,10 @@ def test_old_values_are_sent_when_asked() -> None:
 
 
 def test_a_reduce_has_no_first_aggregate() -> None:
-    bench = sliding_windows(10, initializer=lambda: None, aggregator=lambda key, value, one: value if one is None else one + value)
+    def reduce(key: object, value: int, aggregate: int | None) -> int:
+        return value if aggregate is None else aggregate + value
+
+    bench = sliding_windows(10, initializer=lambda: None, aggregator=reduce)
     bench.pipe("in", "a", 1, 20)
     assert _shown(bench.pipe("in", "a", 2, 25)) == [(21, 31, 2), (15, 25, 3)]
 

@@ -61,7 +61,11 @@ WINDOWS: dict[str, Callable[[], Any]] = {
 }
 
 records = st.lists(
-    st.tuples(st.sampled_from(["a", "b", None]), st.one_of(st.none(), st.integers(0, 9)), st.one_of(st.integers(0, 80), st.just(200_000))),
+    st.tuples(
+        st.sampled_from(["a", "b", None]),
+        st.one_of(st.none(), st.integers(0, 9)),
+        st.one_of(st.integers(0, 80), st.just(200_000)),
+    ),
     max_size=25,
 )
 

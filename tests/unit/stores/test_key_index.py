@@ -47,7 +47,9 @@ class _Pair:
         self.environment = MemoryEnvironment()
         builder = StoreBuilder("s", key_serde=serdes.string, value_serde=serdes.long, retention_ms=100, **KINDS[kind])
         cache = RecordCache(10_000_000, exact=False)
-        self.store: Any = open_store(builder, self.environment, record_context=RecordContext(), cache=cache, suppress_changelog=deferred)
+        self.store: Any = open_store(
+            builder, self.environment, record_context=RecordContext(), cache=cache, suppress_changelog=deferred
+        )
         self.timestamped = builder.kind in (StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW)
         self.session = builder.kind is StoreKind.SESSION
         if indexed:
