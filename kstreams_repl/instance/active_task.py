@@ -32,6 +32,7 @@ class ActiveTask:
         environment: Environment,
         starts: Mapping[TopicPartition, int],
         changelogs: frozenset[TopicPartition],
+        source_logs: frozenset[TopicPartition] = frozenset(),
         token: str = "",
     ) -> None:
         self.task = task
@@ -40,6 +41,7 @@ class ActiveTask:
         self.token = token
         self.starts = dict(starts)
         self.changelogs = changelogs
+        self.source_logs = source_logs
         self.committed = dict(starts)
         self.commit_id = environment.commit_id
         self.touched = False
@@ -86,6 +88,7 @@ class ActiveTask:
         self._plan = None
         self.committed.update(plan.offsets)
         places = {str(at): positions[at] for at in self.changelogs if at in positions}
+        places |= {str(at): self.committed[at] for at in self.source_logs if at in self.committed}
         places |= {f"{INPUT}{at}": offset for at, offset in self.committed.items()}
         self.task.post_commit(commit_id, places)
         self.commit_id = commit_id

@@ -11,14 +11,14 @@ from typing import Any
 
 from kstreams_repl.commit.at_least_once import commit_at_least_once
 from kstreams_repl.commit.exactly_once import commit_exactly_once
-from kstreams_repl.commit.protocol import CommittingTask, OffsetAndMetadata
+from kstreams_repl.commit.protocol import OffsetAndMetadata
 from kstreams_repl.errors import BrokerUnavailableError
 from kstreams_repl.instance.active_task import ActiveTask
 from kstreams_repl.instance.collector import KafkaRecordCollector
 from kstreams_repl.instance.global_tables import GlobalTables
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.group_offsets import commit_group_offsets
+from kstreams_repl.kafka.group_offsets import known_end
 from kstreams_repl.kafka.transactional import TransactionalProducer
 from kstreams_repl.types import TaskId, TopicPartition
 
@@ -48,7 +48,7 @@ class Instance:
         admin: Admin,
         consumer: Any,
         producer: Any,
-        transactions: TransactionalProducer | None,
+        fence: TransactionalProducer,
         collector: KafkaRecordCollector,
     ) -> None:
         self.plan = plan
@@ -56,7 +56,11 @@ class Instance:
         self.admin = admin
         self.consumer = consumer
         self.producer = producer
-        self.transactions = transactions
+        self.fence = fence
+        """Holds the instance's transactional id. Under exactly once it sends everything; under at least once it only commits
+        offsets, because only so the broker refuses a zombie that wakes up before its commit.
+        """
+        self.transactions = fence if plan.config.exactly_once else None
         self.collector = collector
         self.tasks: list[ActiveTask] = []
         self.by_partition: dict[TopicPartition, ActiveTask] = {}
@@ -114,7 +118,9 @@ class Instance:
                 )
 
     def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        commit_group_offsets(self.consumer, offsets)
+        self.fence.begin()
+        self.fence.send_offsets(offsets, self.group)
+        self.fence.commit()
 
     def _changelog_ends(self, tasks: Any) -> Mapping[TopicPartition, int]:
         wanted = [at for task in tasks for at in task.changelogs]
@@ -129,9 +135,8 @@ class Instance:
         if self.globals is not None:
             steps.append(self.globals.close)
         steps.append(self.consumer.close)
-        if self.transactions is not None:
-            steps.append(self.transactions.close)
-        else:
+        steps.append(self.fence.close)
+        if self.transactions is None:
             steps.append(self._close_plain)
         errors: list[Exception] = []
         for step in steps:
@@ -152,8 +157,6 @@ class Instance:
 
     def lags(self) -> dict[TaskId, int]:
         """Records behind the end of the log as of the last fetch; -1 while unknown."""
-        from kstreams_repl.kafka.group_offsets import known_end
-
         lags = {}
         for task in self.tasks:
             lag = 0
@@ -162,6 +165,3 @@ class Instance:
                 lag = -1 if end is None or lag < 0 else lag + max(0, end - offset)
             lags[task.id] = lag
         return lags
-
-
-CommittingTasks = list[CommittingTask]

@@ -10,33 +10,23 @@ first.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kstreams_repl.instance.local_state import Changelog
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, Isolation, make_consumer
 from kstreams_repl.kafka.failures import translate
 from kstreams_repl.kafka.group_offsets import assign, is_partition_end, is_passing
 from kstreams_repl.kafka.reading import READ_GROUP, positions
 from kstreams_repl.kafka.record_batch import columns
-from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.engine.base import Environment
-from kstreams_repl.topology.stores import StoreBuilder
-from kstreams_repl.types import TaskId, TopicPartition
+from kstreams_repl.types import RecordBatch, TopicPartition
 
 _BATCH = 50_000
 _REPORT_SECONDS = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Changelog:
-    """One store of one task and where its log is."""
-
-    task: TaskId
-    store: StoreBuilder
-    partition: TopicPartition
-    spec: TaskSpec
 
 
 @dataclass(slots=True)
@@ -53,11 +43,15 @@ def restore_changelogs(
     admin: Admin,
     logs: Sequence[tuple[Environment, Changelog]],
     *,
+    limits: Mapping[TopicPartition, int],
     isolation: Isolation,
     go_on: Callable[[], bool],
     progress: Callable[[RestoreProgress], None] | None = None,
 ) -> bool:
     """Restore all of them over one consumer; False when `go_on` said no before the end.
+
+    Args:
+        limits: where a log that is an input of its task ends: its committed offset.
 
     Raises:
         TaskCorruptedError: a changelog does not fit its store.
@@ -68,6 +62,9 @@ def restore_changelogs(
     for environment, log in logs:
         by_partition.setdefault(log.partition, []).append((environment, log))
     ends = admin.end_offsets(by_partition, isolation="read_uncommitted")
+    for at, owners in by_partition.items():
+        if any(log.is_source for _, log in owners):
+            ends[at] = min(ends[at], limits.get(at, 0))
     firsts = admin.beginning_offsets(by_partition)
     starts = {
         at: min(
@@ -114,6 +111,8 @@ def _read(
             return False
         messages = consumer.consume(_BATCH, 0.02)
         for at, batch in columns(messages, on_error):
+            if batch.offsets[-1] >= ends[at]:
+                batch = _before(batch, ends[at])
             for restorer in appliers[at]:
                 restorer.apply(batch)
             told.records += len(batch)
@@ -128,3 +127,12 @@ def _read(
             told.remaining = sum(ends[at] - reached.get(at, 0) for at in missing)
             progress(told)
     return True
+
+
+def _before(batch: RecordBatch, end: int) -> RecordBatch:
+    """The records below an offset: an input that is its store's log goes on after the committed one."""
+    keep = bisect_left(batch.offsets, end)
+    headers = None if batch.headers is None else batch.headers[:keep]
+    return RecordBatch(
+        batch.keys[:keep], batch.values[:keep], batch.timestamps[:keep], batch.offsets[:keep], headers, batch.topic
+    )

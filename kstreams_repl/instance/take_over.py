@@ -12,8 +12,7 @@
 
 from __future__ import annotations
 
-import os
-import uuid
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -25,12 +24,21 @@ from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, OffsetM
 from kstreams_repl.errors import KStreamsError, TaskCorruptedError, TaskMigratedError
 from kstreams_repl.instance.active_task import INPUT, ActiveTask
 from kstreams_repl.instance.collector import KafkaRecordCollector, counts_of
-from kstreams_repl.instance.environments import open_environment
 from kstreams_repl.instance.global_tables import GlobalTables
 from kstreams_repl.instance.instance import Instance, wall_clock
+from kstreams_repl.instance.local_state import (
+    Changelog,
+    changelogs_of,
+    fresh_environment,
+    open_environment,
+    owner_token,
+    remember_topics,
+    topic_ids_of,
+    why_not_trusted,
+)
 from kstreams_repl.instance.plan import ApplicationPlan, transactional_id
 from kstreams_repl.instance.production import production_handler
-from kstreams_repl.instance.restore import Changelog, RestoreProgress, restore_changelogs
+from kstreams_repl.instance.restore import RestoreProgress, restore_changelogs
 from kstreams_repl.instance.state_directory import task_directory
 from kstreams_repl.kafka.admin import Admin, CommittedOffset
 from kstreams_repl.kafka.clients import ClientSettings, make_consumer, make_producer
@@ -40,6 +48,8 @@ from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.types import TopicPartition
+
+_LOG = logging.getLogger("kstreams_repl.instance")
 
 InForce = Callable[[], bool]
 """Whether the plan's generation is still the one in force and nobody has asked to stop."""
@@ -107,24 +117,22 @@ def open_instance(
         instance = _clients(plan, slot, admin, transactions, exactly_once)
         undo.pop_all()
         undo.callback(_quietly(instance.close))
-        if not exactly_once:
-            transactions.close()
         if plan.global_subtopologies:
             instance.globals = GlobalTables(plan, admin, wall_clock=wall_clock)
             if not instance.globals.load(in_force):
                 raise Interrupted("stopped while a global table was loaded")
         specs = plan.assignment[slot]
         # 3. Own the stores.
-        token = f"{plan.generation}/{slot}/{os.getpid()}/{uuid.uuid4().hex}"
-        environments = _environments(plan, specs, executor, undo, token)
+        token = owner_token(plan.generation, slot)
+        environments, logs = _own_stores(plan, specs, executor, undo, token, admin)
         # 4. Where input begins.
         starts = _starts(plan, specs, environments, admin)
         # 5. Bring the stores up to date.
-        changelogs = [log for spec in specs for log in _changelogs(spec)]
         finished = restore_changelogs(
             plan.settings,
             admin,
-            [(environments[str(log.task)], log) for log in changelogs],
+            [(environments[str(log.task)], log) for log in logs],
+            limits={at: start.offset for at, start in starts.items()},
             isolation="read_committed" if exactly_once else "read_uncommitted",
             go_on=in_force,
             progress=progress,
@@ -185,35 +193,33 @@ def _clients(plan: ApplicationPlan, slot: int, admin: Admin, transactions: Trans
         admin=admin,
         consumer=consumer,
         producer=producer,
-        transactions=transactions if exactly_once else None,
+        fence=transactions,
         collector=collector,
     )
 
 
-def _environments(
-    plan: ApplicationPlan, specs: Iterable[TaskSpec], executor: str, undo: ExitStack, token: str
-) -> dict[str, Environment]:
+def _own_stores(
+    plan: ApplicationPlan, specs: Iterable[TaskSpec], executor: str, undo: ExitStack, token: str, admin: Admin
+) -> tuple[dict[str, Environment], list[Changelog]]:
+    """Step 3: open and own each task's environment; one that does not fit its changelogs begins anew."""
+    logs = [log for spec in specs for log in changelogs_of(spec)]
+    partitions = {log.partition for log in logs}
+    firsts = admin.beginning_offsets(partitions)
+    ends = admin.end_offsets(partitions, isolation="read_uncommitted")
+    topic_ids = topic_ids_of(admin, logs)
     environments: dict[str, Environment] = {}
     for spec in specs:
         path = task_directory(Path(plan.state_directory), plan.application_id, spec.task_id, executor)
-        environment = open_environment(path, spec.subtopology.stores)
+        environment = open_environment(path, spec, token)
+        mine = [log for log in logs if log.task == spec.task_id]
+        why = why_not_trusted(environment, mine, firsts, ends, topic_ids)
+        if why is not None:
+            _LOG.warning("task %s is rebuilt from its changelogs: %s", spec.task_id, why)
+            environment = fresh_environment(environment, token)
         undo.callback(_quietly(environment.close))
-        environment.take_ownership(token)
+        remember_topics(environment, mine, topic_ids)
         environments[str(spec.task_id)] = environment
-    return environments
-
-
-def _changelogs(spec: TaskSpec) -> list[Changelog]:
-    logs = []
-    for store in spec.subtopology.stores:
-        topic = store.source_topic
-        if topic is not None:
-            topic = f"{spec.application_id}-{topic}" if topic in spec.internal_topics else topic
-        elif store.logging:
-            topic = f"{spec.application_id}-{store.name}-changelog"
-        if topic is not None:
-            logs.append(Changelog(spec.task_id, store, TopicPartition(topic, spec.task_id.partition), spec))
-    return logs
+    return environments, logs
 
 
 def _starts(
@@ -290,8 +296,15 @@ def _start_task(
         task.set_partition_time(at, metadata.partition_time)
         task.services.clock.now = max(task.services.clock.now, metadata.stream_time)
         task.set_metadata({name: number for name, number in metadata.entries.items() if name not in (COMMIT_ID, STREAM_TIME)})
-    changelogs = frozenset(log.partition for log in _changelogs(spec) if log.store.source_topic is None)
-    active = ActiveTask(task, environment, {at: starts[at].offset for at in spec.partitions}, changelogs, token)
+    logs = changelogs_of(spec)
+    active = ActiveTask(
+        task,
+        environment,
+        {at: starts[at].offset for at in spec.partitions},
+        frozenset(log.partition for log in logs if not log.is_source),
+        frozenset(log.partition for log in logs if log.is_source),
+        token,
+    )
     instance.begin()
     task.initialize()
     active.touched = environment.commit_id < 0

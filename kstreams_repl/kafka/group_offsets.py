@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from kstreams_repl.kafka.failures import translate
 from kstreams_repl.types import TopicPartition
 
 OffsetAndMetadata = tuple[int, str]
@@ -34,16 +33,6 @@ def pause(consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
 
 def resume(consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
     consumer.resume([ClientTopicPartition(at.topic, at.partition) for at in partitions])
-
-
-def commit_group_offsets(consumer: Consumer, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-    """Commit synchronously; raises the client's error translated, per partition too."""
-    try:
-        for done in consumer.commit(offsets=client_offsets(offsets), asynchronous=False) or []:
-            if done.error is not None:
-                raise translate(done.error, "committing offsets", topic=done.topic)
-    except KafkaException as error:
-        raise translate(error, "committing offsets") from error
 
 
 def known_end(consumer: Consumer, partition: TopicPartition) -> int | None:

@@ -1,0 +1,188 @@
+"""The environments of an instance's tasks: opened, owned, and only trusted when they fit their changelogs; else made anew.
+
+A copy is rebuilt into a *fresh* environment (replay over old rows would bring deleted keys back) when it is damaged, when the
+machine went down while it was open, when a position of it lies outside its changelog, when a changelog was deleted and made
+again, or when it is behind and older than tombstones live.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kstreams_repl.errors import StateStoreError, TaskCorruptedError
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.runtime.task import TaskSpec
+from kstreams_repl.stores.engine.base import Environment
+from kstreams_repl.stores.engine.memory import MemoryEnvironment
+from kstreams_repl.topology.stores import StoreBuilder
+from kstreams_repl.types import TaskId, TopicPartition
+
+_LOG = logging.getLogger("kstreams_repl.instance")
+_LOCK_SECONDS = 5.0
+_TOMBSTONE_SECONDS = 24 * 60 * 60
+_TOPIC_ID = "topic-id:"
+
+
+@dataclass(frozen=True, slots=True)
+class Changelog:
+    """One store of one task and where its log is."""
+
+    task: TaskId
+    store: StoreBuilder
+    partition: TopicPartition
+
+    @property
+    def is_source(self) -> bool:
+        """The log is an input of the task: it is restored up to the committed offset, not to its end."""
+        return self.store.source_topic is not None
+
+
+def changelogs_of(spec: TaskSpec) -> list[Changelog]:
+    """The logs of a task's stores; stores without a log are left out."""
+    logs = []
+    for store in spec.subtopology.stores:
+        topic = store.source_topic
+        if topic is not None:
+            topic = f"{spec.application_id}-{topic}" if topic in spec.internal_topics else topic
+        elif store.logging:
+            topic = f"{spec.application_id}-{store.name}-changelog"
+        if topic is not None:
+            logs.append(Changelog(spec.task_id, store, TopicPartition(topic, spec.task_id.partition)))
+    return logs
+
+
+def owner_token(generation: int, slot: int) -> str:
+    """Who holds an environment: generation, slot, process and a number that no other holder has."""
+    return f"{generation}/{slot}/{os.getpid()}/{_start_time(os.getpid())}/{uuid.uuid4().hex}"
+
+
+def open_environment(path: Path, spec: TaskSpec, token: str) -> Environment:
+    """Open the environment of a task and take it over; one that cannot be read is made anew. No disk for a task without
+    persistent stores.
+    """
+    if not any(store.persistent for store in spec.subtopology.stores):
+        environment: Environment = MemoryEnvironment()
+        environment.take_ownership(token)
+        return environment
+    try:
+        return _open(path, token)
+    except TaskCorruptedError as error:
+        _LOG.warning("task %s is rebuilt from its changelogs: %s", spec.task_id, error)
+        _discard(path)
+        return _open(path, token)
+
+
+def fresh_environment(environment: Environment, token: str) -> Environment:
+    """Throw the rows away and begin with nothing."""
+    if environment.path is None:
+        return environment
+    path = Path(environment.path)
+    environment.close()
+    _discard(path)
+    return _open(path, token)
+
+
+def why_not_trusted(
+    environment: Environment,
+    logs: Sequence[Changelog],
+    firsts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, str],
+) -> str | None:
+    """Why a local copy must be rebuilt; None when it may catch up from its own position."""
+    if environment.path is None or environment.commit_id < 0 and not environment.positions:
+        return None
+    behind = False
+    for log in logs:
+        if not log.store.persistent:
+            continue
+        position = environment.positions.get(str(log.partition))
+        if position is None:
+            continue
+        known = environment.attribute(_TOPIC_ID + log.partition.topic)
+        if known is not None and known.decode() != topic_ids.get(log.partition.topic, ""):
+            return f"{log.partition.topic} was deleted and made again"
+        if not log.is_source and position > ends[log.partition]:
+            return f"the position {position} lies after the end {ends[log.partition]} of {log.partition}"
+        behind = behind or position < ends[log.partition]
+        if position < firsts[log.partition]:
+            return f"the position {position} lies before the start {firsts[log.partition]} of {log.partition}"
+    if behind and _age_seconds(Path(environment.path)) > _TOMBSTONE_SECONDS:
+        return "it is older than the changelog keeps deletions"
+    return None
+
+
+def remember_topics(environment: Environment, logs: Sequence[Changelog], topic_ids: Mapping[str, str]) -> None:
+    """Keep the topic ids beside the rows; they are written with the next commit."""
+    for log in logs:
+        topic_id = topic_ids.get(log.partition.topic)
+        if topic_id is not None:
+            environment.set_attribute(_TOPIC_ID + log.partition.topic, topic_id.encode())
+
+
+def topic_ids_of(admin: Admin, logs: Sequence[Changelog]) -> dict[str, str]:
+    """The broker's id of each changelog topic."""
+    return {name: topic.id for name, topic in admin.describe_topics({log.partition.topic for log in logs}).items()}
+
+
+def _open(path: Path, token: str) -> Environment:
+    from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    environment = LmdbEnvironment(path)
+    holder = environment.owner
+    try:
+        environment.take_ownership(token, timeout=_LOCK_SECONDS)
+    except StateStoreError:
+        # The holder is stopped inside a write transaction: end it and try once more.
+        if holder is None or not _kill_holder(holder):
+            raise
+        environment.close()
+        environment = LmdbEnvironment(path)
+        environment.take_ownership(token, timeout=_LOCK_SECONDS)
+    environment.reader_check()
+    opened: Environment = environment
+    return opened
+
+
+def _kill_holder(token: str) -> bool:
+    """kill -9 the process of a token, if it is still that process and not this one."""
+    parts = token.split("/")
+    if len(parts) != 5 or not parts[2].isdigit() or int(parts[2]) == os.getpid() or _start_time(int(parts[2])) != parts[3]:
+        return False
+    _LOG.warning("ending process %s, which held these stores before", parts[2])
+    with suppress(ProcessLookupError):
+        os.kill(int(parts[2]), signal.SIGKILL)
+    return True
+
+
+def _start_time(pid: int) -> str:
+    """When a process was started, in clock ticks since boot; "" when there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    return text[text.rindex(")") + 2 :].split()[19]
+
+
+def _discard(path: Path) -> None:
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    with suppress(FileNotFoundError):
+        path.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _age_seconds(path: Path) -> float:
+    try:
+        return time.time() - (path / "data.mdb").stat().st_mtime
+    except OSError:
+        return 0.0
