@@ -77,7 +77,8 @@ class SegmentedRows:
         """The physical prefix of keys with this timestamp."""
         return _LONG.pack(timestamp // self.interval_ms)
 
-    def _hidden_up_to(self) -> int:
+    def hidden_up_to(self) -> int:
+        """Reads hide rows with timestamps up to this one."""
         return self.observed_time - self._span
 
     def _make_get(self) -> Callable[[bytes], bytes | None]:
@@ -93,7 +94,7 @@ class SegmentedRows:
     def visible(self, key: bytes) -> bool:
         """False for a key that a read must hide."""
         timestamp: int = _LONG.unpack_from(key, len(key) - self._timestamp_at)[0]
-        return timestamp > self._hidden_up_to()
+        return timestamp > self.hidden_up_to()
 
     def admit(self, key: bytes) -> bool:
         """Move observed time by this key; False (and counted) when its segment is dead."""
@@ -141,7 +142,7 @@ class SegmentedRows:
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[Row]:
         """Rows by physical key that are not hidden."""
-        at, hidden, unpack_from = self._timestamp_at, self._hidden_up_to(), _LONG.unpack_from
+        at, hidden, unpack_from = self._timestamp_at, self.hidden_up_to(), _LONG.unpack_from
         rows = self._engine.range(low, high, reverse)
         if hidden < 0:
             return rows

@@ -116,7 +116,7 @@ class Session:
     ) -> list[tuple[int, int, Any]]:
         read, prefix, unpack = self._cells.get, self._rows.prefix, _SUFFIX.unpack
         found = []
-        for suffix in suffixes[bisect_left(suffixes, _LONG.pack(max(earliest_end, 0))) :]:
+        for suffix in suffixes[bisect_left(suffixes, max(_LONG.pack(max(earliest_end, 0)), self._first_shown())) :]:
             end, start = unpack(suffix)
             if start <= latest_start:
                 cell = read(prefix(end) + key + suffix)
@@ -135,7 +135,7 @@ class Session:
                     yield physical[PREFIX_SIZE:-SUFFIX_SIZE], physical[-SUFFIX_SIZE:]
 
     def _first_shown(self) -> bytes:
-        return _LONG.pack(max(self._rows.observed_time - self._rows.retention_ms, 0))
+        return _LONG.pack(max(self._rows.hidden_up_to() + 1, 0))
 
     def _scan_key(self, key: bytes, earliest_end: int, latest_start: int, reverse: bool) -> list[tuple[int, int, Any]]:
         found = []

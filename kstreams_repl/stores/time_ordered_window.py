@@ -198,7 +198,7 @@ class TimeOrderedWindow:
             index = self._index = KeyIndex(self._suffixes, self._expiry.approximate_count, self._first_shown)
             self._expiry.environment.after_rollback(index.reset)
         starts = index.of(key)
-        first = bisect_left(starts, pack(max(time_from, 0)))
+        first = bisect_left(starts, max(pack(max(time_from, 0)), self._first_shown()))
         last = 0 if time_to < 0 else bisect_right(starts, pack(time_to), first)
         found = [(start, cell) for start in starts[first:last] if (cell := read(start + key + _NO_SEQUENCE)) is not None]
         return [(unpack(start)[0], self._present(cell)) for start, cell in (reversed(found) if reverse else found)]

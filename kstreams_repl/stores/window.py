@@ -235,7 +235,7 @@ class Window:
         self, suffixes: list[bytes], key: bytes, time_from: int, time_to: int, reverse: bool
     ) -> Iterator[tuple[int, Any]]:
         pack, unpack_from, read, interval = _LONG.pack, _LONG.unpack_from, self._cells.get, self._rows.interval_ms
-        first = bisect_left(suffixes, pack(max(time_from, 0)))
+        first = bisect_left(suffixes, max(pack(max(time_from, 0)), self._first_shown()))
         last = 0 if time_to < 0 else bisect_left(suffixes, pack(time_to + 1), first) if time_to < MAX_LONG else len(suffixes)
         found = suffixes[first:last]
         for suffix in reversed(found) if reverse else found:
@@ -255,7 +255,7 @@ class Window:
                     yield physical[PREFIX_SIZE:-SUFFIX_SIZE], physical[-SUFFIX_SIZE:]
 
     def _first_shown(self) -> bytes:
-        return _LONG.pack(max(self._rows.observed_time - self._rows.retention_ms + 1, 0))
+        return _LONG.pack(max(self._rows.hidden_up_to() + 1, 0))
 
     def _scan_key(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
         time_from = max(time_from, 0)
