@@ -64,7 +64,7 @@ class Call:
 
     @property
     def name(self) -> str:
-        return self.function.__name__
+        return self.function.__name__.lstrip("_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class BuildLog:
         if self._stale:
             self.replay()
         for handle in _handles((owner, args, kwargs)):
-            self._usable(handle, function.__name__)
+            self._usable(handle, function.__name__.lstrip("_"))
         call = Call(function, owner, tuple(map(_repeatable, args)), {k: _repeatable(v) for k, v in kwargs.items()}, user_origin())
         try:
             call.result = self._execute(call)

@@ -160,7 +160,10 @@ class GraphBuilder(NameProvider):
             node = heapq.heappop(queue)[2]
             if node.written or not all(parent.written for parent in node.parents):
                 continue  # its last parent offers it again
-            node.write(topology)
+            try:
+                node.write(topology)
+            except TopologyError as error:
+                raise _placed(error, node.origin) from None
             node.written = True
             offer(node)
 
@@ -183,3 +186,11 @@ class GraphBuilder(NameProvider):
 
     def _versioned_upstream(self, node: GraphNode) -> bool:
         return node is not self.root and all(self._versioned(parent) for parent in node.parents)
+
+
+def _placed(error: TopologyError, origin: Origin) -> TopologyError:
+    """The error with the place where the user made the node that cannot be written."""
+    if origin.file is None:
+        return error
+    place = f"{origin.file}:{origin.line}" if origin.cell is None else f"cell {origin.cell}, line {origin.line}"
+    return type(error)(f"{error.message} (made in {place})", hint=error.hint, **{**error.fields, "origin": origin})

@@ -108,10 +108,10 @@ class WindowedKStream(Handle):
 
     def emit_strategy(self, strategy: EmitStrategy) -> Any:
         """The same grouping that emits on each update (default) or once per window, when it closes."""
-        return self._with_emit(EmitStrategy(strategy))
+        return self._emit_strategy(EmitStrategy(strategy))
 
     @logged
-    def _with_emit(self, strategy: EmitStrategy) -> Any:
+    def _emit_strategy(self, strategy: EmitStrategy) -> Any:
         copy = type(self).__new__(type(self))
         copy.__dict__.update(self.__dict__)
         copy._emit = strategy
@@ -225,7 +225,7 @@ class SlidingWindowedKStream(TimeWindowedKStream):
 
     def emit_strategy(self, strategy: EmitStrategy) -> SlidingWindowedKStream:
         """The same grouping that emits on each update (default) or once per window, when it closes."""
-        return self._with_emit(EmitStrategy(strategy))  # type: ignore[no-any-return]
+        return self._emit_strategy(EmitStrategy(strategy))  # type: ignore[no-any-return]
 
     def _aggregate_operator(
         self, store: str, initializer: Initializer, aggregator: Aggregator, merger: Merger | None, *, count: bool

@@ -41,7 +41,9 @@ class CompiledSource:
         self.deserialize_value = services.value_serde(node.value_serde).deserialize
         self._services = services
         self._handler = handler
-        extractor = node.timestamp_extractor or services.config["default.timestamp.extractor"]
+        # what we write to our own topics has a good timestamp already, as in Kafka Streams
+        internal = bool(node.topics) and all(topic in services.internal_topics for topic in node.topics)
+        extractor = node.timestamp_extractor or (None if internal else services.config["default.timestamp.extractor"])
         self._extractor = extractor
         self._negative_fails = extractor is None
         self.extract = None if extractor is None else self._extract

@@ -201,12 +201,13 @@ def _fields(operator: Any) -> dict[str, Any]:
 def _settings(old: Any, new: Any) -> list[str]:
     """Names of an operator's plain fields (numbers, names, flags) that differ."""
     before, after = _fields(old), _fields(new)
-    plain = (str, int, float, bool, tuple, types.NoneType)
-    return [
-        name
-        for name in after
-        if isinstance(before.get(name), plain) and isinstance(after[name], plain) and before.get(name) != after[name]
-    ]
+    return [name for name in after if _plain(before.get(name)) and _plain(after[name]) and before.get(name) != after[name]]
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(_plain(item) for item in value)
+    return isinstance(value, (str, int, float, bool, types.NoneType))
 
 
 def _code(node: Node) -> Any:

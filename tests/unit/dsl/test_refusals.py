@@ -46,7 +46,9 @@ def test_a_node_name_used_twice() -> None:
     builder = StreamsBuilder()
     stream = builder.stream("t")
     stream.peek(print, name="x").peek(print, name="x")
-    assert refused(builder.build).node == "x"
+    error = refused(builder.build)
+    assert error.node == "x"
+    assert f"made in {__file__}:{error.origin.line}" in str(error)
 
 
 def test_a_store_name_used_twice() -> None:

@@ -165,6 +165,18 @@ def test_a_user_s_processor_class_is_code() -> None:
     assert diff(topology("a"), topology("a")).empty
 
 
+def test_another_branch_is_a_change_of_structure() -> None:
+    def split(*names: str) -> Topology:
+        builder = StreamsBuilder()
+        splitter = builder.stream("in").split(name="split")
+        for name in names:
+            splitter.branch(lambda k, v: True, name=name)
+        splitter.no_default_branch()
+        return builder.build()
+
+    assert changes(diff(split("-a"), split("-a", "-b"))) == {"split": NodeChange.MOVED, "split-b": NodeChange.NEW}
+
+
 def test_fingerprints_tell_functions_apart_by_what_they_do() -> None:
     def with_default(value: int, by: int = 1) -> int:
         return value + by
