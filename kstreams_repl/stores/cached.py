@@ -120,7 +120,7 @@ class CachedCells:
                         cell = decode(stored)
                     listener(key, cell, decode(old) if send_old and old is not None else None, timestamp, headers)
         finally:
-            (context.topic, context.partition, context.offset, context.timestamp, context.headers, context.raw_key, context.raw_value) = kept
+            context.topic, context.partition, context.offset, context.timestamp, context.headers, context.raw_key, context.raw_value = kept
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, Any]]:
         cached = self.cache.range(low, high, reverse)

@@ -15,7 +15,12 @@ from kstreams_repl.topology.topology import Topology
 from kstreams_repl.types import Headers, RecordBatch, TaskId, TopicPartition
 
 Sent = tuple[str, bytes | None, bytes | None, int, Headers, int | None]
-DEFAULTS = {"application.id": "app", "default.key.serde": serdes.string, "default.value.serde": serdes.json, "statestore.cache.max.bytes": 0}
+DEFAULTS = {
+    "application.id": "app",
+    "default.key.serde": serdes.string,
+    "default.value.serde": serdes.json,
+    "statestore.cache.max.bytes": 0,
+}
 
 
 class Outbox:
@@ -59,7 +64,10 @@ class Rig:
         subtopologies = [sub for sub in topology.subtopologies() if not sub.global_]
         assert len(subtopologies) == 1, "a rig runs one sub-topology"
         self.inputs = {
-            TopicPartition(topic, partition): node.name for node in subtopologies[0].nodes if isinstance(node, SourceNode) for topic in node.topics
+            TopicPartition(topic, partition): node.name
+            for node in subtopologies[0].nodes
+            if isinstance(node, SourceNode)
+            for topic in node.topics
         }
         spec = TaskSpec("app", subtopologies[0], TaskId(0, partition), self.inputs, StreamsConfig(DEFAULTS | dict(config or {})))
         self.environment = environment or MemoryEnvironment()

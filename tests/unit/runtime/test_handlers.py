@@ -92,7 +92,11 @@ def test_a_failed_record_goes_to_the_dead_letter_topic_as_it_was_read() -> None:
     assert told["mine"] == b"v"
     assert told["__streams.errors.exception"] == b"LookupError"
     assert told["__streams.errors.message"] == b"unlucky"
-    assert (told["__streams.errors.topic"], told["__streams.errors.partition"], told["__streams.errors.offset"]) == (b"in", b"0", b"1")
+    assert (told["__streams.errors.topic"], told["__streams.errors.partition"], told["__streams.errors.offset"]) == (
+        b"in",
+        b"0",
+        b"1",
+    )
     assert told["__streams.errors.timestamp"] == b"2"
     assert b"raise LookupError" in (told["__streams.errors.stacktrace"] or b"")
 
@@ -176,7 +180,9 @@ def test_a_failing_punctuation_is_asked_about_too_and_has_no_record() -> None:
         asked.append(context)
         return Response.CONTINUE
 
-    rig = Rig(Topology().add_source("from-in", "in").add_processor("ticks", Ticks, "from-in"), {"processing.exception.handler": handler})
+    rig = Rig(
+        Topology().add_source("from-in", "in").add_processor("ticks", Ticks, "from-in"), {"processing.exception.handler": handler}
+    )
     rig.pipe("in", ("a", 1, 1)).run()
     rig.task.punctuate_stream_time()
     [context] = asked

@@ -130,7 +130,9 @@ def test_a_punctuation_can_forward_and_has_no_record_of_its_own() -> None:
     rig = rig_of(init)
     rig.pipe("in", ("a", 1, 12, [("h", b"x")])).run()
     rig.task.punctuate_stream_time()
-    assert [(key, value, timestamp, headers) for _, key, value, timestamp, headers, _ in rig.outbox.sent] == [(b"tick", b"12", 12, [])]
+    assert [(key, value, timestamp, headers) for _, key, value, timestamp, headers, _ in rig.outbox.sent] == [
+        (b"tick", b"12", 12, [])
+    ]
     assert places[0] is None or (places[0].topic, places[0].partition, places[0].offset) == (None, -1, -1)
 
 
