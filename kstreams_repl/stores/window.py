@@ -91,20 +91,23 @@ class Window:
         read, write, interval, pack = self._cells.get, self._cells.put, self._rows.interval_ms, _LONG.pack
         cached_segments = self._cached_segments
         last, head, tail = -1, b"", b""
+        read_key, physical = b"", b""
 
         def fetch_raw(key: bytes, start: int) -> Any:
-            nonlocal last, head, tail
+            nonlocal last, head, tail, read_key, physical
             if start != last:
                 last, head, tail = start, pack(start // interval), pack(start) + _NO_SEQUENCE
-            return read(head + key + tail)
+            read_key, physical = key, head + key + tail
+            return read(physical)
 
         def put_raw(key: bytes, cell: Any, start: int) -> None:
-            nonlocal last, head, tail
-            if start != last:
+            nonlocal last, head, tail, read_key, physical
+            if start != last or key is not read_key:
                 last, head, tail = start, pack(start // interval), pack(start) + _NO_SEQUENCE
+                read_key, physical = key, head + key + tail
             if cached_segments is not None:
                 cached_segments.add(start // interval)
-            write(head + key + tail, cell)
+            write(physical, cell)
             if self._index is not None:
                 self._index.note(key, tail, cell)
 
@@ -118,6 +121,7 @@ class Window:
         known: dict[int, tuple[bytes, bytes]] = {}
         admitted: set[int] = set()
         admitted_at, admitted_among = -1, rows.segments
+        read_key, physical = b"", b""
 
         def turn_to(start: int) -> None:
             nonlocal last, head, tail
@@ -130,14 +134,16 @@ class Window:
             last = start
 
         def fetch_raw(key: bytes, start: int) -> Any:
+            nonlocal read_key, physical
             if start <= rows.observed_time - retention:
                 return None
             if start != last:
                 turn_to(start)
-            return read(head + key + tail)
+            read_key, physical = key, head + key + tail
+            return read(physical)
 
         def put_raw(key: bytes, cell: Any, start: int) -> None:
-            nonlocal admitted_at, admitted_among
+            nonlocal admitted_at, admitted_among, read_key, physical
             if start not in admitted or rows.observed_time != admitted_at or rows.segments is not admitted_among:
                 if not rows.admit_time(start):
                     return
@@ -145,9 +151,10 @@ class Window:
                     admitted.clear()
                     admitted_at, admitted_among = rows.observed_time, rows.segments
                 admitted.add(start)
-            if start != last:
+            if start != last or key is not read_key:
                 turn_to(start)
-            write(head + key + tail, cell)
+                read_key, physical = key, head + key + tail
+            write(physical, cell)
             if self._index is not None:
                 self._index.note(key, tail, cell)
 
