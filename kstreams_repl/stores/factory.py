@@ -27,8 +27,9 @@ from kstreams_repl.stores.segments import SegmentedRows
 from kstreams_repl.stores.session import Session
 from kstreams_repl.stores.suppress_buffer import SuppressBuffer
 from kstreams_repl.stores.time_ordered_window import TimeOrderedRows, TimeOrderedWindow
-from kstreams_repl.stores.versioned import Versioned, VersionedRows
+from kstreams_repl.stores.versioned import HISTORY_SUFFIX, Versioned, VersionedRows
 from kstreams_repl.stores.window import Sequence, Window
+from kstreams_repl.stores.write_back_cache import WriteBackCache
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 
 EXPIRED = "expired"
@@ -117,7 +118,9 @@ class _Opening:
 
     def cells(self, rows: Rows, codec: Codec, *, keep_reads: bool = False, cacheable: bool = True) -> Cells:
         cells: Cells
-        if self.cache is not None and cacheable:
+        if self.cache is not None and cacheable and not self.cache.exact:
+            cells = WriteBackCache(rows, codec, self.changelog, self.record_context, self.cache)
+        elif self.cache is not None and cacheable:
             cells = CachedCells(
                 rows, codec, self.changelog, self.record_context, self.cache, keep_reads=keep_reads, defer=self.write_back
             )
@@ -168,6 +171,7 @@ def _lru(opening: _Opening) -> StateStore:
         opening.changelog,
         opening.key_serde,
         max_entries=opening.builder.max_entries or 1000,
+        persistent=opening.persistent,
         record_context=opening.record_context,
     )
 
@@ -283,8 +287,6 @@ def _snapshot_type(record_context: Any) -> Any:
     """The class of the task's context snapshots, so that buffered contexts come back as what was given."""
     return type(record_context.snapshot()) if hasattr(record_context, "snapshot") else None
 
-
-HISTORY_SUFFIX = ".history"
 
 _MAKERS: dict[StoreKind, Callable[[_Opening], StateStore]] = {
     StoreKind.KEY_VALUE: _key_value,
