@@ -13,12 +13,13 @@ back.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from kstreams_repl.dsl.graph_builder import GraphBuilder
-from kstreams_repl.errors import TopologyError
+from kstreams_repl.errors import TopologyError, did_you_mean
 from kstreams_repl.topology.diff import fingerprint
 from kstreams_repl.topology.nodes import Origin
 from kstreams_repl.topology.origin import running_cell, user_origin
@@ -194,6 +195,43 @@ class BuildLog:
         self._position.pop(cell, None)
         self._replaced.pop(cell, None)
         return gone
+
+    def replace(self, node: str, functions: dict[str | None, Any]) -> None:
+        """Put other functions into the call that made a node, in place; see `StreamsBuilder.replace`."""
+        call = self._maker(node)
+        bound = inspect.signature(call.function).bind(call.owner, *call.args, **call.kwargs)
+        keyed = {**bound.arguments, **bound.arguments.get("options", {}), **bound.arguments.get("keep", {})}
+        for name, function in functions.items():
+            if name is None:
+                name = next((given for given, value in keyed.items() if given != "self" and callable(value)), None)
+            if name is None or name == "self" or not callable(keyed.get(name)):
+                raise TopologyError(
+                    f"{call.name}() that made {node} has no function {name!r}"
+                    if name
+                    else f"{call.name}() that made {node} takes no function",
+                    hint="its functions are: "
+                    + (", ".join(n for n, v in keyed.items() if n != "self" and callable(v)) or "none"),
+                    node=node,
+                )
+            if name in bound.arguments:
+                bound.arguments[name] = function
+            else:
+                bound.arguments["options" if name in bound.arguments.get("options", {}) else "keep"][name] = function
+        call.args, call.kwargs = bound.args[1:], bound.kwargs
+        self._stale = True
+
+    def _maker(self, node: str) -> Call:
+        if self._stale:
+            self.replay()
+        made = {getattr(handle, "name", None): call for call in reversed(self.calls) for handle in _handles(call.result)}
+        made.pop(None, None)
+        if node not in made:
+            raise TopologyError(
+                f"no call of this builder returned {node!r}",
+                hint=did_you_mean(node, [name for name in made if name is not None]) or "give the name of a stream or table",
+                node=node,
+            )
+        return made[node]
 
     def begin_cell(self, cell: str) -> None:
         """A cell runs again: take its calls out, and put the new ones where they were."""

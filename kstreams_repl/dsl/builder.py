@@ -271,6 +271,25 @@ class StreamsBuilder(Handle):
         """What can be built as things stand, without the calls in `problems`; for pictures. Deploy takes `build()`."""
         return self._log.preview()
 
+    def replace(self, node: str, function: Callable[..., Any] | None = None, **functions: Callable[..., Any]) -> StreamsBuilder:
+        """Give the node that a call made other functions; everything else stays, numbers and downstream nodes too.
+
+        Args:
+            node: name of the stream or table that the call returned.
+            function: in place of the call's first function.
+            **functions: by parameter name, where a call has several: `aggregator=`, `joiner=`, ...
+
+        Raises:
+            TopologyError: no call made that node, or it takes no such function.
+
+        Example:
+            >>> builder = StreamsBuilder()
+            >>> builder.stream("in").map_values(str.upper, name="shout").to("out")
+            >>> _ = builder.replace("shout", str.title)
+        """
+        self._log.replace(node, ({} if function is None else {None: function}) | functions)
+        return self
+
     def begin_cell(self, cell: str) -> None:
         """A cell runs (again): what it made before is replaced by what it makes now, in the same place and under the same
         numbers.

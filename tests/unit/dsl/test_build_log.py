@@ -248,3 +248,45 @@ def test_iterators_are_read_once_and_kept() -> None:
     builder.stream(topic for topic in ("a", "b")).to("out")
     builder.build()
     assert builder.build().source_topics() == ("a", "b")
+
+
+def test_a_node_s_function_can_be_replaced_in_place() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").map_values(str.upper, name="shout").to("out")
+    before = str(builder.build().describe())
+    builder.replace("shout", str.title)
+    assert piped(builder, "some words") == ["Some Words"]
+    assert str(builder.build().describe()) == before
+
+
+def test_a_function_can_be_replaced_by_its_parameter_s_name() -> None:
+    builder = StreamsBuilder()
+    grouped = builder.stream("in").group_by_key()
+    table = grouped.aggregate(lambda: "", lambda k, v, total: total + v, store="all", value_serde="string", name="sum")
+    table.to_stream().to("out")
+    builder.replace("sum", aggregator=lambda k, v, total: v + total)
+    assert piped(builder, "a", "b") == ["a", "ba"]
+    builder.replace("sum", initializer=lambda: "0")
+    assert piped(builder, "a") == ["a0"]
+
+
+def test_a_function_among_the_options_can_be_replaced() -> None:
+    builder = StreamsBuilder()
+    table = builder.global_table("rows", store="rows")
+    builder.stream("in").join(table, lambda a, b: a, key=lambda k, v: k, name="look").to("out")
+    builder.replace("look", key=lambda k, v: v)
+    operator: Any = builder.build().node("look").operator  # type: ignore[union-attr]
+    assert operator.key_mapper("k", "v") == "v"
+
+
+def test_replacing_what_is_not_there_names_what_was_meant() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", name="source").map_values(str.upper, name="shout").to("out")
+    with pytest.raises(TopologyError) as unknown:
+        builder.replace("shoot", str.title)
+    assert unknown.value.hint == "did you mean 'shout'?"
+    with pytest.raises(TopologyError, match="takes no function"):
+        builder.replace("source", str.title)
+    with pytest.raises(TopologyError, match="no function 'joiner'") as wrong:
+        builder.replace("shout", joiner=str.title)
+    assert wrong.value.hint == "its functions are: mapper"
