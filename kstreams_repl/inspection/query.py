@@ -110,10 +110,13 @@ def run_sql(query: str, source: TableSource, *, limits: Limits | None = None) ->
     try:
         query = _single_query(database, query)
         bounds: list[str] = []
+        empty: list[str] = []
         notes: list[str] = []
         for schema, name, is_cte in table_names(database, query):
             found = source.table(schema, name, limits or Limits())
             if found is not None:
+                if isinstance(found, TableData) and found.rows == 0:
+                    empty.append(name)
                 data = _register(
                     database, schema, name, found, with_value=re.search(r"\bvalue\b", query, re.IGNORECASE) is not None
                 )
@@ -121,7 +124,7 @@ def run_sql(query: str, source: TableSource, *, limits: Limits | None = None) ->
                 notes += data[1]
             elif not is_cte and not _is_catalog(schema, name):
                 raise _unknown(schema, name, source)
-        return SqlResult(database, _relation(database, query, source), tuple(bounds), tuple(notes))
+        return SqlResult(database, _relation(database, query, empty), tuple(bounds), tuple(notes))
     except BaseException:
         database.close()
         raise
@@ -209,20 +212,24 @@ def _selection(
     return selected, notes
 
 
-def _relation(database: duckdb.DuckDBPyConnection, query: str, source: TableSource) -> duckdb.DuckDBPyRelation:
+def _relation(database: duckdb.DuckDBPyConnection, query: str, empty: list[str]) -> duckdb.DuckDBPyRelation:
     try:
         relation = database.sql(query)
     except duckdb.Error as error:
-        raise explain(error, source) from error
+        raise explain(error, empty) from error
     if relation is None:
         raise SqlError("this statement gives no rows", hint="topics and stores are read-only tables here: one SELECT at a time")
     return relation
 
 
-def explain(error: duckdb.Error, source: TableSource | None = None) -> SqlError:
+def explain(error: duckdb.Error, empty: list[str]) -> SqlError:
     """DuckDB's error in ours: its message without the trace, its own hints kept."""
-    message = str(error).strip()
-    return SqlError(message.split("\n\n")[0], hint="DESCRIBE name lists a table's columns")
+    hint = (
+        f"{', '.join(empty)}: no record yet, so the fields of the values are not known"
+        if empty
+        else "DESCRIBE name lists a table's columns"
+    )
+    return SqlError(str(error).strip().split("\n\n")[0], hint=hint)
 
 
 def _unknown(schema: str, name: str, source: TableSource) -> SqlError:

@@ -19,6 +19,7 @@ from kstreams_repl.errors import DeployError, KStreamsError
 from kstreams_repl.inspection.query import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.session.errors_shown import with_source
+from kstreams_repl.session.remaining import remaining_records
 from kstreams_repl.session.state_rows import count_rows
 from kstreams_repl.session.store_view import StoreView
 from kstreams_repl.session.tables import all_stores
@@ -156,7 +157,7 @@ class Application:
             ApplicationFailedError and others: the application failed; the error is its own.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
-        condition = until or _CaughtUp()
+        condition = until or (lambda app: app.remaining() == 0)
         while True:
             if self.status == "failed":
                 raise self.error or DeployError(f"{self.name} failed")
@@ -165,6 +166,10 @@ class Application:
             if self.status not in (STARTING, "running", "created") or (deadline is not None and time.monotonic() >= deadline):
                 return False
             time.sleep(0.05)
+
+    def remaining(self) -> int:
+        """How many records of its topics, repartition topics included, are not processed and committed yet."""
+        return remaining_records(self.session.admin, self.name, self.topology)
 
     # ---- showing
 
@@ -263,37 +268,3 @@ class _Work:
 
     def wait(self) -> None:
         self._thread.join()
-
-
-class _CaughtUp:
-    """All tasks tell that nothing is left to read, twice in a row with the same commits: one may have fed the other meanwhile."""
-
-    def __init__(self) -> None:
-        self._before: dict[str, int] | None = None
-        self._at = 0.0
-
-    def __call__(self, app: Application) -> bool:
-        plan = app._deployment.plan
-        told = app.reports
-        tasks = 0 if plan is None else sum(len(slot) for slot in plan.assignment)
-        if app.status != "running" or plan is None or len(told.tasks) < tasks or told.lag != 0:
-            self._before = None
-            return False
-        newest = max(instance.at_ms for instance in told.instances.values())
-        if self._before != told.committed:
-            self._before, self._at = told.committed, newest
-            return False
-        return newest >= self._at + 250 and self._all_read(app)
-
-    def _all_read(self, app: Application) -> bool:
-        """Whether the topics' own ends say the same; a report can be older than what was produced since."""
-        from kstreams_repl.types import TopicPartition
-
-        committed = {}
-        for name, offset in (self._before or {}).items():
-            topic, _, partition = name.rpartition("-")
-            if topic in app.topology.source_topics():
-                committed[TopicPartition(topic, int(partition))] = offset
-        ends = app.session.admin.end_offsets(committed)
-        # a marker of a transaction has an offset of its own at the end
-        return all(offset >= ends[at] - 1 for at, offset in committed.items())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kstreams_repl.kafka.embedded import EmbeddedBroker
 from kstreams_repl.kafka.embedded.layout import BrokerDirectory
+from kstreams_repl.session.ending import close_first
 from kstreams_repl.session.progress import Report, step
 
 OLD_OWNER_SECONDS = 20.0
@@ -48,6 +49,7 @@ class SessionBroker:
         broker = broker if broker is not None and not self.shared else EmbeddedBroker(self._directory)
         with step(self._report, "starting Kafka (embedded)", lambda: f"Kafka is ready at {broker.bootstrap_servers}"):
             broker.start()
+        close_first()
         self._broker, self.shared = broker, False
         return broker
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import weakref
 from collections.abc import Mapping
 from typing import Any
 
 from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.session.directory import SessionDirectory
+from kstreams_repl.session.ending import close_at_exit
 from kstreams_repl.session.progress import Report, to_stderr
 from kstreams_repl.session.session import Session
 
-_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 _latest: list[tuple[tuple[Any, ...], Session]] = []
 
 
@@ -65,7 +63,7 @@ def connect(
         client_settings=properties,
         report=report or to_stderr,
     )
-    _sessions.add(session)
+    close_at_exit(session)
     _latest[:] = [(asked, session)]
     return session
 
@@ -73,9 +71,3 @@ def connect(
 def current_session() -> Session | None:
     """The session that `connect` gave last, while it is open."""
     return _latest[0][1] if _latest and not _latest[0][1].closed else None
-
-
-@atexit.register
-def _close_all() -> None:
-    for session in list(_sessions):
-        session.close()

@@ -1,12 +1,14 @@
 """Values between nodes before anything is deployed: a bounded sample of the real topics through the test driver, with taps on the nodes.
 
-The sample is the last records of every source topic (tables and global tables from their beginning, as far as the bound goes, so that joins
-find their rows), fed in time order, tables first. It grows fourfold until the node asked for has given enough, all is read, or time is up.
+The sample is the last records of every source topic (tables and global tables from their beginning, as far as the bound goes, so that
+joins find their rows), fed in the order in which a task would take them: by the time of the partitions' heads, global tables first. It
+grows fourfold until the node asked for has given enough, all is read, or time is up.
 """
 
 from __future__ import annotations
 
 import copy
+import heapq
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -23,14 +25,14 @@ from kstreams_repl.session.records import ReadRecord
 from kstreams_repl.testing.driver import TopologyTestDriver
 from kstreams_repl.topology.nodes import Node, ProcessorNode, SourceNode
 from kstreams_repl.topology.topology import Topology
-from kstreams_repl.types import Headers
+from kstreams_repl.types import Headers, TopicPartition
 
 FIRST_SAMPLE = 500
 TABLE_SAMPLE = 20_000
 LARGEST_SAMPLE = 128_000
 
 _Input = tuple[int, int, str, bytes | None, bytes | None, Headers]
-"""Tables first, then time; topic, key, value, headers."""
+"""Rank (global tables 0, tables 1, streams 2), time, topic, key, value, headers."""
 
 
 @dataclass(slots=True)
@@ -112,7 +114,8 @@ def _run(admin: Admin, topology: Topology, *, size: int, n: int, config: Mapping
 
 def _inputs(admin: Admin, topology: Topology, size: int) -> tuple[list[_Input], bool]:
     known = admin.topics()
-    tables = {topic for topic in topology.source_topics() if _is_table(topology, topic)}
+    globals_ = {topic for part in topology.subtopologies() if part.global_ for topic in part.source_topics}
+    tables = globals_ | {topic for topic in topology.source_topics() if _is_table(topology, topic)}
     ranges: list[OffsetRange] = []
     whole = True
     for topic in _source_topics(topology, known):
@@ -120,16 +123,16 @@ def _inputs(admin: Admin, topology: Topology, size: int) -> tuple[list[_Input], 
         taken = _first(there, TABLE_SAMPLE) if topic in tables else bounded(there, size)
         whole = whole and sum(r.end - r.start for r in taken) == sum(r.end - r.start for r in there)
         ranges += taken
-    inputs: list[_Input] = []
+    queues: dict[TopicPartition, list[_Input]] = {}
     for at, batch in read_ranges(admin.settings, ranges):
         headers = batch.headers or [None] * len(batch)
-        rank = 0 if at.topic in tables else 1
-        inputs += [
+        rank = 0 if at.topic in globals_ else 1 if at.topic in tables else 2
+        queues.setdefault(at, []).extend(
             (rank, timestamp, at.topic, key, value, list(header or ()))
             for timestamp, key, value, header in zip(batch.timestamps, batch.keys, batch.values, headers, strict=True)
-        ]
-    inputs.sort(key=lambda item: item[:2])
-    return inputs, whole
+        )
+    # A task takes the queue whose *head* is earliest; merge does the same, each partition staying in its order.
+    return list(heapq.merge(*queues.values(), key=lambda item: (item[0] > 0, item[1], item[0]))), whole
 
 
 def _source_topics(topology: Topology, known: Mapping[str, int]) -> list[str]:
@@ -168,7 +171,7 @@ def _is_table(topology: Topology, topic: str) -> bool:
             children = [topology.nodes[name] for name in topology.children(node.name)]
             if any(isinstance(child, ProcessorNode) and isinstance(child.operator, TableSource) for child in children):
                 return True
-    return any(topic in part.source_topics for part in topology.subtopologies() if part.global_)
+    return False
 
 
 def _taps(topology: Topology, taken: Sample) -> Callable[[str], Callable[..., None]]:

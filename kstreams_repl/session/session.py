@@ -134,10 +134,16 @@ class Session:
     ) -> bool:
         """Create a topic; False when it was there already.
 
+        On the embedded broker a topic keeps its records for ever unless `configs` says otherwise: Kafka's default deletes what is older than
+        seven days by its *timestamp*, and data sets are.
+
         Raises:
             InvalidNameError: Kafka would refuse the name.
         """
-        return self.admin.create_topic(validate_name(topic, "topic"), partitions, configs=configs, exist_ok=exist_ok)
+        kept = {"retention.ms": "-1"} if self._broker is not None else {}
+        return self.admin.create_topic(
+            validate_name(topic, "topic"), partitions, configs={**kept, **(configs or {})}, exist_ok=exist_ok
+        )
 
     def produce(
         self,
