@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from kstreams_repl.dsl.windows import Millis, not_negative, positive, to_millis
+from kstreams_repl.dsl.windows import Millis, not_negative
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.topology.names import validate_name
 
@@ -183,6 +183,3 @@ def _check_bounds(max_records: int | None, max_bytes: int | None) -> None:
     for what, bound in (("max_records", max_records), ("max_bytes", max_bytes)):
         if bound is not None and bound < 0:
             raise TopologyError(f"{what} must not be negative, got {bound}", hint="leave it out for an unbounded buffer")
-
-
-__all__ = ["Branched", "EmitStrategy", "Materialized", "Suppressed", "materialized", "positive", "to_millis"]
