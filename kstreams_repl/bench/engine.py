@@ -1,8 +1,8 @@
-"""The sans-IO engine alone: one thread, in-memory stores, record queues, stream time, serdes, changelog and commits included; no Kafka, no Spark."""
+"""The sans-IO engine alone: one thread, in-memory stores, record queues, stream time, serdes, changelog and a commit
+every 100 ms included; no Kafka, no Spark."""
 
 from __future__ import annotations
 
-import gc
 import json
 import statistics
 import time
@@ -13,6 +13,7 @@ import click
 from kstreams_repl import serdes
 from kstreams_repl.bench import workloads
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.instance.garbage import relax_collector
 from kstreams_repl.runtime.collector import Send
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
@@ -22,6 +23,7 @@ from kstreams_repl.types import Headers, RecordBatch, TaskId, TopicPartition
 
 CASES = ("stateless", "count", "window", "join")
 _BATCH = 10_000
+_COMMIT_SECONDS = 0.1
 
 
 class _Sink:
@@ -71,23 +73,30 @@ def run_once(workload: str, rows: list[workloads.Row], table: list[workloads.Row
     task.initialize()
     commits = 0
 
-    def work(batches: list[tuple[TopicPartition, RecordBatch]]) -> None:
+    def commit() -> None:
         nonlocal commits
+        task.prepare_commit()
+        sink.committed()
+        commits += 1
+        task.post_commit(commits, {})
+
+    def work(batches: list[tuple[TopicPartition, RecordBatch]]) -> None:
+        committed = time.perf_counter()
         for at, batch in batches:
             for other in partitions:
                 task.set_lag(other, 0)
             task.add_records(at, batch)
             while task.process(_BATCH):
                 task.punctuate_stream_time()
-            task.prepare_commit()
-            sink.committed()
-            commits += 1
-            task.post_commit(commits, {})
+            if time.perf_counter() - committed >= _COMMIT_SECONDS:
+                commit()
+                committed = time.perf_counter()
+        commit()
 
     if workload == "join":
         work(_batches(table, workloads.TABLE))
     batches = _batches(rows, workloads.INPUT)
-    gc.collect()
+    relax_collector()
     started = time.perf_counter()
     work(batches)
     seconds = time.perf_counter() - started

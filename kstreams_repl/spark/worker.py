@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from kstreams_repl.commit import failpoints
 from kstreams_repl.instance.control import Control
+from kstreams_repl.instance.garbage import relax_collector
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.instance.run import run_instance
 from kstreams_repl.instance.warm import WarmInstances
@@ -89,6 +90,7 @@ def _plan(shipment: Shipment, application_id: str) -> ApplicationPlan:
         _armed = plan.failpoints
         failpoints.arm(_armed)
     _plans[application_id] = (shipment.digest, plan)
+    relax_collector()
     return plan
 
 
