@@ -51,7 +51,9 @@ def resolve(serde: Any, default: Any = None) -> Serde:
         return of(serde)
     if hasattr(serde, "serialize") and hasattr(serde, "deserialize"):
         return Serde(serde.serialize, serde.deserialize, name=type(serde).__name__)
-    raise ConfigError(f"not a serde: {serde!r}", hint="use kstreams_repl.serdes.string, .long, .json, ... or Serde(serialize=..., deserialize=...)")
+    raise ConfigError(
+        f"not a serde: {serde!r}", hint="use kstreams_repl.serdes.string, .long, .json, ... or Serde(serialize=..., deserialize=...)"
+    )
 
 
 def __getattr__(name: str) -> Any:

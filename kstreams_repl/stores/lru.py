@@ -48,7 +48,9 @@ class Lru:
     def _bytes(self, key: Any) -> bytes:
         data = self._key.serialize(key)
         if data is None:
-            raise StateStoreError(f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first")
+            raise StateStoreError(
+                f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first"
+            )
         return data
 
     def get(self, key: Any) -> Any:

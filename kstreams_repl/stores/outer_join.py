@@ -1,7 +1,8 @@
 """The shared store of a left or outer stream-stream join: records that found no partner yet, by time.
 
-Key: `int64 timestamp‖side‖key`, side 0 = right, 1 = left, so at one time right comes before left. Value: a list of `side‖value`, since one key may
-park several records at one time. Bytes are Kafka Streams' (`TimestampedKeyAndJoinSide`, `LeftOrRightValue`, `ListSerde`).
+Key: `int64 timestamp‖side‖key`, side 0 = right, 1 = left, so at one time right comes before left. Value: a list of `side‖value`,
+since one key may park several records at one time. Bytes are Kafka Streams' (`TimestampedKeyAndJoinSide`, `LeftOrRightValue`,
+`ListSerde`).
 """
 
 from __future__ import annotations

@@ -131,7 +131,8 @@ class Restorer:
         headers = batch.headers
         for index, value in enumerate(batch.values):
             if value is not None:
-                version = next((data for name, data in reversed(headers[index] or ()) if name == "v"), None) if headers else _SUPPRESS_VERSION
+                named = (headers[index] or ()) if headers else ()
+                version = next((data for name, data in reversed(named) if name == "v"), None)
                 if version != _SUPPRESS_VERSION:
                     raise TaskCorruptedError(
                         f"store {self._name}: record {batch.offsets[index]} of {self._at} has buffer format {version!r}, not version 3",

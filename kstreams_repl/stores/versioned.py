@@ -239,7 +239,9 @@ class Versioned:
     def _bytes(self, key: Any) -> bytes:
         data = self._key.serialize(key)
         if data is None:
-            raise StateStoreError(f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first")
+            raise StateStoreError(
+                f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first"
+            )
         return data
 
     def put(self, key: Any, value: Any, timestamp: int) -> int | None:

@@ -76,6 +76,32 @@ class LmdbTree:
             else:
                 transaction.put(prefix, data, db=database)
 
+    def delete_range(self, transaction: Any, low: bytes, high: bytes, budget: int) -> tuple[int, bool]:
+        """Delete low <= key < high, at most `budget` tree rows; (how many, whether that was all)."""
+        if not low and high:
+            self._write_empty(transaction, None)
+        deleted = 0
+        cursor = transaction.cursor(db=self.database)
+        found = cursor.set_range(low[:BUCKET_SIZE]) if low else cursor.first()
+        while found:
+            key = cursor.key()
+            if key >= high:
+                break
+            if deleted >= budget:
+                return deleted, False
+            deleted += 1
+            if len(key) == BUCKET_SIZE:
+                bucket = long_keys.decode(cursor.value())
+                kept = [(rest, value) for rest, value in bucket if not low <= key + rest < high]
+                if kept:
+                    if len(kept) < len(bucket):
+                        transaction.put(key, long_keys.encode(kept), db=self.database)
+                    found = cursor.set_key(key) and cursor.next()
+                    continue
+            cursor.delete()
+            found = bool(cursor.key())
+        return deleted, True
+
     def _write_empty(self, transaction: Any, value: bytes | None) -> None:
         if value is None:
             transaction.delete(self._empty, db=self._meta)
@@ -157,14 +183,10 @@ class LmdbEngine:
 
     def _delete_doomed(self, transaction: Any) -> list[tuple[bytes, bytes]]:
         budget, left = DELETIONS_PER_COMMIT, []
-        cursor = transaction.cursor(db=self.tree.database)
         for low, high in self._doomed:
-            found = cursor.set_range(low) if low else cursor.first()
-            while found and cursor.key() < high and budget > 0:
-                cursor.delete()
-                budget -= 1
-                found = bool(cursor.key())
-            if found and budget == 0 and cursor.key() < high:
+            deleted, finished = self.tree.delete_range(transaction, low, high, budget)
+            budget -= deleted
+            if not finished:
                 left.append((low, high))
         return left
 

@@ -44,7 +44,13 @@ class LmdbSnapshot:
                 raise InvalidStateStoreError(f"there is no local state in {self.path}", path=self.path)
             else:
                 self._env = lmdb.open(
-                    self.path, readonly=True, create=False, max_dbs=MAX_DATABASES, max_readers=MAX_READERS, readahead=False, max_spare_txns=1
+                    self.path,
+                    readonly=True,
+                    create=False,
+                    max_dbs=MAX_DATABASES,
+                    max_readers=MAX_READERS,
+                    readahead=False,
+                    max_spare_txns=1,
                 )
         except lmdb.Error as error:
             raise storage_error(error, self.path, "opening") from error

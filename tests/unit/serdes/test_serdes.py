@@ -1,0 +1,118 @@
+"""Serdes against Kafka's bytes, and what they say about values and bytes that do not fit."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstreams_repl import serdes
+from kstreams_repl.errors import ConfigError, SerializationError
+from kstreams_repl.serdes import Serde
+from kstreams_repl.stores.codec import Codec
+from kstreams_repl.types import Windowed
+
+GOLDEN = json.loads((Path(__file__).parents[2] / "data" / "golden.json").read_text())
+BUILT_IN = [serdes.bytes, serdes.string, serdes.integer, serdes.long, serdes.double, serdes.json]
+
+
+def test_bytes_equal_kafka_s() -> None:
+    assert serdes.long.serialize(258).hex() == GOLDEN["long(258)"]
+    windowed = serdes.time_windowed(serdes.string, 10)
+    assert windowed.serialize(Windowed("a", 1000, 1010)).hex() == GOLDEN["time_windowed_serde(a@1000)"]
+    session = serdes.session_windowed(serdes.string)
+    assert session.serialize(Windowed("a", 10, 20)).hex() == GOLDEN["session_windowed_serde(a@[10,20])"]
+    assert Codec(serdes.string, timestamped=True).encode(("v", 5)).hex() == GOLDEN["value_and_timestamp(v,5)"]
+
+
+@pytest.mark.parametrize(
+    ("serde", "value", "data"),
+    [
+        (serdes.integer, -2, "fffffffe"),
+        (serdes.long, -1, "ffffffffffffffff"),
+        (serdes.double, 1.5, "3ff8000000000000"),
+        (serdes.string, "é中😀", "c3a9e4b8adf09f9880"),
+        (serdes.bytes, b"\x00\xff", "00ff"),
+        (serdes.json, {"é": [1, 2.5, None, True]}, '{"é":[1,2.5,null,true]}'.encode().hex()),
+        (serdes.json, 2**70, str(2**70).encode().hex()),
+    ],
+)
+def test_values_survive_the_round_trip(serde: Serde, value: Any, data: str) -> None:
+    assert serde.serialize(value).hex() == data and serde.deserialize(bytes.fromhex(data)) == value
+
+
+@pytest.mark.parametrize("serde", [*BUILT_IN, serdes.time_windowed(serdes.string, 5), serdes.session_windowed(serdes.string)], ids=repr)
+def test_none_passes_through(serde: Serde) -> None:
+    assert serde.serialize(None) is None and serde.deserialize(None) is None
+
+
+def test_malformed_text_reads_and_writes_as_in_java() -> None:
+    assert serdes.string.deserialize(b"a\xffb\xe4\xb8") == "a�b�"
+    assert serdes.string.serialize("a\ud800b") == b"a?b"
+
+
+@pytest.mark.parametrize(
+    ("serde", "value"),
+    [
+        (serdes.long, "1"),
+        (serdes.long, 2**63),
+        (serdes.integer, 2**31),
+        (serdes.double, "x"),
+        (serdes.string, 1),
+        (serdes.bytes, "x"),
+        (serdes.json, object()),
+    ],
+)
+def test_a_value_that_does_not_fit_is_a_typed_error_with_a_hint(serde: Serde, value: Any) -> None:
+    with pytest.raises(SerializationError) as raised:
+        serde.serialize(value)
+    assert raised.value.hint and serde.name in str(raised.value)
+
+
+@pytest.mark.parametrize(("serde", "data"), [(serdes.long, b"1234567"), (serdes.integer, b""), (serdes.double, b"x"), (serdes.json, b"{")])
+def test_bytes_that_do_not_fit_are_a_typed_error_with_a_hint(serde: Serde, data: bytes) -> None:
+    with pytest.raises(SerializationError) as raised:
+        serde.deserialize(data)
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize("serde", [serde for serde in BUILT_IN if serde.passthrough], ids=repr)
+@pytest.mark.parametrize("data", [b"", b"abc", b"12345678", b"1234", "é".encode(), b"\xff\xfe"])
+def test_canonical_bytes_survive_being_read_and_written(serde: Serde, data: bytes) -> None:
+    if serde.canonical(data):
+        assert serde.serialize(serde.deserialize(data)) == data
+
+
+def test_only_valid_text_is_canonical() -> None:
+    assert serdes.string.canonical("é".encode()) and not serdes.string.canonical(b"\xff")
+
+
+def test_windowed_keys_too_short_are_a_typed_error() -> None:
+    with pytest.raises(SerializationError):
+        serdes.time_windowed(serdes.string, 5).deserialize(b"short")
+    with pytest.raises(SerializationError):
+        serdes.session_windowed(serdes.string).deserialize(b"much too short")
+
+
+def test_serdes_are_found_by_name() -> None:
+    assert serdes.of("json") is serdes.json and serdes.resolve("long") is serdes.long
+    assert serdes.resolve(None, serdes.json) is serdes.json and serdes.resolve(None) is serdes.bytes
+    assert serdes.string() is serdes.string
+    with pytest.raises(ConfigError, match="did you mean 'json'"):
+        serdes.of("jsn")
+    with pytest.raises(ConfigError):
+        serdes.resolve(3)
+
+
+@pytest.mark.parametrize("serde", BUILT_IN, ids=repr)
+def test_built_in_serdes_travel_by_name(serde: Serde) -> None:
+    assert pickle.loads(pickle.dumps(serde)) is serde
+
+
+def test_a_serde_of_your_own_never_sees_none() -> None:
+    mine = Serde(serialize=lambda value: value.upper().encode(), deserialize=lambda data: data.decode(), name="mine")
+    assert mine.serialize(None) is None and mine.deserialize(None) is None
+    assert mine.serialize("a") == b"A" and not mine.canonical(b"A") and repr(mine) == "Serde(mine)"
