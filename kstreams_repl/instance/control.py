@@ -53,25 +53,31 @@ class LeaseWriter:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def write(self, generation: int, signal: Signal) -> None:
+    def write(self, generation: int, signal: Signal) -> bool:
+        """Say what is wanted; False, and nothing written, when a higher generation is in force already."""
+        if self.generation() > generation:
+            return False
         write_whole(self.directory / LEASE, {"generation": generation, "signal": signal.value, "pid": os.getpid()})
+        return True
 
     def generation(self) -> int:
         """The generation of the last lease; 0 before the first."""
         lease = read_whole(self.directory / LEASE)
         return int(lease["generation"]) if lease else 0
 
-    def clear_reports(self) -> None:
-        for path in self.directory.glob("report-*.json"):
-            with suppress(FileNotFoundError):
-                path.unlink()
+    def clear(self) -> None:
+        """Take reports and claims away, before a query starts."""
+        for pattern in ("report-*.json", "claim-*"):
+            for path in self.directory.glob(pattern):
+                with suppress(FileNotFoundError):
+                    path.unlink()
 
     def reports(self, generation: int) -> dict[int, dict[str, Any]]:
         """The last report of each slot in that generation."""
         found = {}
-        for path in self.directory.glob("report-*.json"):
+        for path in self.directory.glob(f"report-{generation}-*.json"):
             report = read_whole(path)
-            if report is not None and report.get("generation") == generation:
+            if report is not None:
                 found[int(report["slot"])] = report
         return found
 
@@ -85,7 +91,7 @@ class Control:
 
     def __init__(self, directory: str, generation: int, slot: int, *, parent: int | None = None) -> None:
         self._lease = os.path.join(directory, LEASE)
-        self._report = Path(directory) / f"report-{slot}.json"
+        self._report = Path(directory) / f"report-{generation}-{slot}.json"
         self.generation = generation
         self.slot = slot
         self._parent = parent
@@ -118,7 +124,7 @@ class Control:
     def told(self, state: str) -> bool:
         """Whether the report that lies there says so already, in this generation."""
         report = read_whole(self._report)
-        return report is not None and report.get("generation") == self.generation and report.get("state") == state
+        return report is not None and report.get("state") == state
 
     def report(self, content: Mapping[str, Any]) -> None:
         """Leave the instance's report for the driver."""

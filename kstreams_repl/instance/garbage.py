@@ -1,6 +1,7 @@
 """The cycle collector in a process that runs tasks.
 
-Caches and queues hold many small containers that live for seconds and contain no cycles. Python's defaults look through all of them again and
+Caches and queues hold many small containers that live for seconds and contain no cycles. Python's defaults look through all
+of them again and
 again: counting 100 k keys spent more than half of its time there. So the collector runs rarely, and leaves out what was there
 before the first record.
 """
@@ -13,7 +14,9 @@ _YOUNG = 100_000
 
 
 def relax_collector() -> None:
-    """Collect after 100,000 new containers instead of 700, and never look at what exists now. Process-wide; repeating it is harmless."""
+    """Collect after 100,000 new containers instead of 700, and never look at what exists now. Process-wide; repeating it is
+    harmless.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG, 20, 50)

@@ -11,6 +11,7 @@ Start and resume, numbered: 1. validate, create internal topics, plan · 2. slot
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 import time
@@ -21,7 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import ApplicationFailedError, DeployError, IllegalStateTransitionError, KStreamsError
+from kstreams_repl.errors import (
+    ApplicationFailedError,
+    DeployError,
+    IllegalStateTransitionError,
+    KStreamsError,
+    TaskMigratedError,
+)
 from kstreams_repl.instance.control import LeaseWriter, Signal
 from kstreams_repl.instance.plan import ApplicationPlan, client_settings
 from kstreams_repl.instance.state_directory import control_directory, state_root
@@ -37,6 +44,7 @@ from kstreams_repl.spark.progress import ApplicationReport, read_reports
 from kstreams_repl.spark.session import LOCAL_SLOTS, claim_slots, get_session, release_slots
 from kstreams_repl.types import TaskId
 
+_LOG = logging.getLogger("kstreams_repl.spark")
 _WATCH_SECONDS = 0.05
 _SETTLE_SECONDS = 30.0
 _IDLE_SECONDS = 0.5
@@ -180,7 +188,7 @@ class Deployment:
             try:
                 # 3. Raise the generation.
                 before = self._generations.raise_to(plan)
-                self._lease.clear_reports()
+                self._lease.clear()
                 # 4. Fence the instances of every earlier generation.
                 fence_instances(
                     self.settings, self.application_id, range(before), timeout_ms=self.config["transaction.timeout.ms"]
@@ -259,7 +267,7 @@ class Deployment:
         claim_slots(self._session, self.application_id, plan.instances)
         try:
             generations.resume(plan)
-            self._lease.clear_reports()
+            self._lease.clear()
             self._lease.write(plan.generation, Signal.RUN)
             self._begin(plan, shipment, f"generation {plan.generation} resumed")
         except BaseException:
@@ -302,8 +310,7 @@ class Deployment:
             if self._status is Status.RUNNING and plan is not None:
                 silent = self._end_query(plan, signal)
                 self._clean = not silent
-                if self._generations is not None:
-                    self._generations.tell(plan, signal)
+                self._write_down(plan, signal)
                 self._enter(status, f"{signal} as asked")
                 if silent:
                     raise DeployError(
@@ -318,6 +325,17 @@ class Deployment:
                 self._generations.close()
                 self._generations = None
         return self
+
+    def _write_down(self, plan: ApplicationPlan, signal: Signal) -> None:
+        """Tell the journal. It is for those who attach later; that it cannot be written now (no broker, or a successor holds
+        it) undoes nothing.
+        """
+        if self._generations is not None:
+            try:
+                self._generations.tell(plan, signal)
+            except KStreamsError as error:
+                self._clean = False
+                _LOG.warning("the journal of %s was not written: %s", self.application_id, error)
 
     def _end_query(self, plan: ApplicationPlan, signal: Signal) -> list[int]:
         """Signal first, wait for the reports, then stop the query; returns the slots that did not answer."""
@@ -352,21 +370,25 @@ class Deployment:
             time.sleep(_WATCH_SECONDS)
             if self._query is not query:
                 return
-            failed = [report for report in self._lease.reports(plan.generation).values() if report.get("state") == "failed"]
-            alive = True if failed else query.isActive
-            if alive and not failed:
+            told = self._lease.reports(plan.generation).values()
+            failed = [report for report in told if report.get("state") == "failed"]
+            superseded = any(report.get("state") == "superseded" for report in told)
+            if not failed and not superseded and query.isActive:
                 continue
             with self._lock:
                 if self._query is not query:
                     return
                 if failed:
                     self._error = error_from(failed[0]["failure"])
+                elif superseded:
+                    self._error = TaskMigratedError(
+                        f"another session has taken {self.application_id} over",
+                        hint="nothing is lost; attach to it, or start it again here",
+                    )
                 else:
                     self._error = _query_error(query)
                 self._end_query(plan, Signal.STOP)
-                if self._generations is not None:
-                    with suppress(KStreamsError):  # the broker may be what failed
-                        self._generations.tell(plan, Signal.STOP)
+                self._write_down(plan, Signal.STOP)
                 self._enter(Status.FAILED, f"failed: {self._error.message.splitlines()[0]}")
             return
 

@@ -101,7 +101,8 @@ class _Claim:
 
     def __init__(self, plan: ApplicationPlan, partition: int, epoch: str, held: tuple[int, ...]) -> None:
         self._directory = plan.control_directory
-        self._epoch = f"{plan.generation}/{epoch}"
+        self._generation = plan.generation
+        self._epoch = epoch
         count = plan.instances
         rest = [slot for slot in range(partition, partition + count)]
         self._order = [*held, *(slot % count for slot in rest if slot % count not in held)]
@@ -127,7 +128,7 @@ class _Claim:
         """True: taken. False: done in this epoch, or better left to the worker that holds it warm. None: somebody runs it
         now.
         """
-        file = os.open(os.path.join(self._directory, f"slot-{slot}.claim"), os.O_CREAT | os.O_RDWR, 0o600)
+        file = os.open(os.path.join(self._directory, f"claim-{self._generation}-{slot}"), os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -30,7 +30,9 @@ TOTAL = 6_000
 
 
 def check_counts(host: Host, sink: str, application: str, total: int = TOTAL) -> None:
-    """The counts are right in the sink and in the changelog, and each key's counts went up by one record at a time or were compacted, never back."""
+    """The counts are right in the sink and in the changelog, and each key's counts went up by one record at a time or were
+    compacted, never back.
+    """
     wanted = expected_counts(numbered(total))
     assert decoded(host.table(sink)) == wanted
     assert decoded(host.table(f"{application}-counts-changelog")) == wanted

@@ -1,4 +1,6 @@
-"""What tests of the deployed host share: topics of their own on the shared broker, one local Spark, deployments that are stopped."""
+"""What tests of the deployed host share: topics of their own on the shared broker, one local Spark, deployments that are
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class Host:
         self.admin.create_topic(topic, partitions)
         return topic
 
-    def produce(self, topic: str, rows: list[tuple[Any, Any]], *, start_ms: int = 1_700_000_000_000) -> None:
+    def produce(self, topic: str, rows: list[tuple[Any, Any]]) -> None:
+        """Timestamps are of now: the broker deletes what is older than a week, and does so half a minute after its start."""
+        start_ms = int(time.time() * 1000)
         producer = make_producer(self.settings)
         for number, (key, value) in enumerate(rows):
             while True:
@@ -100,7 +104,10 @@ def processed(deployment: Deployment, count: int) -> None:
     def reached() -> bool:
         if deployment.error is not None:
             raise AssertionError(f"{deployment.error}\n{deployment.error.fields.get('worker_trace')}")
-        return sum(offset for at, offset in deployment.reports.committed.items() if not at.startswith(deployment.application_id)) >= count
+        return (
+            sum(offset for at, offset in deployment.reports.committed.items() if not at.startswith(deployment.application_id))
+            >= count
+        )
 
     settle(reached, f"{count} records")
 
@@ -135,7 +142,11 @@ def passing(source: str, sink: str, mapper: Callable[[Any], Any] = str) -> Any:
 def counting(source: str, sink: str, *, store: str = "counts", caching: bool = True) -> Any:
     """Counts per key into a store and a topic."""
     builder = StreamsBuilder()
-    table = builder.stream(source, key_serde=serdes.string, value_serde=serdes.bytes).group_by_key().count(store=store, caching=caching)
+    table = (
+        builder.stream(source, key_serde=serdes.string, value_serde=serdes.bytes)
+        .group_by_key()
+        .count(store=store, caching=caching)
+    )
     table.to_stream().to(sink, key_serde=serdes.string, value_serde=serdes.long)
     return builder.build()
 

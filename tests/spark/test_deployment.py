@@ -141,7 +141,9 @@ def test_two_instances_share_a_repartition_topic(host: Host) -> None:
     host.produce(source, [(b"x%d" % i, b"%d" % i) for i in range(4_000)])
     builder = StreamsBuilder()
     stream = builder.stream(source, key_serde=serdes.string, value_serde=serdes.json)
-    counts = stream.group_by(lambda key, value: str(value % 7), key_serde=serdes.string, value_serde=serdes.json).count(store="sevenths")
+    counts = stream.group_by(lambda key, value: str(value % 7), key_serde=serdes.string, value_serde=serdes.json).count(
+        store="sevenths"
+    )
     counts.to_stream().to(sink, key_serde=serdes.string, value_serde=serdes.long)
     deployment = host.deploy(builder.build())
     processed(deployment, 4_000)
