@@ -6,11 +6,14 @@ what cannot; a stream or table shows its whole topology, with itself marked.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from kstreams_repl.display.markup import clean_text, element
 from kstreams_repl.display.mimebundle import attach, mimebundle, text_of
 from kstreams_repl.display.picture import Mark, picture_of
 from kstreams_repl.dsl import GlobalKTable, KStream, KTable, StreamsBuilder
+from kstreams_repl.errors import KStreamsError
 from kstreams_repl.topology.graph import TopologyGraph
 from kstreams_repl.topology.topology import Topology
 
@@ -28,18 +31,21 @@ def show_topology(topology: TopologyGraph) -> dict[str, str]:
 
 
 def show_builder(builder: StreamsBuilder) -> dict[str, str]:
-    topology, note = preview(builder)
-    return mimebundle(picture_of(topology), text_of(topology), note=note)
+    return _show(builder, builder.preview, lambda: builder.problems)
 
 
 def show_stream(stream: Any) -> dict[str, str]:
-    topology = stream._log.preview()
-    problems = "\n".join(f"not in the picture: {problem}" for problem in stream._log.problems)
-    here = {f"node:{stream.name}": Mark(lines=("◀ here",))} if stream.name in topology.nodes else {}
-    return mimebundle(picture_of(topology, marks=here), text_of(topology), note=problems)
+    return _show(stream, stream._log.preview, lambda: stream._log.problems, here=f"node:{stream.name}")
 
 
-def preview(builder: StreamsBuilder) -> tuple[Topology, str]:
-    """What can be built of a builder now, and what is in the way of the rest."""
-    topology = builder.preview()
-    return topology, "\n".join(f"not in the picture: {problem}" for problem in builder.problems)
+def _show(
+    thing: Any, preview: Callable[[], Topology], problems: Callable[[], Iterable[Any]], *, here: str | None = None
+) -> dict[str, str]:
+    try:
+        topology = preview()
+    except KStreamsError as error:  # while it is being built anything may be missing; it is said, not raised
+        said = f"{thing!r} cannot be built yet: {error}"
+        return {"text/plain": clean_text(said), "text/html": str(element("pre", said))}
+    note = "\n".join(f"not in the picture: {problem}" for problem in problems())
+    marks = {} if here is None else {here: Mark(lines=("◀ here",))}
+    return mimebundle(picture_of(topology, marks=marks), text_of(topology), note=note)

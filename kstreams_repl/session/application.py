@@ -19,6 +19,7 @@ from kstreams_repl.errors import DeployError, KStreamsError
 from kstreams_repl.inspection.query import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.session.errors_shown import with_source
+from kstreams_repl.session.planned import check
 from kstreams_repl.session.remaining import remaining_records
 from kstreams_repl.session.state_rows import count_rows
 from kstreams_repl.session.store_view import StoreView
@@ -213,12 +214,7 @@ class Application:
     # ---- inside
 
     def _check(self) -> None:
-        from kstreams_repl.spark.planning import check_topics
-        from kstreams_repl.topology.partitions import resolve_partitions
-
-        counts = self.session.admin.topics()
-        check_topics(self.topology, counts)
-        resolve_partitions(self.topology, self.name, counts)
+        check(self.session.admin, self.topology, self.name)
 
     def _start_failed(self, error: BaseException) -> None:
         self._start_error = error

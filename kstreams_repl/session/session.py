@@ -29,6 +29,7 @@ from kstreams_repl.session.cleanup import Cleanup
 from kstreams_repl.session.directory import SessionDirectory
 from kstreams_repl.session.known_serdes import KnownSerdes
 from kstreams_repl.session.peeking import peek
+from kstreams_repl.session.planned import planned
 from kstreams_repl.session.producing import TopicProducer, milliseconds, parts_of
 from kstreams_repl.session.progress import Report, to_stderr
 from kstreams_repl.session.records import ReadRecord, Records
@@ -73,6 +74,8 @@ class Session:
         self._master = master
         self._known = KnownSerdes()
         self._applications: dict[str, Application] = {}
+        self.variables: Mapping[str, Any] = {}
+        """A notebook's variables: where SQL looks for dataframes last."""
         self.closed = False
 
     def _say(self, line: str) -> None:
@@ -89,6 +92,11 @@ class Session:
             return self._given
         assert self._broker is not None
         return ClientSettings(self._broker.start().bootstrap_servers, self._client_settings)
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a cluster to ask without starting one."""
+        return not self.closed and (self._broker is None or self._broker.started)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -134,8 +142,8 @@ class Session:
     ) -> bool:
         """Create a topic; False when it was there already.
 
-        On the embedded broker a topic keeps its records for ever unless `configs` says otherwise: Kafka's default deletes what is older than
-        seven days by its *timestamp*, and data sets are.
+        On the embedded broker a topic keeps its records for ever unless `configs` says otherwise: Kafka's default deletes what is older
+        than seven days by its *timestamp*, and data sets are.
 
         Raises:
             InvalidNameError: Kafka would refuse the name.
@@ -288,7 +296,8 @@ class Session:
         limits = Limits(
             records, rows, None if since is None else milliseconds(since), None if until is None else milliseconds(until)
         )
-        return run_sql(query, SessionTables(self, frames, {**caller.f_globals, **caller.f_locals}), limits=limits)
+        around = {**self.variables, **caller.f_globals, **caller.f_locals}
+        return run_sql(query, SessionTables(self, frames, around), limits=limits)
 
     # ---- applications
 
@@ -327,6 +336,15 @@ class Session:
         self._applications[name] = application
         self._known.learn(built, name, checked)
         return application
+
+    def plan(self, topology: Any, name: str, *, config: Mapping[str, Any] | None = None) -> Table:
+        """What `deploy` would make and run: internal topics and tasks. Nothing is made.
+
+        Raises:
+            UnknownTopicError, TopologyError, ConfigError: as `deploy`.
+        """
+        checked = self._config(name, dict(config or {}))
+        return planned(self.admin, topology_of(topology, checked), name)
 
     def attach(self, name: str, topology: Any = None, *, config: Mapping[str, Any] | None = None) -> Application:
         """Find an application again, after a kernel restart say: its offsets, state and journal are there, paused or stopped.
@@ -421,9 +439,10 @@ class Session:
     def __repr__(self) -> str:
         if self.closed:
             return "Session(closed)"
-        where = self._given.bootstrap_servers if self._given is not None else "embedded Kafka, not started"
-        if self._broker is not None and self._broker.started:
-            where = f"embedded Kafka at {self.bootstrap_servers}"
+        if self._broker is None:
+            where = self.bootstrap_servers
+        else:
+            where = f"embedded Kafka at {self.bootstrap_servers}" if self.started else "embedded Kafka, not started"
         apps = ", ".join(f"{app.name} {app.status}" for app in self._applications.values())
         return f"Session({where}, {apps or 'no applications'})"
 

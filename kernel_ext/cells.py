@@ -1,0 +1,46 @@
+"""Tells the builders which cell runs, so that a cell that runs again replaces what it made.
+
+JupyterLab gives each cell an id that stays; where there is none (a terminal, nbclient) the cell's text stands for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from kstreams_repl.topology.origin import cell_started
+
+
+class CellTracker:
+    """Follows the shell's cells. A cell that a cell runs belongs to the outer one."""
+
+    def __init__(self, shell: Any) -> None:
+        self._events = shell.events
+        self._depth = 0
+
+    def start(self) -> None:
+        self._events.register("pre_run_cell", self._before)
+        self._events.register("post_run_cell", self._after)
+        # `%load_ext` itself runs in a cell: its end is seen, its beginning was not
+        self._depth = 1
+
+    def stop(self) -> None:
+        self._events.unregister("pre_run_cell", self._before)
+        self._events.unregister("post_run_cell", self._after)
+        cell_started(None)
+
+    def _before(self, info: Any) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            cell_started(cell_of(info))
+
+    def _after(self, result: Any) -> None:
+        self._depth = max(self._depth - 1, 0)
+        if self._depth == 0:
+            cell_started(None)
+
+
+def cell_of(info: Any) -> str:
+    """What identifies the cell of an execution."""
+    given = getattr(info, "cell_id", None)
+    return str(given) if given else hashlib.sha256(str(info.raw_cell).encode()).hexdigest()[:12]

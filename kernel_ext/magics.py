@@ -1,0 +1,275 @@
+"""The magics: ``%topo…``. Each is one call of the Python API, named in its docstring."""
+
+from __future__ import annotations
+
+import ast
+import time
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.display import display
+
+from kernel_ext.workspace import Workspace
+from kstreams_repl.config import KEYS
+from kstreams_repl.display.table import Table
+from kstreams_repl.inspection.sandbox import quote_identifier
+from kstreams_repl.session import Application
+
+UPDATES_PER_SECOND = 3
+
+
+@magics_class
+class TopoMagics(Magics):
+    """Thin calls of `kstreams_repl.Session` and `kstreams_repl.Application`."""
+
+    def __init__(self, shell: Any, workspace: Workspace) -> None:
+        super().__init__(shell)
+        self._shell = shell
+        self._workspace = workspace
+
+    @magic_arguments()
+    @argument("broker", nargs="?", help="host:port, comma separated; without it: the embedded broker")
+    @argument("--spark", metavar="MASTER", help="a Spark master; without it: local Spark, started by the first deploy")
+    @argument("--directory", help='where data and state are kept; "temporary" keeps nothing; default: .kstreams here')
+    @line_magic
+    def topo_connect(self, line: str) -> Any:
+        """`kstreams_repl.connect(...)`; the session is in the variable `session`."""
+        given = parse_argstring(self.topo_connect, line)
+        return self._workspace.connect(given.broker, spark=given.spark, directory=given.directory).start()
+
+    @line_cell_magic
+    def topo(self, line: str, cell: str | None = None) -> Any:
+        """``%topo``: a table of applications · ``%topo NAME``: its picture · ``%%topo NAME``: plain DSL with the variable `builder`."""
+        name = line.strip()
+        if cell is not None:
+            return self._define(name, cell)
+        return self._workspace.find(name) if name else self._status()
+
+    def _define(self, name: str, cell: str) -> Any:
+        if not name or len(name.split()) > 1:
+            raise UsageError("%%topo needs one name: %%topo word_count")
+        builder = self._workspace.builder(name)
+        namespace = self._shell.user_ns
+        namespace["builder"] = builder
+        source = self._shell.transform_cell(cell)
+        file = self._shell.compile.cache(source, self._shell.execution_count, raw_code=cell)
+        exec(compile(ast.parse(source, file), file, "exec"), namespace)
+        return builder
+
+    def _status(self) -> Table:
+        session = self._workspace.current
+        apps = [] if session is None else list(session.applications.values())
+        rows = []
+        for app in apps:
+            told = app.reports
+            error = app.error
+            lag = told.lag if told.lag >= 0 else None
+            rows.append(
+                (
+                    app.name,
+                    app.status,
+                    told.records,
+                    round(told.rate),
+                    lag,
+                    "" if error is None else error.message.splitlines()[0],
+                )
+            )
+        note = "" if rows else "no applications; %topo_deploy NAME starts one"
+        return Table.of(("application", "status", "records", "records/s", "lag", "error"), rows, note=note)
+
+    @magic_arguments()
+    @argument("name", help="a builder, topology or stream: a variable, or the name given to %%%%topo")
+    @argument("application", nargs="?", help="the application id; default: the name")
+    @argument("--dry-run", action="store_true", help="show what would be made and run; start nothing")
+    @argument("--from", dest="start", choices=("earliest", "latest"), help="where partitions without a committed offset begin")
+    @argument(
+        "-c", "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting by its Kafka Streams name; repeatable"
+    )
+    @line_magic
+    def topo_deploy(self, line: str) -> Any:
+        """`session.deploy(topology, name, ...)`; returns at once."""
+        given = parse_argstring(self.topo_deploy, line)
+        settings = dict(_setting(text) for text in given.config)
+        if given.start:
+            settings["auto.offset.reset"] = given.start
+        topology, name = self._workspace.source(given.name), given.application or given.name
+        if given.dry_run:
+            return self._workspace.session.plan(topology, name, config=settings)
+        return self._workspace.session.deploy(topology, name, config=settings)
+
+    @magic_arguments()
+    @argument("name", nargs="?", help="the application")
+    @argument("--all", action="store_true", help="all of this session")
+    @line_magic
+    def topo_pause(self, line: str) -> None:
+        """`app.pause()`: stop at a commit; pausing twice does nothing."""
+        self._each(parse_argstring(self.topo_pause, line), "pause", "paused")
+
+    @magic_arguments()
+    @argument("name", nargs="?", help="the application")
+    @argument("--all", action="store_true", help="all of this session")
+    @line_magic
+    def topo_resume(self, line: str) -> None:
+        """`app.resume()`: go on from what was committed."""
+        self._each(parse_argstring(self.topo_resume, line), "resume", "running")
+
+    @magic_arguments()
+    @argument("name", nargs="?", help="the application")
+    @argument("--all", action="store_true", help="all of this session")
+    @line_magic
+    def topo_stop(self, line: str) -> None:
+        """`app.stop()`: as pause, and let go of what it holds; topics, offsets and state stay."""
+        self._each(parse_argstring(self.topo_stop, line), "stop", "stopped")
+
+    def _each(self, given: Any, action: str, reached: str) -> None:
+        if given.all == (given.name is not None):
+            raise UsageError(f"%topo_{action} needs a name, or --all")
+        session = self._workspace.current
+        apps = (
+            [self._workspace.application(given.name)]
+            if given.name
+            else []
+            if session is None
+            else list(session.applications.values())
+        )
+        for app in apps:
+            before = app.status
+            started = time.monotonic()
+            getattr(app, action)()
+            took = f"in {time.monotonic() - started:.2f} s"
+            print(f"{app.name}: already {before}" if before == reached else f"{app.name}: {app.status} {took}")
+
+    @magic_arguments()
+    @argument("target", help="a topic, a node, or a variable that holds a stream, table or builder")
+    @argument("topology", nargs="?", help="where the node is, when it is not deployed")
+    @argument("-n", type=int, default=10, help="how many values")
+    @argument("--seconds", type=float, default=5.0, help="begin no larger sample after that")
+    @argument("-o", "--output", metavar="NAME", help="put a dataframe into this variable instead")
+    @line_magic
+    def topo_peek(self, line: str) -> Any:
+        """`session.peek(target, n, seconds=...)`: the last values at a topic or between two nodes; nothing is deployed for it."""
+        given = parse_argstring(self.topo_peek, line)
+        topology = self._workspace.find(given.topology) if given.topology else None
+        found = self._workspace.session.peek(self._target(given.target), given.n, seconds=given.seconds, topology=topology)
+        return self._out(found, given.output)
+
+    @magic_arguments()
+    @argument("topic", help="a topic")
+    @argument("-n", type=int, default=20, help="how many of the last records are shown")
+    @argument("--where", metavar="SQL", help="only records for which this holds: a condition over the topic's columns")
+    @argument("--seconds", type=float, default=None, help="stop after that; default: at the kernel's interrupt (Ctrl-C)")
+    @no_var_expand
+    @line_magic
+    def topo_tail(self, line: str) -> None:
+        """`session.read(topic, n)`, again and again in one live table; interrupting stops the view and nothing else."""
+        given = parse_argstring(self.topo_tail, line)
+        session = self._workspace.session
+        session.read(given.topic, 0)
+        query = None
+        if given.where:
+            condition = given.where
+            if len(condition) > 1 and condition[0] == condition[-1] and condition[0] in "\"'":
+                condition = condition[1:-1]
+            place = f"topics.{quote_identifier(given.topic)}"
+            query = f'SELECT * FROM {place} WHERE {condition} ORDER BY timestamp DESC, "offset" DESC LIMIT {given.n}'
+        deadline = None if given.seconds is None else time.monotonic() + given.seconds
+        handle, shown = None, None
+        try:
+            while deadline is None or time.monotonic() < deadline:
+                found = (
+                    session.read(given.topic, given.n).table() if query is None else session.sql(query, records=20_000).table()
+                )
+                if handle is None:
+                    handle = display(found, display_id=True)
+                elif found != shown:
+                    handle.update(found)
+                shown = found
+                time.sleep(1 / UPDATES_PER_SECOND)
+        except KeyboardInterrupt:
+            return
+
+    @magic_arguments()
+    @argument("-o", "--output", metavar="NAME", help="put a pandas DataFrame into this variable instead of showing it")
+    @argument("-n", type=int, default=100, help="how many rows are shown")
+    @argument("query", nargs="*", help="one SELECT over topics, stores and dataframes")
+    @no_var_expand
+    @line_cell_magic
+    def topo_sql(self, line: str, cell: str | None = None) -> Any:
+        """`session.sql(query)`: DuckDB over topics, stores and your dataframes."""
+        options, query = _split_options(line)
+        given = parse_argstring(self.topo_sql, options)
+        query = f"{query}\n{cell or ''}".strip()
+        if not query:
+            raise UsageError("%topo_sql needs a query: %topo_sql SELECT * FROM my_topic")
+        result = self._workspace.session.sql(query)
+        return self._out(result if given.output else result.table(given.n), given.output)
+
+    @magic_arguments()
+    @argument("--all", action="store_true", help="also the topics of applications: changelogs, repartition topics, journals")
+    @line_magic
+    def topo_topics(self, line: str) -> Any:
+        """`session.topics()`."""
+        return self._workspace.session.topics(internal=parse_argstring(self.topo_topics, line).all)
+
+    @magic_arguments()
+    @argument("name", nargs="?", help="one application's only")
+    @line_magic
+    def topo_stores(self, line: str) -> Table:
+        """`app.stores` of every application: kind and rows."""
+        given = parse_argstring(self.topo_stores, line)
+        session = self._workspace.current
+        apps = (
+            [self._workspace.application(given.name)]
+            if given.name
+            else []
+            if session is None
+            else list(session.applications.values())
+        )
+        rows = [(app.name, store.name, store.kind, store.count()) for app in apps for store in app.stores.values()]
+        return Table.of(
+            ("application", "store", "kind", "rows"), rows, note="" if rows else "no stores; deploy a topology that keeps state"
+        )
+
+    def _target(self, text: str) -> Any:
+        value = self._shell.user_ns.get(text)
+        return value if hasattr(value, "_log") or isinstance(value, Application) else text
+
+    def _out(self, found: Any, name: str | None) -> Any:
+        if name is None:
+            return found
+        if not name.isidentifier():
+            raise UsageError(f"-o {name}: not a variable's name")
+        self._shell.user_ns[name] = found.df() if not isinstance(found, Table) else _frame(found)
+        return None
+
+
+def _frame(table: Table) -> Any:
+    import pandas
+
+    return pandas.DataFrame(list(table.rows), columns=list(table.columns))
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"-c {text}: give a setting as key=value, for example {next(iter(KEYS))}=…")
+    return name.strip(), value.strip()
+
+
+def _split_options(line: str) -> tuple[str, str]:
+    """Options at the beginning of a line, and the query after them, untouched: argparse would eat its quotes."""
+    words = line.split(" ")
+    options: list[str] = []
+    while words:
+        word = words[0]
+        if not word:
+            words.pop(0)
+        elif word in ("-o", "-n", "--output") and len(words) > 1:
+            options += [words.pop(0), words.pop(0)]
+        elif word.startswith(("-o", "-n", "--output=")) and not word.startswith("--") or word.startswith("--output="):
+            options.append(words.pop(0))
+        else:
+            break
+    return " ".join(options), " ".join(words)

@@ -1,0 +1,38 @@
+"""What a deploy would do, as far as it can be known without Spark: checked topics, internal topics to be made, tasks."""
+
+from __future__ import annotations
+
+from kstreams_repl.display.table import Table
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.topology.partitions import ResolvedTopology, resolve_partitions
+from kstreams_repl.topology.topology import Topology
+
+
+def check(admin: Admin, topology: Topology, application_id: str) -> ResolvedTopology:
+    """The topology with its topics' partitions.
+
+    Raises:
+        UnknownTopicError, TopologyError: it does not fit the cluster.
+    """
+    from kstreams_repl.spark.planning import check_topics
+
+    counts = admin.topics()
+    check_topics(topology, counts)
+    return resolve_partitions(topology, application_id, counts)
+
+
+def planned(admin: Admin, topology: Topology, application_id: str) -> Table:
+    """One line for each internal topic and each sub-topology."""
+    resolved = check(admin, topology, application_id)
+    there = admin.topics()
+    rows: list[tuple[str, str, object, str]] = []
+    for topic in (*resolved.repartition_topics, *resolved.changelog_topics):
+        rows.append(("topic", topic.name, topic.partitions, "there already" if topic.name in there else "to be made"))
+    for part in topology.subtopologies():
+        tasks = sum(task.subtopology == part.id for task in resolved.tasks)
+        rows.append(
+            ("sub-topology", f"{part.id}: reads {', '.join(part.source_topics)}", tasks, "global" if part.global_ else "tasks")
+        )
+    return Table.of(
+        ("what", "name", "partitions or tasks", ""), rows, note=f"nothing is started; deploy {application_id} to do so"
+    )
