@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -66,7 +67,9 @@ class LeaseWriter:
         return int(lease["generation"]) if lease else 0
 
     def clear(self) -> None:
-        """Take reports and claims away, before a query starts."""
+        """Take away what earlier queries left: reports, claims, and the checkpoints of drivers that were killed."""
+        for path in self.directory.glob("checkpoint-*"):
+            shutil.rmtree(path, ignore_errors=True)
         for pattern in ("report-*.json", "claim-*"):
             for path in self.directory.glob(pattern):
                 with suppress(FileNotFoundError):

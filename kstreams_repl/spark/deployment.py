@@ -279,7 +279,12 @@ class Deployment:
     def _begin(self, plan: ApplicationPlan, shipment: Shipment, why: str) -> None:
         """Start the query and its watcher."""
         self._query, self._checkpoint = start_query(
-            self._session, shipment, application_id=self.application_id, instances=plan.instances, generation=plan.generation
+            self._session,
+            shipment,
+            self._lease.directory,
+            application_id=self.application_id,
+            instances=plan.instances,
+            generation=plan.generation,
         )
         self._enter(Status.RUNNING, why)
         name = f"watch-{self.application_id}"

@@ -17,14 +17,23 @@ from kstreams_repl.spark.closure import Shipment
 from kstreams_repl.spark.worker import REPORT_DDL, run_epoch
 
 
-def start_query(session: Any, shipment: Shipment, *, application_id: str, instances: int, generation: int) -> tuple[Any, Path]:
-    """Start the query; returns it and its checkpoint directory, which is of no use once the query has ended."""
+def start_query(
+    session: Any, shipment: Shipment, directory: Path, *, application_id: str, instances: int, generation: int
+) -> tuple[Any, Path]:
+    """Start the query.
+
+    Args:
+        directory: where its checkpoint directory is made.
+
+    Returns:
+        The query and its checkpoint directory, which is of no use once the query has ended.
+    """
     from pyspark.sql import functions as f
 
     def epoch(batches: Any) -> Any:
         return run_epoch(shipment, application_id, batches)
 
-    checkpoint = Path(tempfile.mkdtemp(prefix=f"kstreams-{generation}-"))
+    checkpoint = Path(tempfile.mkdtemp(prefix=f"checkpoint-{generation}-", dir=directory))
     try:
         clock = (
             session.readStream.format("rate-micro-batch")

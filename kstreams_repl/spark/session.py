@@ -11,10 +11,11 @@ import os
 import re
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from kstreams_repl.errors import DeployError
-from kstreams_repl.java import spark_environment
+from kstreams_repl.java import shim_cache, spark_environment
 
 LOCAL_SLOTS = 16
 TASK_FAILURES = 8
@@ -100,8 +101,11 @@ def _launch(conf: Any) -> None:
 
     before = {name: os.environ.get(name) for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")}
     os.environ.update(spark_environment())
+    log = spark_log()
+    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
-        gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+        with log.open("wb") as stderr:
+            gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True, "stderr": stderr})  # type: ignore[no-untyped-call]
     finally:
         if before["JAVA_HOME"] is None:
             del os.environ["JAVA_HOME"]
@@ -109,6 +113,11 @@ def _launch(conf: Any) -> None:
             os.environ["JAVA_HOME"] = before["JAVA_HOME"]
     SparkContext._gateway = gateway
     SparkContext._jvm = gateway.jvm
+
+
+def spark_log() -> Path:
+    """What the Spark JVM, and `print` in its workers, write to stderr; of the Spark started last."""
+    return shim_cache().parent / "logs" / "spark.log"
 
 
 def stop_session() -> None:
