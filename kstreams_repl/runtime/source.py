@@ -31,6 +31,13 @@ class ConsumedRecord:
     headers: Headers
 
 
+Extract = Callable[[RecordQueue, Any, Any, int, int, Headers], int]
+
+
+def _never(record: ConsumedRecord, partition_time: int) -> int:
+    raise AssertionError("a source without extractor takes the broker's timestamp")
+
+
 class CompiledSource:
     """One source node of one task (`record_queue.Source`)."""
 
@@ -44,9 +51,9 @@ class CompiledSource:
         # what we write to our own topics has a good timestamp already, as in Kafka Streams
         internal = bool(node.topics) and all(topic in services.internal_topics for topic in node.topics)
         extractor = node.timestamp_extractor or (None if internal else services.config["default.timestamp.extractor"])
-        self._extractor = extractor
+        self._extractor: Callable[[ConsumedRecord, int], int] = extractor or _never
         self._negative_fails = extractor is None
-        self.extract = None if extractor is None else self._extract
+        self.extract: Extract | None = None if extractor is None else self._extract
 
     def _extract(self, queue: RecordQueue, key: Any, value: Any, timestamp: int, offset: int, headers: Headers) -> int:
         record = ConsumedRecord(queue.topic, queue.partition.partition, offset, timestamp, key, value, headers)

@@ -15,7 +15,7 @@ from typing import Any
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import KStreamsError, StreamsProcessingError
 from kstreams_repl.operators.base import Process
-from kstreams_repl.runtime.collector import RecordCollector
+from kstreams_repl.runtime.collector import RecordCollector, Send
 from kstreams_repl.runtime.compile import Tap, compile_nodes, node_of_traceback
 from kstreams_repl.runtime.handlers import Handler, Response, resolve
 from kstreams_repl.runtime.partition_group import PartitionGroup
@@ -24,11 +24,12 @@ from kstreams_repl.runtime.record_queue import RecordQueue
 from kstreams_repl.runtime.services import TaskServices
 from kstreams_repl.runtime.source import CompiledSource
 from kstreams_repl.runtime.user_error import user_line
+from kstreams_repl.stores.changelog import Send as LogSend
 from kstreams_repl.stores.factory import open_store
 from kstreams_repl.stores.record_cache import RecordCache
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.topology.subtopologies import Subtopology
-from kstreams_repl.types import RecordBatch, TaskId, TopicPartition
+from kstreams_repl.types import Headers, RecordBatch, TaskId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,12 +242,8 @@ class StreamTask:
     def _open_stores(self) -> None:
         services, partition = self.services, self.id.partition
         for builder in self.spec.subtopology.stores:
-            send = None
-            if builder.logging and builder.source_topic is None:
-                raw = services.collector.sender(self.changelog_topic(builder.name))
-
-                def send(key: Any, value: Any, timestamp: int, headers: Any, _: int | None = None, raw: Any = raw) -> None:
-                    raw(key, value, timestamp, headers, partition)
+            logged = builder.logging and builder.source_topic is None
+            send = _pinned(services.collector.sender(self.changelog_topic(builder.name)), partition) if logged else None
 
             services.stores[builder.name] = open_store(
                 services.with_serdes(builder),
@@ -321,3 +318,12 @@ class StreamTask:
             raise self._explain(error, node) from error
         self.services.dead_letter(context, error)
         self.services.drop("processing")
+
+
+def _pinned(send: Send, partition: int) -> LogSend:
+    """A changelog has the task's own partition."""
+
+    def send_there(key: bytes | None, value: bytes | None, timestamp: int | None, headers: Headers, _: int | None = None) -> None:
+        send(key, value, timestamp, headers, partition)  # type: ignore[arg-type]
+
+    return send_there

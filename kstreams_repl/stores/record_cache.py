@@ -32,7 +32,8 @@ class RecordCache:
         self.max_bytes = max_bytes
         self.size = 0
         self.exact = exact
-        self.caches: list[NamedCache] = []
+        self.caches: list[Any] = []
+        """What shares the budget; each has `dirty`."""
 
     @property
     def dirty(self) -> bool:

@@ -199,6 +199,7 @@ class WriteBackCache:
     def _forward(self, leaving: list[_Slot], old_cells: dict[bytes, Any], listener: EntryListener) -> None:
         context, decode, old_of, send_old = self._context, self._codec.decode, old_cells.get, self._send_old_values
         kept = (context.topic, context.partition, context.offset, context.timestamp, context.headers)
+        context.raw_key = context.raw_value = None
         try:
             for cell, stored, _, topic, partition, offset, timestamp, headers, key in leaving:
                 if cell is None:

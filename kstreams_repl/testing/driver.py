@@ -39,12 +39,13 @@ class ProducedRecord(NamedTuple):
 class TestRecord(NamedTuple):
     """One record on a topic, decoded. Headers as (name, bytes) pairs."""
 
-    __test__ = False
-
     key: Any
     value: Any
     timestamp: int | None = None
     headers: Headers = []
+
+
+TestRecord.__test__ = False  # type: ignore[attr-defined]
 
 
 class _Collector:
@@ -156,12 +157,12 @@ class TopologyTestDriver:
     def create_input_topic(
         self, topic: str, key_serde: Any = None, value_serde: Any = None, *, start_timestamp: int | None = None, auto_advance: int | timedelta = 0
     ) -> TestInputTopic:
-        """A handle to pipe records into `topic`; serdes default to bytes, timestamps to the mocked wall clock."""
-        return TestInputTopic(self, topic, key_serde or serdes.bytes, value_serde or serdes.bytes, start_timestamp, _milliseconds(auto_advance))
+        """A handle to pipe records into `topic`; serdes (or their names) default to bytes, timestamps to the mocked wall clock."""
+        return TestInputTopic(self, topic, serdes.resolve(key_serde), serdes.resolve(value_serde), start_timestamp, _milliseconds(auto_advance))
 
     def create_output_topic(self, topic: str, key_serde: Any = None, value_serde: Any = None) -> TestOutputTopic:
         """A handle to read what was written to `topic`, oldest first, each record once."""
-        return TestOutputTopic(self, topic, key_serde or serdes.bytes, value_serde or serdes.bytes)
+        return TestOutputTopic(self, topic, serdes.resolve(key_serde), serdes.resolve(value_serde))
 
     def produced_topic_names(self) -> set[str]:
         """Every topic written to so far, changelogs and repartition topics included."""
