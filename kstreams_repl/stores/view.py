@@ -1,7 +1,7 @@
 """Rows of a store as columns, from any process: a snapshot of its environment, split into what the physical keys and values hold.
 
-Raw columns are bytes and ints and cost a slice per row (a million rows in well under a second); `decoded` adds the serdes. Expired window and
-session rows are left out, as the store itself would.
+Raw columns are bytes and ints and cost a slice per row (a million rows in well under a second); `decoded` adds the serdes.
+Expired window and session rows are left out, as the store itself would.
 """
 
 from __future__ import annotations

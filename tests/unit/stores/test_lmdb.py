@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,62 @@ def test_what_was_committed_is_there_after_reopening(tmp_path: Path) -> None:
     assert (again.engine("e").get(b"k"), again.commit_id, dict(again.positions)) == (b"1", 4, {"topic-with-dash-3": 7})
     assert again.attribute("note") == b"x"
     again.close()
+
+
+def commit_for_ever(path: str, committed: Any) -> None:
+    environment = LmdbEnvironment(path, map_bytes=SMALL)
+    engine = environment.engine("e")
+    for number in range(1_000_000):
+        for key in range(20):
+            engine.put(b"%02d" % key, b"%d" % number)
+        environment.commit({"c-0": number}, number)
+        committed.value = number
+
+
+@pytest.mark.parametrize("after", [1, 40, 150])
+def test_a_killed_process_leaves_its_last_commit_whole(tmp_path: Path, after: int) -> None:
+    context = multiprocessing.get_context("spawn")
+    committed = context.Value("q", -1)
+    writer = context.Process(target=commit_for_ever, args=(str(tmp_path), committed))
+    writer.start()
+    while committed.value < after and writer.is_alive():
+        time.sleep(0.001)
+    writer.kill()
+    writer.join()
+    environment = opened(tmp_path)
+    assert environment.commit_id >= after and environment.positions["c-0"] == environment.commit_id
+    assert {value for _, value in environment.engine("e").range()} == {b"%d" % environment.commit_id}
+    environment.close()
+
+
+def fail_to_write(path: str) -> list[str]:
+    environment = LmdbEnvironment(path, map_bytes=SMALL)
+    engine = environment.engine("e")
+    engine.put(b"small", b"1")
+    environment.commit({"c-0": 1}, 1)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (512 << 10, resource.RLIM_INFINITY))
+    for number in range(20_000):
+        engine.put(b"%06d" % number, b"v" * 100)
+    said = []
+    for attempt in (lambda: environment.commit({"c-0": 2}, 2), lambda: environment.commit({"c-0": 3}, 3), lambda: engine.get(b"small")):
+        try:
+            attempt()
+        except StateStoreError as error:
+            said.append(f"{error.fields.get('path')} {error.fields.get('bytes', 0) > 0}")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    environment.close()
+    again = LmdbEnvironment(path, map_bytes=SMALL)
+    said.append(f"{again.engine('e').get(b'small')!r} {again.engine('e').get(b'000001')} {again.commit_id} {again.positions['c-0']}")
+    again.engine("e").put(b"more", b"v" * 1_000_000)
+    again.commit({"c-0": 4}, 4)
+    said.append(str(again.commit_id))
+    again.close()
+    return said
+
+
+def test_a_file_that_cannot_grow_stops_commits_until_it_is_opened_again(tmp_path: Path) -> None:
+    said = in_another_process(fail_to_write, str(tmp_path))
+    assert said == [f"{tmp_path} True"] * 3 + ["b'1' None 1 1", "4"]
 
 
 def test_zombie_commit_is_fenced(tmp_path: Path) -> None:
