@@ -47,7 +47,18 @@ class Serde:
         (1, 2)
     """
 
-    __slots__ = ("name", "serialize", "deserialize", "passthrough", "canonical", "immutable", "size_of", "base_key_suffix", "_recipe", "_builtin")
+    __slots__ = (
+        "name",
+        "serialize",
+        "deserialize",
+        "passthrough",
+        "canonical",
+        "immutable",
+        "size_of",
+        "base_key_suffix",
+        "_recipe",
+        "_builtin",
+    )
 
     def __init__(
         self,
@@ -88,14 +99,22 @@ class Serde:
             return serdes.of, (self.name,)
         if self._recipe is not None:
             return self._recipe
-        return _rebuild, (self.serialize, self.deserialize, self.name, self.passthrough, self.canonical, tuple(self.immutable), self.size_of)
+        how = (self.serialize, self.deserialize, self.name, self.passthrough, self.canonical, tuple(self.immutable), self.size_of)
+        return _rebuild, how
 
 
 def _rebuild(
     serialize: Any, deserialize: Any, name: str, passthrough: bool, canonical: Any, immutable: tuple[type, ...], size_of: Any
 ) -> Serde:
     return Serde(
-        serialize, deserialize, name=name, passthrough=passthrough, canonical=canonical, immutable=immutable, size_of=size_of, none_safe=True
+        serialize,
+        deserialize,
+        name=name,
+        passthrough=passthrough,
+        canonical=canonical,
+        immutable=immutable,
+        size_of=size_of,
+        none_safe=True,
     )
 
 
