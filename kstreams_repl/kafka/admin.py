@@ -225,10 +225,13 @@ class Admin:
 
     # -- groups
 
-    def committed_offsets(self, group: str, partitions: Sequence[TopicPartition] | None = None) -> dict[TopicPartition, CommittedOffset]:
+    def committed_offsets(
+        self, group: str, partitions: Sequence[TopicPartition] | None = None, *, stable: bool = True
+    ) -> dict[TopicPartition, CommittedOffset]:
         """What a group has committed, for all partitions or those given; partitions without a commit are left out.
 
-        Waits for offsets of open transactions (``require_stable``), so right after a fencing it tells what really was committed.
+        Waits for offsets of open transactions (``require_stable``), so right after a fencing it tells what really was committed; for
+        looking at an application that runs, where one is always open, ``stable=False`` tells the last that is committed.
         """
         asked = None if partitions is None else [ClientTopicPartition(at.topic, at.partition) for at in partitions]
         if asked == []:
@@ -236,7 +239,7 @@ class Admin:
         deadline = time.monotonic() + self._seconds
         while True:
             request = [ConsumerGroupTopicPartitions(group, asked)]
-            futures = self._client.list_consumer_group_offsets(request, require_stable=True, request_timeout=self._seconds)
+            futures = self._client.list_consumer_group_offsets(request, require_stable=stable, request_timeout=self._seconds)
             try:
                 answer = futures[group].result(self._seconds + 1)
                 break
@@ -284,12 +287,25 @@ class Admin:
         if not specs:
             return {}
         request = {ClientTopicPartition(at.topic, at.partition): spec for at, spec in specs.items()}
-        futures = self._client.list_offsets(request, isolation_level=_ISOLATION[isolation], request_timeout=self._seconds)
-        found = {}
-        for partition, future in futures.items():
-            result = self._result(future, f"reading offsets of {partition.topic}-{partition.partition}", topic=partition.topic)
-            found[TopicPartition(partition.topic, partition.partition)] = result.offset
-        return found
+        deadline = time.monotonic() + self._seconds
+        while True:
+            futures = self._client.list_offsets(request, isolation_level=_ISOLATION[isolation], request_timeout=self._seconds)
+            found = {}
+            try:
+                for partition, future in futures.items():
+                    found[TopicPartition(partition.topic, partition.partition)] = future.result(self._seconds + 1).offset
+                return found
+            except KafkaException as error:
+                inside = error_of(error)
+                # a topic that was just made: the client still knows another leader, or none
+                if inside is None or inside.code() not in _LEADERLESS or time.monotonic() > deadline:
+                    at = f"{partition.topic}-{partition.partition}"
+                    raise self._translated(error, f"reading offsets of {at}", topic=partition.topic) from error
+                time.sleep(0.05)
+            except TimeoutError as error:
+                raise BrokerUnavailableError(
+                    f"reading offsets: no answer from {self.settings.bootstrap_servers}", bootstrap_servers=self.settings.bootstrap_servers
+                ) from error
 
     def _are_visible(self, specs: Iterable[NewTopicSpec]) -> bool:
         listed = self._call("listing topics", lambda: self._client.list_topics(timeout=self._seconds)).topics
@@ -344,3 +360,4 @@ class Admin:
 
 
 _ABSENT = object()
+_LEADERLESS = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_LEADER_EPOCH}

@@ -158,7 +158,7 @@ class Application:
             ApplicationFailedError and others: the application failed; the error is its own.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
-        condition = until or (lambda app: app.remaining() == 0)
+        condition = until or (lambda app: app.status == "running" and app.remaining() == 0)
         while True:
             if self.status == "failed":
                 raise self.error or DeployError(f"{self.name} failed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from kstreams_repl.errors import KStreamsError
@@ -21,6 +22,9 @@ class SessionDirectory:
             can be written.
     """
 
+    home: Callable[[], Path] | None = None
+    """Where a temporary directory goes even if this process is killed: with the embedded broker's, which its supervisor removes."""
+
     def __init__(self, chosen: str | os.PathLike[str] | None) -> None:
         here = Path.cwd()
         self.temporary = chosen == TEMPORARY or (chosen is None and not os.access(here, os.W_OK))
@@ -34,7 +38,7 @@ class SessionDirectory:
             KStreamsError: it cannot be made.
         """
         if self._path is None:
-            self._path = Path(tempfile.mkdtemp(prefix="kstreams-session-"))
+            self._path = Path(tempfile.mkdtemp(prefix="kstreams-session-")) if self.home is None else self.home() / "session"
         try:
             self._path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:

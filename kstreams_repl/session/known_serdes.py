@@ -21,9 +21,9 @@ class KnownSerdes:
         self._known: dict[str, Pair] = {}
 
     def note(self, topic: str, key: Serde | None, value: Serde | None) -> None:
-        """Remember; what is known already stays where the new side is None."""
+        """Remember; what is known already stays where the new side is None, or the bytes serde, which says nothing."""
         old_key, old_value = self._known.get(topic, (None, None))
-        self._known[topic] = (key or old_key, value or old_value)
+        self._known[topic] = (_telling(key) or old_key, _telling(value) or old_value)
 
     def learn(self, topology: TopologyGraph, application_id: str, config: StreamsConfig | None = None) -> None:
         """Take in every topic that a topology reads or writes."""
@@ -38,6 +38,10 @@ class KnownSerdes:
 
     def of(self, topic: str) -> Pair:
         return self._known.get(topic, (None, None))
+
+
+def _telling(serde: Serde | None) -> Serde | None:
+    return None if serde is serdes.bytes_ else serde
 
 
 def _known(serde: Any, default: Any) -> Serde | None:

@@ -23,7 +23,7 @@ def remaining_records(admin: Admin, application_id: str, topology: Topology) -> 
     partitions = [
         TopicPartition(topic, number) for topic in _topics(topology, application_id, counts) for number in range(counts[topic])
     ]
-    committed = admin.committed_offsets(application_id)
+    committed = admin.committed_offsets(application_id, stable=False)
     ends = admin.end_offsets(partitions)
     starts = admin.beginning_offsets(partitions)
     left, few = 0, []

@@ -70,6 +70,9 @@ class Session:
         self._given = settings
         self._client_settings = dict(client_settings or {})
         self._broker = None if settings is not None else SessionBroker(self.directory.broker, self._say)
+        if self._broker is not None:
+            broker = self._broker
+            self.directory.home = lambda: broker.start().directory
         self._spark = spark
         self._master = master
         self._known = KnownSerdes()
