@@ -148,7 +148,8 @@ class OuterJoinStore(Protocol):
 class SuppressBuffer(Protocol):
     """Kind `SUPPRESS_BUFFER`: the last change per key, ordered by (buffer time, serialized key).
 
-    A key that is already buffered keeps its slot, hence its buffer time, and its prior value; new value, old value and context are replaced.
+    A key that is already buffered keeps its slot, hence its buffer time, and its prior value; new value, old value and context
+    are replaced.
     """
 
     min_time: int

@@ -113,7 +113,8 @@ class CachedCells:
                 old = read(key) if listener is not None and (stored is None or send_old) else None
                 if stored is None and old is None and listener is not None:
                     continue
-                context.topic, context.partition, context.offset, context.timestamp, context.headers = topic, partition, offset, timestamp, headers
+                context.topic, context.partition, context.offset = topic, partition, offset
+                context.timestamp, context.headers = timestamp, headers
                 write(key, stored, timestamp)
                 if listener is not None:
                     if cell is None and stored is not None:

@@ -1,7 +1,7 @@
 """From the description of a store to the open store of one task.
 
-The layers, from the inside: engine (`stores/engine`), rows (physical keys, segments), cells (objects; written through, written back, or in the
-record cache, with the changelog at the point where a write leaves for the engine), and the typed store with its serdes.
+The layers, from the inside: engine (`stores/engine`), rows (physical keys, segments), cells (objects; written through, written back,
+or in the record cache, with the changelog at the point where a write leaves for the engine), and the typed store with its serdes.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def open_store(
     Args:
         builder: what the topology knows of it.
         environment: the task's engines; the store's rows join its commits and rollbacks.
-        record_context: the task's `RecordContext`; its `timestamp` and `headers` must be those of the record being processed whenever a store is
-            written (plain stores log under that timestamp, cached entries leave under that context).
+        record_context: the task's `RecordContext`; its `timestamp` and `headers` must be those of the record being processed whenever
+            a store is written (plain stores log under that timestamp, cached entries leave under that context).
         send: writes to the changelog topic, `(key, value, timestamp, headers, partition)`; None = not logged. The timestamp may be
             None (the producer's time), the partition always is (the task's own).
         cache: the task's record cache; used when the builder asks for caching and its budget is not 0.

@@ -20,7 +20,20 @@ Entry = tuple[int, Any, bytes | None, Any, int, int, int, Any]
 
 SIZE, CELL, STORED, TOPIC, PARTITION, OFFSET, TIMESTAMP, HEADERS = range(8)
 
-__all__ = ["CELL", "ENTRY_OVERHEAD", "HEADERS", "OFFSET", "PARTITION", "SIZE", "STORED", "TIMESTAMP", "TOPIC", "Entry", "NamedCache", "RecordCache"]
+__all__ = [
+    "CELL",
+    "ENTRY_OVERHEAD",
+    "HEADERS",
+    "OFFSET",
+    "PARTITION",
+    "SIZE",
+    "STORED",
+    "TIMESTAMP",
+    "TOPIC",
+    "Entry",
+    "NamedCache",
+    "RecordCache",
+]
 
 
 class RecordCache:

@@ -42,7 +42,9 @@ class Session:
     def _bytes(self, key: Any) -> bytes:
         data = self._key.serialize(key)
         if data is None:
-            raise StateStoreError(f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first")
+            raise StateStoreError(
+                f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first"
+            )
         return data
 
     def put(self, session_key: Windowed, aggregate: Any) -> None:
@@ -71,7 +73,9 @@ class Session:
     def find_sessions_range(self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
         return self._of_keys(from_key, to_key, earliest_end, latest_start, False)
 
-    def backward_find_sessions_range(self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
+    def backward_find_sessions_range(
+        self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int
+    ) -> Iterator[tuple[Windowed, Any]]:
         return self._of_keys(from_key, to_key, earliest_end, latest_start, True)
 
     def fetch(self, key: Any) -> Iterator[tuple[Windowed, Any]]:

@@ -141,7 +141,9 @@ class TimeOrderedWindow:
     def _bytes(self, key: Any) -> bytes:
         data = self._key.serialize(key)
         if data is None:
-            raise StateStoreError(f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first")
+            raise StateStoreError(
+                f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first"
+            )
         return data
 
     def put(self, key: Any, value: Any, window_start: int) -> None:
@@ -218,12 +220,15 @@ class TimeOrderedWindow:
         wanted, present, unpack_from = self._bytes(key), self._present, _LONG.unpack_from
         return iter([(unpack_from(row)[0], present(cell)) for row, cell in self._rows(time_from, time_to, reverse) if row[8:-4] == wanted])
 
-    def _of_keys(self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
+    def _of_keys(
+        self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool
+    ) -> Iterator[tuple[Windowed, Any]]:
         from_bytes, present, size, unpack_from = self._key.deserialize, self._present, self.window_size_ms, _LONG.unpack_from
         rows = self._rows(time_from, time_to, reverse)
         found = [(row, cell) for row, cell in rows if (low is None or row[8:-4] >= low) and (high is None or row[8:-4] <= high)]
         return (
-            (Windowed(from_bytes(row[8:-4]), start := unpack_from(row)[0], min(start + size, MAX_LONG)), present(cell)) for row, cell in found
+            (Windowed(from_bytes(row[8:-4]), start := unpack_from(row)[0], min(start + size, MAX_LONG)), present(cell))
+            for row, cell in found
         )
 
     def set_flush_listener(self, listener: Any, send_old_values: bool) -> bool:

@@ -182,7 +182,9 @@ class Window:
     def _bytes(self, key: Any) -> bytes:
         data = self._key.serialize(key)
         if data is None:
-            raise StateStoreError(f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first")
+            raise StateStoreError(
+                f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first"
+            )
         return data
 
     def _optional_bytes(self, key: Any) -> bytes | None:
@@ -294,7 +296,9 @@ class Window:
             return iter([(start, ValueAndTimestamp._make(cell)) for start, cell in rows])
         return iter(rows)
 
-    def _of_keys(self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
+    def _of_keys(
+        self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool
+    ) -> Iterator[tuple[Windowed, Any]]:
         from_bytes, present, size = self._key.deserialize, self._present, self.window_size_ms
         rows = list(self.range_raw(low, high, time_from, time_to, reverse))
         return ((Windowed(from_bytes(key), start, min(start + size, MAX_LONG)), present(cell)) for key, start, cell in rows)
