@@ -1,7 +1,8 @@
 """One row of a versioned store's history: the versions of one key whose validity ended in one segment of time.
 
 Bytes: `int64 next‖int64 min‖(int64 timestamp‖int32 size)…‖values…`, newest version first in the list, oldest value first in the
-tail, size −1 for a deletion: the layout Kafka Streams uses. A row with next == min holds a single deletion that found nothing to end (*degenerate*).
+tail, size −1 for a deletion: the layout Kafka Streams uses. A row with next == min holds a single deletion that found nothing to
+end (*degenerate*).
 """
 
 from __future__ import annotations
