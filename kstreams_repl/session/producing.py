@@ -137,7 +137,8 @@ class TopicProducer:
             raise SerializationError(
                 f"record {index} for topic {self.topic!r}: {error.message}", hint=error.hint, topic=self.topic
             ) from error
-        given = {"timestamp": timestamp} if timestamp is not None else {}
+        # the client reads 0 as "now", so the first millisecond of 1970 is sent as the second
+        given = {"timestamp": timestamp or 1} if timestamp is not None else {}
         while True:
             try:
                 with kafka_errors(f"producing to {self.topic!r}", topic=self.topic):
