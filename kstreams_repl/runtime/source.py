@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kstreams_repl.errors import SerializationError, StreamsProcessingError
+from kstreams_repl.errors import KStreamsError, SerializationError, StreamsProcessingError
 from kstreams_repl.operators.base import Process
 from kstreams_repl.runtime.handlers import ErrorContext, Handler, Response
 from kstreams_repl.runtime.record_queue import RecordQueue
@@ -80,7 +80,7 @@ class CompiledSource:
         context = ErrorContext(self.name, str(self._services.task_id), at.topic, at.partition, offset, ts, key, value, headers)
         if self._handler is None or Response(self._handler(context, error)) is Response.FAIL:
             raise SerializationError(
-                f"{self.name} cannot read the record at {at} offset {offset}: {error}",
+                f"{self.name} cannot read the record at {at} offset {offset}: {error.message if isinstance(error, KStreamsError) else error}",
                 hint="fix the serde or the producer, or set deserialization.exception.handler to 'continue' (with a dead-letter topic, if wanted)",
                 node=self.name,
                 topic=at.topic,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import KStreamsError, StreamsProcessingError
+from kstreams_repl.errors import IllegalStateTransitionError, KStreamsError, StreamsProcessingError
 from kstreams_repl.operators.base import Process
 from kstreams_repl.runtime.collector import RecordCollector, Send
 from kstreams_repl.runtime.compile import Tap, compile_nodes, node_of_traceback
@@ -103,6 +103,7 @@ class StreamTask:
         self.cache = RecordCache(spec.config["statestore.cache.max.bytes"], exact=exact_cache)
         self._processing_handler = resolve(spec.config["processing.exception.handler"], "processing.exception.handler")
         self._closed = False
+        self._failure: KStreamsError | None = None
         self._open_stores()
         self.entries, self._codes = compile_nodes(spec.subtopology.nodes, self.services, None if self._processing_handler is None else self._guard)
         self.group = PartitionGroup(self._queues(), self.services.clock, spec.config["max.task.idle.ms"])
@@ -119,7 +120,12 @@ class StreamTask:
 
     def add_records(self, partition: TopicPartition, batch: RecordBatch) -> None:
         """Append records of one input partition; raises for a poison head when the deserialization handler says fail."""
-        self.group.add(partition, batch)
+        self._check_usable()
+        try:
+            self.group.add(partition, batch)
+        except KStreamsError as error:
+            self._failure = error
+            raise
 
     def set_lag(self, partition: TopicPartition, lag: int | None) -> None:
         """Tell how far the broker is ahead of what was added (see `max.task.idle.ms`); None = unknown."""
@@ -152,15 +158,18 @@ class StreamTask:
         Raises:
             StreamsProcessingError: a user function raised; the task must not be used or committed any more.
         """
+        self._check_usable()
         group, done = self.group, 0
         wall_clock = self.services.wall_clock
         try:
             while done < max_records and group.ready(wall_clock()):
                 done += group.run(max_records - done)
-        except KStreamsError:
+        except KStreamsError as error:
+            self._failure = error
             raise
         except Exception as error:
-            raise self._explain(error, None) from error
+            self._failure = self._explain(error, None)
+            raise self._failure from error
         return done
 
     def punctuate_stream_time(self) -> bool:
@@ -184,16 +193,19 @@ class StreamTask:
 
     def prepare_commit(self) -> CommitPlan:
         """Step 2 of the commit protocol: flush the caches until quiet (which may forward and send), and say what to commit."""
+        self._check_usable()
         try:
             while True:
                 for store in self.services.stores.values():
                     store.flush()
                 if not self.cache.dirty:
                     break
-        except KStreamsError:
+        except KStreamsError as error:
+            self._failure = error
             raise
         except Exception as error:
-            raise self._explain(error, None) from error
+            self._failure = self._explain(error, None)
+            raise self._failure from error
         self.services.record.restore(NOWHERE)
         queues = self.group.queues.items()
         return CommitPlan(
@@ -269,7 +281,8 @@ class StreamTask:
             return
         try:
             callback(now)
-        except KStreamsError:
+        except KStreamsError as error:
+            self._failure = error
             raise
         except Exception as error:
             self._decide(node, error)
@@ -277,10 +290,21 @@ class StreamTask:
     def _call(self, node: str, work: Callable[[], None]) -> None:
         try:
             work()
-        except KStreamsError:
+        except KStreamsError as error:
+            self._failure = error
             raise
         except Exception as error:
-            raise self._explain(error, node) from error
+            self._failure = self._explain(error, node)
+            raise self._failure from error
+
+    def _check_usable(self) -> None:
+        """What a failed task was working on is half done: it may be closed, nothing else."""
+        if self._failure is not None:
+            raise IllegalStateTransitionError(
+                f"task {self.id} failed and cannot go on: {self._failure.message}",
+                hint="start over from what was committed, with a new task (in a test: a new driver)",
+                task=str(self.id),
+            ) from self._failure
 
     def _explain(self, error: Exception, node: str | None) -> StreamsProcessingError:
         node = node_of_traceback(error, self._codes) or node
@@ -315,7 +339,8 @@ class StreamTask:
         assert handler is not None
         context = self.services.error_context(node)
         if Response(handler(context, error)) is Response.FAIL:
-            raise self._explain(error, node) from error
+            self._failure = self._explain(error, node)
+            raise self._failure from error
         self.services.dead_letter(context, error)
         self.services.drop("processing")
 

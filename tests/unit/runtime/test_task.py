@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl import serdes
-from kstreams_repl.errors import InvalidStateStoreError, StreamsProcessingError
+from kstreams_repl.errors import IllegalStateTransitionError, InvalidStateStoreError, StreamsProcessingError
 from kstreams_repl.processor import Processor, Record
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.topology.topology import Topology
@@ -218,3 +218,18 @@ def test_state_is_there_again_in_a_new_task_on_the_same_environment() -> None:
     again = Rig(counting(), environment=rig.environment)
     assert again.task.stores["counts"].get("a") == 2
     assert again.environment.commit_id == 1
+
+
+def test_a_task_that_failed_takes_processes_and_commits_nothing_more_but_closes() -> None:
+    class Boom(Processor):
+        def process(self, record: Record) -> None:
+            raise LookupError("boom")
+
+    rig = Rig(Topology().add_source("from-in", "in").add_processor("boom", Boom, "from-in"))
+    with pytest.raises(StreamsProcessingError):
+        rig.pipe("in", ("a", 1, 1)).run()
+    for attempt in (rig.run, rig.commit, lambda: rig.pipe("in", ("b", 1, 2))):
+        with pytest.raises(IllegalStateTransitionError, match="task 0_0 failed and cannot go on: LookupError: boom") as failure:
+            attempt()
+        assert isinstance(failure.value.__cause__, StreamsProcessingError)
+    rig.task.close()

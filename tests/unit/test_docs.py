@@ -1,0 +1,91 @@
+"""The documentation runs: every example in docs/ and in docstrings, every link, and a page for every operator."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstreams_repl import dsl
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(page for page in DOCS.rglob("*.md") if not {"notebooks", "design"} & set(page.relative_to(DOCS).parts))
+OPERATORS = sorted((DOCS / "operators").glob("*.md"))
+# Their examples need a broker or Spark; tests/kafka and tests/spark run what they show.
+NEED_A_CLUSTER = {"kafka", "spark", "session", "instance", "cli", "demo"}
+OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+_LINK = re.compile(r"\[[^\]]+\]\(([^)#]+)(?:#[^)]*)?\)")
+
+
+def modules_with_examples() -> list[str]:
+    found = []
+    for path in sorted((ROOT / "kstreams_repl").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if parts[1] not in NEED_A_CLUSTER and ">>> " in path.read_text(encoding="utf-8"):
+            found.append(".".join(parts).removesuffix(".__init__"))
+    return found
+
+
+def run(test: doctest.DocTest) -> None:
+    report: list[str] = []
+    results = doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=report.append)
+    assert results.failed == 0, "".join(report)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_the_examples_of_a_page_run(page: Path) -> None:
+    run(doctest.DocTestParser().get_doctest(page.read_text(encoding="utf-8"), {}, page.name, str(page), 0))
+
+
+@pytest.mark.parametrize("module", modules_with_examples())
+def test_the_examples_of_a_module_run(module: str) -> None:
+    loaded = importlib.import_module(module)
+    for test in doctest.DocTestFinder().find(loaded):
+        if test.examples:
+            run(test)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    targets = _LINK.findall(page.read_text(encoding="utf-8"))
+    gone = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
+    assert not gone
+
+
+@pytest.mark.parametrize("page", OPERATORS, ids=lambda page: page.stem)
+def test_an_operators_page_has_its_counterpart_its_semantics_and_an_example(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for part in ("**Kafka Streams**", "| nulls |", "| time |", "| emits |", "| state |", "```python\n>>> "):
+        assert part in text, part
+
+
+def public_methods() -> list[str]:
+    """`Class.method` of everything the DSL exports that a user calls on a stream, table or grouping."""
+    found = []
+    for name in dsl.__all__:
+        kind = getattr(dsl, name)
+        if inspect.isclass(kind) and name.startswith(("K", "Time", "Session", "Sliding", "Cogrouped", "Branched", "StreamsBuilder")) and "Windows" not in name:
+            found += [f"{name}.{method}" for method, value in vars(kind).items() if not method.startswith("_") and callable(value)]
+    return found
+
+
+def described() -> str:
+    return "".join(page.read_text(encoding="utf-8") for page in PAGES)
+
+
+@pytest.mark.parametrize("method", public_methods())
+def test_every_operator_is_described(method: str) -> None:
+    name = method.partition(".")[2]
+    assert re.search(rf"\b{name}\(", described()), f"no page of docs/ shows {method}()"
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    listed: set[Any] = {(DOCS / target).resolve() for target in _LINK.findall(index) if "://" not in target}
+    assert not [str(page.relative_to(DOCS)) for page in PAGES if page.resolve() not in listed and page.name != "README.md"]
