@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kstreams_repl.display.table import Table
+from tests.unit.display.test_markup import XSS
+
+
+def test_columns_are_aligned_and_numbers_stand_to_the_right() -> None:
+    table = Table.of(("key", "count"), [("a", 5), ("long-key", 1234)], note="2 rows")
+    assert table.text().splitlines() == ["key       count", "────────  ─────", "a             5", "long-key   1234", "2 rows"]
+
+
+def test_rows_beyond_the_cap_are_not_shown_and_it_says_so() -> None:
+    table = Table.of(("n",), [(i,) for i in range(250)])
+    assert table.html().count("<tr>") == 101
+    assert "100 of 250 rows shown" in table.text()
+
+
+def test_a_huge_value_is_cut() -> None:
+    table = Table.of(("value",), [("x" * 10_000_000,)])
+    assert len(table.text()) < 300
+    assert len(table.html()) < 3000
+
+
+@pytest.mark.parametrize("hostile", [*XSS, "\x1b]0;title\x07", "\u202egnp.exe", "a\nb"])
+def test_hostile_cells_are_inert(hostile: str) -> None:
+    table = Table.of((hostile,), [(hostile,), (hostile.encode(),), ({hostile: [hostile]},)], note=hostile, title=hostile)
+    assert set(re.findall(r"<\s*/?\s*([a-zA-Z]+)", table.html())) <= {
+        "div",
+        "style",
+        "table",
+        "caption",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    }
+    assert "\x1b" not in table.text() and "\u202e" not in table.text()
+
+
+def test_a_value_whose_repr_raises_is_shown_as_such() -> None:
+    class Broken:
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    assert "RuntimeError while it was shown" in Table.of(("x",), [(Broken(),)]).text()
+
+
+def test_an_integer_beyond_printing_is_described() -> None:
+    assert "bits" in Table.of(("x",), [(10**6000,)]).text()
