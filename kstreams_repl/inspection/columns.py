@@ -22,8 +22,8 @@ from kstreams_repl.types import Windowed
 Cells = Sequence[bytes | None]
 
 GUESS_SAMPLE = 50
-_LAST_DAY = 253_402_300_799_999
-"""The last millisecond of the year 9999, which is as far as Python's and pandas' dates go."""
+_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
+"""The first millisecond of the year 1 and the last of 9999: Python's dates end there."""
 _FIXED = {"long": ("q", 8, pa.int64()), "integer": ("i", 4, pa.int32()), "double": ("d", 8, pa.float64())}
 
 
@@ -172,7 +172,7 @@ def as_array(values: Sequence[Any]) -> pa.Array:
 def milliseconds(values: Sequence[int | None] | pa.Array) -> pa.Array:
     """Times in ms since 1970 as timestamps (UTC, without a zone); beyond the calendar of SQL they are NULL."""
     times = values if isinstance(values, pa.Array) else pa.array(values, pa.int64())
-    beyond = pa.compute.greater(pa.compute.abs(times), _LAST_DAY)
+    beyond = pa.compute.or_(pa.compute.greater(times, _LAST), pa.compute.less(times, _FIRST))
     if pa.compute.any(beyond).as_py():
         times = pa.compute.if_else(beyond, pa.scalar(None, pa.int64()), times)
     return times.cast(pa.timestamp("ms")).cast(pa.timestamp("us"))

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+import pandas
+import pytest
+
+from kstreams_repl.errors import SqlError
+from kstreams_repl.inspection import Limits, SqlResult, TableData, run_sql
+from kstreams_repl.inspection.topics import records_table
+from kstreams_repl.types import RecordBatch, TopicPartition
+
+
+def topic(values: list[Any], keys: list[bytes | None] | None = None) -> TableData:
+    data = [value if isinstance(value, bytes) or value is None else orjson.dumps(value) for value in values]
+    count = range(len(values))
+    batch = RecordBatch(
+        keys or [b"k%d" % i for i in count], data, [1000 * i for i in count], list(count), [[("h", b"1")] for _ in count]
+    )
+    return records_table([(TopicPartition("t", 0), batch)], key_serde=None, value_serde=None, bound="all of it")
+
+
+class Tables:
+    def __init__(self, **tables: Any) -> None:
+        self.tables = tables
+
+    def table(self, schema: str, name: str, limits: Limits) -> Any:
+        return self.tables.get(f"{schema}__{name}" if schema else name)
+
+    def names(self) -> Iterable[str]:
+        return self.tables
+
+
+FLIGHTS = [
+    {"carrier": "UA", "delay": -3, "leg": {"from": "EWR", "miles": 1400}},
+    {"carrier": "AA", "delay": 12, "leg": {"from": "JFK", "miles": 733}},
+]
+
+
+def ask(query: str, **tables: Any) -> SqlResult:
+    return run_sql(query, Tables(**tables))
+
+
+def test_a_topic_has_key_fields_place_time_and_headers() -> None:
+    result = ask("SELECT * FROM flights", flights=topic(FLIGHTS))
+    assert result.columns == ["key", "carrier", "delay", "leg", "partition", "offset", "timestamp", "headers"]
+    first = result.fetchall()[0]
+    assert first[:4] == ("k0", "UA", -3, {"from": "EWR", "miles": 1400})
+    assert first[4:6] == (0, 0) and first[7] == [{"name": "h", "value": b"1"}]
+
+
+def test_the_whole_value_is_there_when_the_query_names_it() -> None:
+    assert ask("SELECT value.carrier, value.leg.miles FROM flights", flights=topic(FLIGHTS)).fetchall() == [
+        ("UA", 1400),
+        ("AA", 733),
+    ]
+
+
+def test_a_field_named_like_a_column_is_reached_through_the_value() -> None:
+    result = ask("SELECT key, value.key FROM t", t=topic([{"key": "inner", "x": 1}]))
+    assert result.fetchall() == [("k0", "inner")]
+
+
+def test_topics_and_dataframes_join() -> None:
+    names = pandas.DataFrame({"code": ["UA", "AA"], "name": ["United", "American"]})
+    query = "SELECT n.name, sum(f.delay) FROM flights f JOIN names n ON f.carrier = n.code GROUP BY 1 ORDER BY 1"
+    result = ask(query, flights=topic(FLIGHTS), names=names)
+    assert [(name, int(total)) for name, total in result.fetchall()] == [("American", 12), ("United", -3)]
+
+
+def test_shapes_that_differ_become_one_table() -> None:
+    rows = [*FLIGHTS, {"carrier": "DL", "extra": [1, 2]}, None]
+    assert ask('SELECT carrier, extra FROM t ORDER BY "offset"', t=topic(rows)).fetchall()[2:] == [("DL", [1, 2]), (None, None)]
+
+
+def test_text_that_is_no_json_is_null_and_said() -> None:
+    result = ask("SELECT carrier FROM t", t=topic([*FLIGHTS * 60, b"{broken"]))
+    assert result.fetchall()[-1] == (None,)
+    assert result.notes == ("1 cells of t.value are not JSON and are NULL",)
+
+
+def test_integers_larger_than_a_long_keep_their_value() -> None:
+    assert ask("SELECT n FROM t", t=topic([{"n": 2**64 - 1}, {"n": -1}])).fetchall() == [(2**64 - 1,), (-1,)]
+
+
+def test_a_date_in_json_stays_text() -> None:
+    assert ask("SELECT d FROM t", t=topic([{"d": "2013-01-01"}])).fetchall() == [("2013-01-01",)]
+
+
+def test_values_that_are_no_objects_have_one_column() -> None:
+    assert ask("SELECT key, value FROM t", t=topic([b"a", b"b"])).fetchall() == [("k0", "a"), ("k1", "b")]
+
+
+def test_objects_with_endless_fields_stay_json() -> None:
+    wide = topic([{f"user-{i}-{n}": 1 for n in range(200)} for i in range(10)])
+    assert ask("SELECT json_extract(value, '$.user-0-1') FROM t", t=wide).fetchall()[0] == ("1",)
+
+
+def test_names_with_dots_and_hyphens_are_quoted_by_the_user() -> None:
+    assert ask('SELECT count(*) FROM "a.b-c"', **{"a.b-c": topic(FLIGHTS)}).fetchall() == [(2,)]
+
+
+def test_a_schema_says_which_table_is_meant() -> None:
+    assert ask("SELECT count(*) FROM topics.t", topics__t=topic(FLIGHTS)).fetchall() == [(2,)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "FROM t",
+        "WITH q AS (SELECT * FROM t) SELECT * FROM q",
+        "WITH t2 AS (SELECT 1) SELECT * FROM t2, t",
+        "DESCRIBE t",
+        "SUMMARIZE t",
+        "EXPLAIN SELECT * FROM t",
+        "SELECT * FROM t WHERE key IN (SELECT key FROM t)",
+        "PIVOT t ON carrier IN ('UA', 'AA') USING count(*)",
+        "SELECT 1;",
+        "SELECT * FROM duckdb_settings() LIMIT 1",
+    ],
+)
+def test_queries_of_all_forms_run(query: str) -> None:
+    assert len(ask(query, t=topic(FLIGHTS)).fetchall()) >= 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "DROP TABLE t",
+        "INSERT INTO t VALUES (1)",
+        "SELECT 1; SELECT 2",
+        "CREATE TABLE x AS SELECT 1",
+        "COPY t TO '/tmp/x'",
+        "ATTACH 'x.db'",
+        "SET threads=1",
+        "",
+    ],
+)
+def test_what_is_no_single_query_is_refused(query: str) -> None:
+    with pytest.raises(SqlError):
+        ask(query, t=topic(FLIGHTS))
+
+
+def test_an_unknown_table_comes_with_the_nearest_name() -> None:
+    with pytest.raises(SqlError, match="there is no topic, store or dataframe 'flihgts'") as caught:
+        ask("SELECT * FROM flihgts", flights=topic(FLIGHTS))
+    assert caught.value.hint == "did you mean 'flights'?"
+
+
+def test_an_unknown_column_comes_with_duckdbs_candidates() -> None:
+    with pytest.raises(SqlError, match="carrier"):
+        ask("SELECT carrrier FROM t", t=topic(FLIGHTS))
+
+
+def test_an_empty_topic_says_that_its_fields_are_unknown() -> None:
+    with pytest.raises(SqlError) as caught:
+        ask("SELECT carrier FROM t", t=topic([]))
+    assert "t: no record yet" in (caught.value.hint or "")
+
+
+def test_offset_without_quotes_gets_the_right_hint() -> None:
+    with pytest.raises(SqlError) as caught:
+        ask("SELECT * FROM t ORDER BY offset DESC", t=topic(FLIGHTS))
+    assert "quote the column" in (caught.value.hint or "")
+
+
+def test_the_bound_of_every_table_is_shown() -> None:
+    shown = repr(ask("SELECT count(*) FROM t", t=topic(FLIGHTS)))
+    assert "all of it" in shown
+
+
+def test_more_rows_than_fit_are_said_to_be_more() -> None:
+    assert "the first 100 rows are shown" in repr(ask("SELECT * FROM range(500)"))
+
+
+def test_results_come_as_pandas_arrow_and_relation() -> None:
+    result = ask("SELECT carrier FROM t ORDER BY carrier", t=topic(FLIGHTS))
+    assert list(result.df()["carrier"]) == ["AA", "UA"]
+    assert result.arrow().column("carrier").to_pylist() == ["AA", "UA"]
+    assert result.relation.filter("carrier = 'UA'").fetchall() == [("UA",)]
+
+
+@pytest.mark.parametrize("hostile", ["<script>alert(1)</script>", "\x1b[31m", "\u202e", "'; DROP TABLE t; --", '"'])
+def test_hostile_keys_values_and_fields_stay_data(hostile: str) -> None:
+    result = ask("SELECT * FROM t", t=topic([{hostile: hostile}], [hostile.encode()]))
+    assert result.fetchall()[0][:2] == (hostile, hostile)
+    bundle = result._repr_mimebundle_()
+    assert "<script" not in bundle["text/html"] and "\x1b" not in bundle["text/plain"]
