@@ -1,0 +1,103 @@
+"""`./kstreams demo --input FILE --topic NAME`: the user's own rows through a broker, a deployed count, and SQL."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from kstreams_repl.errors import KStreamsError, SerializationError
+
+_COUNTS = "rows-per-key"
+
+
+def read_rows(file: Path, key: str | None) -> Iterator[tuple[str | None, dict[str, Any]]]:
+    """(key, row) of a CSV file (with a header line) or of JSON lines, told by the file's name.
+
+    Raises:
+        KStreamsError: no such file, an unreadable line (with its number), or no such column.
+    """
+    if not file.is_file():
+        raise KStreamsError(f"there is no file {file}", hint="--input takes a .csv, .jsonl or .ndjson file", path=str(file))
+    rows = _json_lines(file) if file.suffix.lower() in (".jsonl", ".ndjson", ".json") else _csv_rows(file)
+    for number, row in enumerate(rows, 1):
+        if key is not None and key not in row:
+            raise KStreamsError(
+                f"row {number} of {file.name} has no column {key!r}", hint=f"its columns: {', '.join(map(str, row))}", path=str(file)
+            )
+        yield (None if key is None or row[key] is None else str(row[key])), row
+
+
+def _json_lines(file: Path) -> Iterator[dict[str, Any]]:
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                row = orjson.loads(line)
+            except ValueError as error:
+                raise SerializationError(
+                    f"line {number} of {file.name} is no JSON: {error}", hint="one JSON object a line", path=str(file), line=number
+                ) from error
+            if not isinstance(row, dict):
+                raise SerializationError(f"line {number} of {file.name} is no JSON object", hint="one JSON object a line", path=str(file), line=number)
+            yield row
+
+
+def _csv_rows(file: Path) -> Iterator[dict[str, Any]]:
+    import duckdb
+
+    quoted = str(file).replace("'", "''")
+    with duckdb.connect() as database:
+        try:
+            reader = database.sql(f"SELECT to_json(r) FROM read_csv('{quoted}') r").to_arrow_reader(10_000)
+            for batch in reader:
+                yield from (orjson.loads(text) for text in batch.column(0).to_pylist())
+        except duckdb.Error as error:
+            raise SerializationError(f"{file.name} is no CSV file that can be read: {error}", hint="a header line, then rows", path=str(file)) from error
+
+
+def run(file: Path, topic: str, key: str | None, *, directory: Path, instances: int, show: Any, keep: bool) -> dict[str, Any]:
+    """Produce the rows, count them per key (all together without one) on Spark, compare with a count of the file."""
+    from kstreams_repl import StreamsBuilder, connect, serdes
+    from kstreams_repl.demo.main import _keep_running, _refuse_running
+
+    started = time.monotonic()
+    directory = directory.expanduser().absolute()
+    truth = Counter(row_key if row_key is not None else "" for row_key, _ in read_rows(file, key))
+    if directory.exists():
+        _refuse_running(directory / "session" / "broker")
+        shutil.rmtree(directory)
+    with connect(directory=directory / "session", report=show.line) as session:
+        session.start()
+        count = session.produce(topic, read_rows(file, key), key_serde=serdes.string, value_serde=serdes.json)
+        show.line(f"{count:,} rows of {file.name} are in topic {topic}")
+        builder = StreamsBuilder()
+        rows = builder.stream(topic, key_serde=serdes.string, value_serde=serdes.json)
+        grouped = rows.group_by(lambda row_key, row: row_key or "", key_serde=serdes.string, value_serde=serdes.json)
+        grouped.count(store=_COUNTS, key_serde=serdes.string)
+        app = session.deploy(builder, "own-input", processing_guarantee="exactly_once_v2", num_stream_threads=instances)
+        records, seconds = show.progress(app, count)
+        app.pause()
+        got = dict(session.sql(f'SELECT key, value FROM "{_COUNTS}"', records=None, rows=None).fetchall())
+        wrong = {name for name in truth.keys() | got.keys() if truth.get(name) != got.get(name)}
+        result = session.sql(f'SELECT key, value AS "rows" FROM "{_COUNTS}" ORDER BY 2 DESC LIMIT 10')
+        show.rows(f"rows per {key}" if key else "rows", result.columns, result.fetchall())
+        show.line(f"checked {len(truth):,} counts against the file: " + ("all equal" if not wrong else f"{len(wrong)} MISMATCHES"))
+        if keep:
+            app.resume()
+            _keep_running(session, directory, show)
+        app.stop()
+    shutil.rmtree(directory, ignore_errors=True)
+    return {
+        "ok": not wrong,
+        "records": records,
+        "mismatches": len(wrong),
+        "seconds": round(time.monotonic() - started, 2),
+        "records_per_second": round(records / seconds) if seconds else None,
+    }
