@@ -15,6 +15,7 @@ from kstreams_repl.commit.offset_metadata import decode
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.kafka.admin import committed_by
 from kstreams_repl.types import TopicPartition
 
 Place = tuple[str, int]
@@ -100,7 +101,7 @@ def _changelog_ends(instance: Instance) -> dict[TopicPartition, int]:
 def _unchanged(instance: Instance) -> bool:
     try:
         expected = {at: task for task in instance.tasks for at in task.starts}
-        committed = instance.admin.committed_offsets(instance.plan.application_id, list(expected))
+        committed = committed_by(instance.consumer, list(expected), seconds=5.0)
         for at, task in expected.items():
             known = committed.get(at)
             if known is None or decode(known.metadata).commit_id != task.commit_id or known.offset != task.committed[at]:

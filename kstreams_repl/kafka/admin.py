@@ -1,8 +1,8 @@
 """`Admin`: topics, offsets and groups of one cluster, as plain values.
 
-Every call either returns what it promises or raises a typed error within its time; a topic that was created is visible, with leaders,
-to clients when the call returns. Offsets come in both isolation levels: the *read_uncommitted* end is the end of the log, the
-*read_committed* one stops at the first open transaction.
+Every call either returns what it promises or raises a typed error within its time; a topic that was created is visible, with
+leaders, to clients when the call returns. Offsets come in both isolation levels: the *read_uncommitted* end is the end of the
+log, the *read_committed* one stops at the first open transaction.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import (
     AlterConfigOpType,
@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 )
 
 from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
-from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, Isolation, make_admin_client
+from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, Isolation, make_admin_client, make_consumer
 from kstreams_repl.kafka.failures import error_of, is_unknown_topic, translate, unknown_topic
 from kstreams_repl.types import TopicPartition
 
@@ -63,6 +63,42 @@ class NewTopicSpec:
     replication: int | None = None
 
 
+def committed_by(
+    consumer: Consumer, partitions: Sequence[TopicPartition], *, seconds: float
+) -> dict[TopicPartition, CommittedOffset]:
+    """What the consumer's own group has committed; partitions without a commit are left out. Waits for open transactions
+    under read_committed.
+
+    Raises:
+        BrokerUnavailableError: no answer in time, or offsets that stay in an open transaction.
+    """
+    if not partitions:
+        return {}
+    asked = [ClientTopicPartition(at.topic, at.partition) for at in partitions]
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            answer = consumer.committed(asked, timeout=seconds)
+            break
+        except KafkaException as error:
+            inside = error_of(error)
+            if inside is None or inside.code() not in _NOT_YET or time.monotonic() > deadline:
+                raise translate(error, "reading committed offsets") from error
+            time.sleep(0.05)
+    found = {}
+    for partition in answer:
+        if partition.error is not None:
+            raise translate(partition.error, "reading committed offsets", topic=partition.topic)
+        if partition.offset >= 0:
+            found[TopicPartition(partition.topic, partition.partition)] = CommittedOffset(
+                partition.offset, partition.metadata or ""
+            )
+    return found
+
+
+_NOT_YET = (KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+
+
 class Admin:
     """Looks after topics, offsets and groups. Thread-safe; holds one connection until garbage.
 
@@ -84,7 +120,9 @@ class Admin:
     def topics(self, *, internal: bool = False) -> dict[str, int]:
         """All topics with their numbers of partitions; Kafka's own (``__consumer_offsets``, …) only on request."""
         listed = self._call("listing topics", lambda: self._client.list_topics(timeout=self._seconds))
-        return {name: len(topic.partitions) for name, topic in sorted(listed.topics.items()) if internal or not name.startswith("__")}
+        return {
+            name: len(topic.partitions) for name, topic in sorted(listed.topics.items()) if internal or not name.startswith("__")
+        }
 
     def partitions(self, topic: str) -> int:
         """The number of partitions of a topic.
@@ -141,7 +179,9 @@ class Admin:
         self._await("the new topics to become visible", lambda: self._are_visible(wanted.values()))
         return tuple(created)
 
-    def create_topic(self, name: str, partitions: int, *, configs: Mapping[str, str] | None = None, exist_ok: bool = False) -> bool:
+    def create_topic(
+        self, name: str, partitions: int, *, configs: Mapping[str, str] | None = None, exist_ok: bool = False
+    ) -> bool:
         """Creates one topic; False when it was there already (with ``exist_ok``)."""
         return bool(self.create_topics([NewTopicSpec(name, partitions, configs or {})], exist_ok=exist_ok))
 
@@ -185,14 +225,18 @@ class Admin:
 
     # -- offsets
 
-    def end_offsets(self, partitions: Iterable[TopicPartition], *, isolation: Isolation = "read_committed") -> dict[TopicPartition, int]:
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, isolation: Isolation = "read_committed"
+    ) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition, markers included. See the module for the two isolation levels."""
         return self._list_offsets({partition: OffsetSpec.latest() for partition in partitions}, isolation)
 
     def settled_end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The end of the log as it is now, once no transaction is open below it; all that was committed before the call is then readable.
+        """The end of the log as it is now, once no transaction is open below it; all that was committed before the call is
+        then readable.
 
-        A commit is acknowledged *before* its markers are in the topics, so `end_offsets` right after a commit may still stop short of it.
+        A commit is acknowledged *before* its markers are in the topics, so `end_offsets` right after a commit may still stop
+        short of it.
 
         Raises:
             BrokerUnavailableError: a transaction stayed open for as long as a call of this client may take.
@@ -212,7 +256,9 @@ class Admin:
 
     def offsets_for_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The offset of the first record whose timestamp (ms) is at or after the given one; None where there is none."""
-        found = self._list_offsets({partition: OffsetSpec.for_timestamp(at) for partition, at in times.items()}, "read_uncommitted")
+        found = self._list_offsets(
+            {partition: OffsetSpec.for_timestamp(at) for partition, at in times.items()}, "read_uncommitted"
+        )
         return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
@@ -230,35 +276,20 @@ class Admin:
     ) -> dict[TopicPartition, CommittedOffset]:
         """What a group has committed, for all partitions or those given; partitions without a commit are left out.
 
-        Waits for offsets of open transactions (``require_stable``), so right after a fencing it tells what really was committed; for
-        looking at an application that runs, where one is always open, ``stable=False`` tells the last that is committed.
+        Waits for offsets of open transactions (``require_stable``), so right after a fencing it tells what really was
+        committed; for looking at an application that runs, where one is always open, ``stable=False`` tells the last that is
+        committed.
         """
-        asked = None if partitions is None else [ClientTopicPartition(at.topic, at.partition) for at in partitions]
-        if asked == []:
-            return {}
-        deadline = time.monotonic() + self._seconds
-        while True:
-            request = [ConsumerGroupTopicPartitions(group, asked)]
-            futures = self._client.list_consumer_group_offsets(request, require_stable=stable, request_timeout=self._seconds)
-            try:
-                answer = futures[group].result(self._seconds + 1)
-                break
-            except KafkaException as error:
-                inside = error_of(error)
-                code = inside.code() if inside is not None else None
-                if code == KafkaError.GROUP_ID_NOT_FOUND:
-                    return {}
-                pending = code in (KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
-                if not pending or time.monotonic() > deadline:
-                    raise self._translated(error, f"reading the offsets of group {group!r}") from error
-                time.sleep(0.05)
-        found = {}
-        for partition in answer.topic_partitions:
-            if partition.error is not None:
-                raise self._translated(partition.error, f"reading the offsets of group {group!r}", topic=partition.topic)
-            if partition.offset >= 0:
-                found[TopicPartition(partition.topic, partition.partition)] = CommittedOffset(partition.offset, partition.metadata or "")
-        return found
+        if partitions is None:
+            partitions = [TopicPartition(name, number) for name, count in self.topics().items() for number in range(count)]
+        # By a consumer: the admin call of the client library crashes the process when the group's coordinator is not ready yet
+        # (its retry asks for a consumer's group handle, which an admin client has not).
+        isolation: Isolation = "read_committed" if stable else "read_uncommitted"
+        consumer = make_consumer(self.settings, group_id=group, isolation=isolation, events=self._events)
+        try:
+            return committed_by(consumer, partitions, seconds=self._seconds)
+        finally:
+            consumer.close()
 
     def groups(self) -> tuple[str, ...]:
         """The names of all consumer groups."""
@@ -304,7 +335,8 @@ class Admin:
                 time.sleep(0.05)
             except TimeoutError as error:
                 raise BrokerUnavailableError(
-                    f"reading offsets: no answer from {self.settings.bootstrap_servers}", bootstrap_servers=self.settings.bootstrap_servers
+                    f"reading offsets: no answer from {self.settings.bootstrap_servers}",
+                    bootstrap_servers=self.settings.bootstrap_servers,
                 ) from error
 
     def _are_visible(self, specs: Iterable[NewTopicSpec]) -> bool:

@@ -66,7 +66,8 @@ class Generations:
         some days).
         """
         kept: dict[str, dict[str, KeptOffset]] = {}
-        for at, committed in self._admin.committed_offsets(self._application_id).items():
+        inputs = [at for specs in plan.assignment for spec in specs for at in spec.partitions]
+        for at, committed in self._admin.committed_offsets(self._application_id, inputs).items():
             kept.setdefault(at.topic, {})[str(at.partition)] = KeptOffset(committed.offset, committed.metadata)
         self._control.write(self._desired(plan, signal), KeptOffsets(plan.generation, kept, _now()))
 

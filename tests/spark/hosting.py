@@ -90,11 +90,11 @@ class Host:
             deployment.stop()
 
 
-def settle(condition: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
+def settle(condition: Callable[[], bool], what: str, seconds: float = SECONDS, story: Callable[[], object] = lambda: "") -> None:
     """Wait for a condition; a generous bound that only a hang reaches."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}"
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}; {story()}"
         time.sleep(0.02)
 
 
@@ -109,7 +109,7 @@ def processed(deployment: Deployment, count: int) -> None:
             >= count
         )
 
-    settle(reached, f"{count} records")
+    settle(reached, f"{count} records", story=lambda: (deployment, deployment.reports))
 
 
 def running(deployment: Deployment) -> None:
