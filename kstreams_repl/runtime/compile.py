@@ -13,11 +13,11 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import InvalidStateStoreError, TopologyError, did_you_mean
-from kstreams_repl.operators.base import Operator, Process
+from kstreams_repl.operators.base import Process
 from kstreams_repl.operators.processor_api import ProcessorOperator
-from kstreams_repl.operators.processor_api import ProcessorOperator
-from kstreams_repl.runtime.sinks import build_sink
+from kstreams_repl.runtime.sinks import build_outlet, build_sink
 from kstreams_repl.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from kstreams_repl.types import Outlet
 
 if TYPE_CHECKING:
     from kstreams_repl.runtime.services import TaskServices
@@ -32,7 +32,9 @@ Tap = Callable[[str], Process]
 class TaskNode:
     """One node of one task, as operators see it (`operators.base.NodeContext`)."""
 
-    def __init__(self, name: str, services: TaskServices, stores: Sequence[str], children: Sequence[str], entries: Mapping[str, Process]) -> None:
+    def __init__(
+        self, name: str, services: TaskServices, stores: Sequence[str], children: Sequence[str], entries: Mapping[str, Process]
+    ) -> None:
         self.name = name
         self.task = services
         self.record = services.record
@@ -44,6 +46,7 @@ class TaskNode:
         self.drop = services.drop
         self.wall_clock = services.wall_clock
         self.request_commit = services.request_commit
+        self.sink: SinkNode | None = None
 
     def store(self, name: str) -> Any:
         task = self.task
@@ -52,7 +55,8 @@ class TaskNode:
             return task.global_stores[name] if store is None else store
         raise InvalidStateStoreError(
             f"node {self.name} has no access to store {name!r}",
-            hint=did_you_mean(name, self._stores) or "connect it: stores=[...] on the processor, or connect_processor_and_state_stores",
+            hint=did_you_mean(name, self._stores)
+            or "connect it: stores=[...] on the processor, or connect_processor_and_state_stores",
             node=self.name,
             store=name,
         )
@@ -68,6 +72,9 @@ class TaskNode:
         )
 
     forward_to = child
+
+    def outlet(self, key_serde: Any, value_serde: Any) -> Outlet | None:
+        return None if self.sink is None else build_outlet(self.sink, self.task, key_serde, value_serde)
 
     def stream_time(self) -> int:
         return self._clock.now
@@ -127,9 +134,12 @@ def named(entry: Process, node: str, codes: dict[CodeType, str]) -> Process:
     return entry
 
 
-def compile_nodes(nodes: Sequence[Node], services: TaskServices, guard: Guard | None) -> tuple[dict[str, Process], dict[CodeType, str]]:
+def compile_nodes(
+    nodes: Sequence[Node], services: TaskServices, guard: Guard | None
+) -> tuple[dict[str, Process], dict[CodeType, str]]:
     """Build every node; returns the entries by node name and the map from code objects to node names."""
     children = children_of(nodes)
+    by_name = {node.name: node for node in nodes}
     entries: dict[str, Process] = {}
     codes: dict[CodeType, str] = {}
     for node in _children_first(nodes, children):
@@ -141,6 +151,8 @@ def compile_nodes(nodes: Sequence[Node], services: TaskServices, guard: Guard | 
             continue
         stores = node.stores if isinstance(node, ProcessorNode) else ()
         context = TaskNode(node.name, services, stores, children[node.name], entries)
+        if services.tap is None and guard is None:
+            context.sink = sink_of_rows(node.name, by_name, children)
         if isinstance(node, SinkNode):
             entry = build_sink(node, context, services)
             if services.tap is not None:
@@ -151,6 +163,18 @@ def compile_nodes(nodes: Sequence[Node], services: TaskServices, guard: Guard | 
         entry = named(entry, node.name, codes)
         entries[node.name] = entry if guard is None else guard(node.name, entry)
     return entries, codes
+
+
+def sink_of_rows(name: str, nodes: Mapping[str, Node], children: Mapping[str, Sequence[str]]) -> SinkNode | None:
+    """The sink that gets a node's rows and nothing else, when every node on the way only hands rows on."""
+    while len(children[name]) == 1:
+        (name,) = children[name]
+        node = nodes[name]
+        if isinstance(node, SinkNode):
+            return node
+        if isinstance(node, SourceNode) or not getattr(node.operator, "carries_rows", False):
+            return None
+    return None
 
 
 def _children_first(nodes: Sequence[Node], children: Mapping[str, Sequence[str]]) -> list[Node]:

@@ -42,7 +42,13 @@ class GlobalTask:
     """
 
     def __init__(
-        self, application_id: str, subtopologies: Sequence[Subtopology], *, config: StreamsConfig, environment: Any, wall_clock: Callable[[], int]
+        self,
+        application_id: str,
+        subtopologies: Sequence[Subtopology],
+        *,
+        config: StreamsConfig,
+        environment: Any,
+        wall_clock: Callable[[], int],
     ) -> None:
         nodes = [node for sub in subtopologies for node in sub.nodes]
         self.environment = environment
@@ -68,7 +74,9 @@ class GlobalTask:
                 suppress_changelog=True,
             )
         entries, _ = compile_nodes(nodes, self.services, None)
-        self._sources = {topic: (node, entries[node.name]) for node in nodes if isinstance(node, SourceNode) for topic in node.topics}
+        self._sources = {
+            topic: (node, entries[node.name]) for node in nodes if isinstance(node, SourceNode) for topic in node.topics
+        }
         self.services.record.restore(NOWHERE)
         for _, callback in self.services.init_callbacks:
             callback()
@@ -89,13 +97,21 @@ class GlobalTask:
         de_key = services.key_serde(node.key_serde).deserialize
         de_value = services.value_serde(node.value_serde).deserialize
         headers = batch.headers or [None] * len(batch)
-        for raw_key, raw_value, ts, offset, row in zip(batch.keys, batch.values, batch.timestamps, batch.offsets, headers, strict=True):
+        for raw_key, raw_value, ts, offset, row in zip(
+            batch.keys, batch.values, batch.timestamps, batch.offsets, headers, strict=True
+        ):
             try:
                 key, value = de_key(raw_key), de_value(raw_value)
             except Exception:  # a poison record of a global table is skipped, and counted
                 services.drop("deserialization")
                 continue
-            record.topic, record.partition, record.offset, record.timestamp, record.headers = topic, partition, offset, ts, row or []
+            record.topic, record.partition, record.offset, record.timestamp, record.headers = (
+                topic,
+                partition,
+                offset,
+                ts,
+                row or [],
+            )
             services.clock.now = max(services.clock.now, ts)
             enter(key, value, ts, record.headers)
         record.restore(NOWHERE)

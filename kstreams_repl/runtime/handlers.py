@@ -1,8 +1,9 @@
 """What happens to a record that cannot be read, processed or written: fail, continue, retry, or to the dead-letter topic.
 
 A handler is a callable ``(ErrorContext, error) -> Response`` (or one of the words "fail" and "continue"). With
-``errors.dead.letter.queue.topic.name`` set, a source record that is given up (not one at which the application stops) is written there as it was
-read, with its coordinates in headers, in the same commit as everything else. Source: KIP-161, KIP-210, KIP-1033, KIP-1034.
+``errors.dead.letter.queue.topic.name`` set, a source record that is given up (not one at which the application stops) is
+written there as it was read, with its coordinates in headers, in the same commit as everything else. Source: KIP-161, KIP-210,
+KIP-1033, KIP-1034.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def resolve(setting: Any, key: str) -> Handler | None:
         return _continue
     if callable(setting):
         return setting  # type: ignore[no-any-return]
-    raise ConfigError(f"{key} = {setting!r} cannot be used", hint="'fail', 'continue' or a callable (context, error) -> Response", key=key)
+    raise ConfigError(
+        f"{key} = {setting!r} cannot be used", hint="'fail', 'continue' or a callable (context, error) -> Response", key=key
+    )
 
 
 def _continue(context: ErrorContext, error: Exception) -> Response:

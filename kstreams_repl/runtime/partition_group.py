@@ -36,7 +36,9 @@ class PartitionGroup:
     def add(self, partition: TopicPartition, batch: RecordBatch) -> None:
         queue = self.queues.get(partition)
         if queue is None:
-            raise KStreamsError(f"partition {partition} does not belong to this task", topic=partition.topic, partition=partition.partition)
+            raise KStreamsError(
+                f"partition {partition} does not belong to this task", topic=partition.topic, partition=partition.partition
+            )
         was_empty = not queue.has_head
         queue.add(batch)
         if was_empty and queue.has_head:

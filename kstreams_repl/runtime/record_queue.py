@@ -30,7 +30,9 @@ class Source(Protocol):
     extract: Callable[[RecordQueue, Any, Any, int, int, Headers], int] | None
     """(queue, key, value, timestamp, offset, headers) -> ms"""
 
-    def on_poison(self, error: Exception, queue: RecordQueue, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers) -> None:
+    def on_poison(
+        self, error: Exception, queue: RecordQueue, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers
+    ) -> None:
         """Raise to stop at this record, return to skip it."""
 
     def on_negative_timestamp(self, queue: RecordQueue, ts: int, offset: int) -> None:
@@ -200,12 +202,16 @@ class RecordQueue:
         self.partition_time = partition_time
         self.has_head = False
 
-    def _set_head(self, key: Any, value: Any, ts: int, offset: int, headers: Headers, raw_key: bytes | None, raw_value: bytes | None) -> None:
+    def _set_head(
+        self, key: Any, value: Any, ts: int, offset: int, headers: Headers, raw_key: bytes | None, raw_value: bytes | None
+    ) -> None:
         self.head_key, self.head_value, self.head_ts, self.head_offset, self.head_headers = key, value, ts, offset, headers
         self.head_raw_key, self.head_raw_value = raw_key, raw_value
         self.has_head = True
 
-    def _skip_poison(self, error: Exception, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers) -> None:
+    def _skip_poison(
+        self, error: Exception, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers
+    ) -> None:
         self._ask(error, key, value, ts, offset, headers)
         self._find_head(poison_offset=offset)
 

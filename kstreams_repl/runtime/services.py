@@ -62,7 +62,9 @@ class TaskServices:
     def error_context(self, node: str) -> ErrorContext:
         """What a handler is told about the record at work."""
         at = self.record
-        return ErrorContext(node, str(self.task_id), at.topic, at.partition, at.offset, at.timestamp, at.raw_key, at.raw_value, at.headers)
+        return ErrorContext(
+            node, str(self.task_id), at.topic, at.partition, at.offset, at.timestamp, at.raw_key, at.raw_value, at.headers
+        )
 
     def dead_letter(self, context: ErrorContext, error: Exception) -> None:
         """Write a source record that is given up to the dead-letter topic, if there is one, in the same commit as all else."""
@@ -83,7 +85,8 @@ class TaskServices:
     def with_serdes(self, builder: StoreBuilder) -> StoreBuilder:
         """The builder with its deferred serdes bound; None is left for the store to fill."""
         return builder.with_(
-            key_serde=builder.key_serde and self._bound(builder.key_serde), value_serde=builder.value_serde and self._bound(builder.value_serde)
+            key_serde=builder.key_serde and self._bound(builder.key_serde),
+            value_serde=builder.value_serde and self._bound(builder.value_serde),
         )
 
     def _bound(self, serde: Any) -> Serde:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import KStreamsError, SerializationError
 from kstreams_repl.operators.base import Process
 from kstreams_repl.runtime.collector import Send
 from kstreams_repl.runtime.handlers import Response, resolve
+from kstreams_repl.serdes.base import Serde
 from kstreams_repl.topology.nodes import SinkNode
+from kstreams_repl.types import Headers, Outlet
 
 if TYPE_CHECKING:
     from kstreams_repl.runtime.compile import TaskNode
@@ -33,6 +35,29 @@ def build_sink(node: SinkNode, context: TaskNode, services: TaskServices) -> Pro
     return _plain(send, key_serde.serialize, value_serde.serialize, refuse)
 
 
+def build_outlet(node: SinkNode, services: TaskServices, key_serde: Serde, value_serde: Serde) -> Outlet | None:
+    """The way into a sink for rows that these serdes have written; None when the sink would write them differently."""
+    theirs, values = services.key_serde(node.key_serde), services.value_serde(node.value_serde)
+    if node.topic is None or node.partitioner is not None:
+        return None
+    if not (theirs.writes_like(key_serde) and values.writes_like(value_serde)):
+        return None
+    topic, suffix = services.real_topic(node.topic), theirs.base_key_suffix
+    send, place = services.collector.sender(topic), services.collector.partition_of
+
+    def outlet(
+        keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int], headers: Sequence[Headers]
+    ) -> None:
+        if suffix:
+            for key, value, timestamp, own in zip(keys, values, timestamps, headers, strict=True):
+                send(key, value, timestamp, own, place(topic, key[:-suffix]))
+        else:
+            for key, value, timestamp, own in zip(keys, values, timestamps, headers, strict=True):
+                send(key, value, timestamp, own, None)
+
+    return outlet
+
+
 def _plain(send: Send, to_key: Callable[[Any], Any], to_value: Callable[[Any], Any], refuse: Refuse) -> Process:
     def sink(key: Any, value: Any, timestamp: int, headers: Any) -> None:
         try:
@@ -46,7 +71,13 @@ def _plain(send: Send, to_key: Callable[[Any], Any], to_value: Callable[[Any], A
 
 
 def _windowed(
-    send: Send, topic: str, services: TaskServices, to_key: Callable[[Any], Any], to_value: Callable[[Any], Any], refuse: Refuse, suffix: int
+    send: Send,
+    topic: str,
+    services: TaskServices,
+    to_key: Callable[[Any], Any],
+    to_value: Callable[[Any], Any],
+    refuse: Refuse,
+    suffix: int,
 ) -> Process:
     """A windowed key is placed by its plain key, without the window bounds at its end."""
     place = services.collector.partition_of
@@ -63,7 +94,12 @@ def _windowed(
 
 
 def _chosen(
-    node: SinkNode, services: TaskServices, to_key: Callable[[Any], Any], to_value: Callable[[Any], Any], refuse: Refuse, suffix: int
+    node: SinkNode,
+    services: TaskServices,
+    to_key: Callable[[Any], Any],
+    to_value: Callable[[Any], Any],
+    refuse: Refuse,
+    suffix: int,
 ) -> Process:
     senders: dict[str, Send] = {}
     collector, record, drop = services.collector, services.record, services.drop

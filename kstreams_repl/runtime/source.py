@@ -62,7 +62,8 @@ class CompiledSource:
         except Exception as cause:
             line = user_line(cause)
             raise StreamsProcessingError(
-                f"the timestamp extractor of {self.name} raised {type(cause).__name__}: {cause}" + (f"\n  {line}" if line else ""),
+                f"the timestamp extractor of {self.name} raised {type(cause).__name__}: {cause}"
+                + (f"\n  {line}" if line else ""),
                 hint="fix the extractor, or return a negative number to drop such records",
                 node=self.name,
                 topic=record.topic,
@@ -72,16 +73,20 @@ class CompiledSource:
             ) from cause
         return int(extracted)
 
-    def on_poison(self, error: Exception, queue: RecordQueue, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers) -> None:
+    def on_poison(
+        self, error: Exception, queue: RecordQueue, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers
+    ) -> None:
         """Ask the handler; FAIL raises with the record's coordinates, CONTINUE counts a dropped record."""
         if isinstance(error, StreamsProcessingError):
             raise error
         at = queue.partition
         context = ErrorContext(self.name, str(self._services.task_id), at.topic, at.partition, offset, ts, key, value, headers)
         if self._handler is None or Response(self._handler(context, error)) is Response.FAIL:
+            told = error.message if isinstance(error, KStreamsError) else str(error)
             raise SerializationError(
-                f"{self.name} cannot read the record at {at} offset {offset}: {error.message if isinstance(error, KStreamsError) else error}",
-                hint="fix the serde or the producer, or set deserialization.exception.handler to 'continue' (with a dead-letter topic, if wanted)",
+                f"{self.name} cannot read the record at {at} offset {offset}: {told}",
+                hint="fix the serde or the producer, or set deserialization.exception.handler to 'continue' "
+                "(with a dead-letter topic, if wanted)",
                 node=self.name,
                 topic=at.topic,
                 partition=at.partition,

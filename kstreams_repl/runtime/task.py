@@ -1,9 +1,9 @@
 """One task: a sub-topology over one group of partitions. Sans-IO: records, a clock and stores come in; effects go out.
 
-Actors: the `PartitionGroup` (which record is next), the compiled nodes, the stores in their environment, the `RecordCollector`. The host
-calls, on one thread: `add_records`, `process`, `punctuate_*`, and around its commit protocol `prepare_commit` and `post_commit`. Invariants: records
-are taken in Kafka Streams' order; nothing is committed after an error; `close` may be called in any state. Source: Kafka Streams'
-StreamTask, KIP-28.
+Actors: the `PartitionGroup` (which record is next), the compiled nodes, the stores in their environment, the `RecordCollector`.
+The host calls, on one thread: `add_records`, `process`, `punctuate_*`, and around its commit protocol `prepare_commit` and
+`post_commit`. Invariants: records are taken in Kafka Streams' order; nothing is taken or committed after an error; `close` may be
+called in any state. Source: Kafka Streams' StreamTask, KIP-28.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import IllegalStateTransitionError, KStreamsError, StreamsProcessingError
 from kstreams_repl.operators.base import Process
-from kstreams_repl.runtime.collector import RecordCollector, Send
+from kstreams_repl.runtime.collector import RecordCollector
 from kstreams_repl.runtime.compile import Tap, compile_nodes, node_of_traceback
 from kstreams_repl.runtime.handlers import Handler, Response, resolve
 from kstreams_repl.runtime.partition_group import PartitionGroup
@@ -24,12 +24,11 @@ from kstreams_repl.runtime.record_queue import RecordQueue
 from kstreams_repl.runtime.services import TaskServices
 from kstreams_repl.runtime.source import CompiledSource
 from kstreams_repl.runtime.user_error import user_line
-from kstreams_repl.stores.changelog import Send as LogSend
 from kstreams_repl.stores.factory import open_store
 from kstreams_repl.stores.record_cache import RecordCache
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.topology.subtopologies import Subtopology
-from kstreams_repl.types import Headers, RecordBatch, TaskId, TopicPartition
+from kstreams_repl.types import RecordBatch, TaskId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,9 @@ class StreamTask:
         self._closed = False
         self._failure: KStreamsError | None = None
         self._open_stores()
-        self.entries, self._codes = compile_nodes(spec.subtopology.nodes, self.services, None if self._processing_handler is None else self._guard)
+        self.entries, self._codes = compile_nodes(
+            spec.subtopology.nodes, self.services, None if self._processing_handler is None else self._guard
+        )
         self.group = PartitionGroup(self._queues(), self.services.clock, spec.config["max.task.idle.ms"])
 
     def initialize(self) -> None:
@@ -255,13 +256,13 @@ class StreamTask:
         services, partition = self.services, self.id.partition
         for builder in self.spec.subtopology.stores:
             logged = builder.logging and builder.source_topic is None
-            send = _pinned(services.collector.sender(self.changelog_topic(builder.name)), partition) if logged else None
-
+            send = services.collector.sender(self.changelog_topic(builder.name)) if logged else None
             services.stores[builder.name] = open_store(
                 services.with_serdes(builder),
                 self.environment,
                 record_context=services.record,
-                send=send,
+                send=send,  # type: ignore[arg-type]
+                partition=partition,
                 cache=self.cache if builder.caching else None,
                 defaults=(services.key_serde(None), services.value_serde(None)),
                 on_dropped=services.drop,
@@ -272,7 +273,10 @@ class StreamTask:
         sources = {node.name: node for node in self.spec.subtopology.nodes if isinstance(node, SourceNode)}
         handler = resolve(self.spec.config["deserialization.exception.handler"], "deserialization.exception.handler")
         compiled = {name: CompiledSource(node, self.entries[name], self.services, handler) for name, node in sources.items()}
-        return [RecordQueue(at, compiled[name], self.services.record, self.services.clock) for at, name in self.spec.partitions.items()]
+        return [
+            RecordQueue(at, compiled[name], self.services.record, self.services.clock)
+            for at, name in self.spec.partitions.items()
+        ]
 
     def _punctuate(self, node: str, callback: Callable[[int], None], now: int) -> None:
         self.services.record.restore(NOWHERE)
@@ -311,7 +315,9 @@ class StreamTask:
         at, line = self.services.record, user_line(error)
         where = f"{at.topic}-{at.partition} offset {at.offset}" if at.topic is not None else "a punctuation"
         return StreamsProcessingError(
-            f"{type(error).__name__}: {error}" + (f"\n  {line}" if line else "") + f"\n  in node {node}, task {self.id}, at {where}",
+            f"{type(error).__name__}: {error}"
+            + (f"\n  {line}" if line else "")
+            + f"\n  in node {node}, task {self.id}, at {where}",
             hint="fix the function and deploy again; what was committed stays and nothing is lost",
             node=node,
             task=str(self.id),
@@ -343,12 +349,3 @@ class StreamTask:
             raise self._failure from error
         self.services.dead_letter(context, error)
         self.services.drop("processing")
-
-
-def _pinned(send: Send, partition: int) -> LogSend:
-    """A changelog has the task's own partition."""
-
-    def send_there(key: bytes | None, value: bytes | None, timestamp: int | None, headers: Headers, _: int | None = None) -> None:
-        send(key, value, timestamp, headers, partition)  # type: ignore[arg-type]
-
-    return send_there

@@ -66,19 +66,16 @@ def test_an_operators_page_has_its_counterpart_its_semantics_and_an_example(page
         assert part in text, part
 
 
+CALLED_BY_USERS = ("K", "Time", "Session", "Sliding", "Cogrouped", "Branched", "StreamsBuilder")
+
+
 def public_methods() -> list[str]:
     """`Class.method` of everything the DSL exports that a user calls on a stream, table or grouping."""
     found = []
     for name in dsl.__all__:
         kind = getattr(dsl, name)
-        if (
-            inspect.isclass(kind)
-            and name.startswith(("K", "Time", "Session", "Sliding", "Cogrouped", "Branched", "StreamsBuilder"))
-            and "Windows" not in name
-        ):
-            found += [
-                f"{name}.{method}" for method, value in vars(kind).items() if not method.startswith("_") and callable(value)
-            ]
+        if inspect.isclass(kind) and name.startswith(CALLED_BY_USERS) and not name.endswith("Windows"):
+            found += [f"{name}.{method}" for method, value in vars(kind).items() if not method.startswith("_") and callable(value)]
     return found
 
 
