@@ -94,15 +94,15 @@ class _Screen:
         with Progress(*columns, console=self.console, transient=True) as bar:
             followed = bar.add_task("processing", total=total, rate="")
             while True:
-                left = app.remaining()
-                now = time.monotonic()
                 told = app.reports
+                now = time.monotonic()
                 if began is None and told.records:
                     began = now
-                bar.update(followed, completed=max(0, total - left), rate=f"{told.rate:,.0f} records/s" if told.rate else "")
-                if app.wait(0, until=lambda app: left == 0):
-                    return total, now - (began or now)
-                time.sleep(0.05)
+                bar.update(followed, completed=min(total, told.records), rate=f"{told.rate:,.0f} records/s" if told.rate else "")
+                # the reports are a cheap look at a file; only the broker knows that nothing is left
+                if app.wait(0, until=lambda app, lag=told.lag: lag <= 0 and app.remaining() == 0):
+                    return total, time.monotonic() - (began or now)
+                time.sleep(0.05 if told.lag >= 0 else 0.25)
 
 
 class _Demo:
