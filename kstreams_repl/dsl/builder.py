@@ -258,7 +258,13 @@ class StreamsBuilder(Handle):
             ConfigError: an unknown optimisation.
         """
         setting = None if config is None else config.get(CONFIG_KEY)
-        return self._log.fresh_graph().build(parse_optimizations(setting))
+        try:
+            return self._log.fresh_graph().build(parse_optimizations(setting))
+        except RecursionError as cause:
+            raise TopologyError(
+                "a chain of operators is longer than Python's recursion limit allows",
+                hint="break it with through(), or put several steps into one function",
+            ) from cause
 
     # ------------------------------------------------------------------------------------------------- notebook cells
     @property

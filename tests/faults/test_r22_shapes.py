@@ -208,6 +208,22 @@ def test_a_chain_of_two_hundred_operators_runs() -> None:
     assert rig.outbox.to("out") == [(b"a", b"200", 0)]
 
 
+def test_a_chain_longer_than_python_can_call_is_refused_and_through_breaks_it() -> None:
+    def chain(*, broken: bool) -> StreamsBuilder:
+        builder = StreamsBuilder()
+        stream = builder.stream("in")
+        for number in range(1_200):
+            stream = stream.through(f"part-{number}") if broken and number % 300 == 299 else stream.map_values(lambda value: value + 1)
+        stream.to("out")
+        return builder
+
+    with pytest.raises(TopologyError, match="recursion limit"):
+        chain(broken=False).build()
+    with TopologyTestDriver(chain(broken=True).build(), SETTINGS) as driver:
+        driver.pipe_bytes("in", b"a", b"0", 0)
+        assert driver.output("out")[0].value == b"1196"
+
+
 def test_a_thousand_children_get_a_record_in_the_order_they_were_added() -> None:
     builder = StreamsBuilder()
     stream = builder.stream("in")
