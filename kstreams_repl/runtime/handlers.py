@@ -19,7 +19,7 @@ from kstreams_repl.types import Headers
 
 
 class Response(StrEnum):
-    """A handler's answer. RETRY is for production only."""
+    """A handler's answer. RETRY counts as FAIL: the client has retried already what can be retried."""
 
     FAIL = "fail"
     CONTINUE = "continue"

@@ -140,7 +140,7 @@ def _refusal(node: SinkNode, services: TaskServices, key_serde: Any, value_serde
         at = services.record
         if handler is not None:
             context = services.error_context(node.name)
-            if Response(handler(context, cause)) is not Response.FAIL:
+            if Response(handler(context, cause)) is Response.CONTINUE:
                 services.dead_letter(context, cause)
                 services.drop("serialization")
                 return

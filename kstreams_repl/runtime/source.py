@@ -81,7 +81,7 @@ class CompiledSource:
             raise error
         at = queue.partition
         context = ErrorContext(self.name, str(self._services.task_id), at.topic, at.partition, offset, ts, key, value, headers)
-        if self._handler is None or Response(self._handler(context, error)) is Response.FAIL:
+        if self._handler is None or Response(self._handler(context, error)) is not Response.CONTINUE:
             told = error.message if isinstance(error, KStreamsError) else str(error)
             raise SerializationError(
                 f"{self.name} cannot read the record at {at} offset {offset}: {told}",

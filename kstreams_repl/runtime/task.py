@@ -344,7 +344,7 @@ class StreamTask:
         handler: Handler | None = self._processing_handler
         assert handler is not None
         context = self.services.error_context(node)
-        if Response(handler(context, error)) is Response.FAIL:
+        if Response(handler(context, error)) is not Response.CONTINUE:
             self._failure = self._explain(error, node)
             raise self._failure from error
         self.services.dead_letter(context, error)

@@ -204,3 +204,13 @@ def test_a_cached_entry_that_fails_on_flush_is_told_by_its_own_record_without_it
     rig.pipe("in", ("a", 1, 1), ("b", 1, 2)).run()
     rig.commit()
     assert [(context.node, context.offset, context.raw_key) for context in asked] == [("boom", 0, None), ("boom", 1, None)]
+
+
+@pytest.mark.parametrize("key", ["deserialization", "processing", "production"])
+def test_retry_counts_as_fail_and_drops_nothing(key: str) -> None:
+    topology = two_branches() if key != "production" else sink_of(serdes.long)
+    rig = Rig(topology, {f"{key}.exception.handler": lambda context, error: "retry"})
+    bad = {"deserialization": BAD, "processing": 13, "production": "text"}[key]
+    with pytest.raises((SerializationError, StreamsProcessingError)):
+        rig.pipe("in", ("a", bad, 1)).run()
+    assert rig.task.dropped == {}
