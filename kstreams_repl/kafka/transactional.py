@@ -18,7 +18,12 @@ from kstreams_repl.errors import KStreamsError, ProducerFencedError, ProductionE
 from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, make_transactional_producer
 from kstreams_repl.kafka.failures import error_of, is_fenced, translate
 from kstreams_repl.kafka.group_offsets import OffsetAndMetadata, client_offsets
+from kstreams_repl.kafka.watched_calls import CallGivenUp, WatchedCalls
 from kstreams_repl.types import TopicPartition
+
+_INIT_SECONDS = 30.0
+_GRACE_SECONDS = 0.5
+_ABANDONED: list[Any] = []
 
 
 class TransactionDoubtError(KStreamsError):
@@ -31,28 +36,33 @@ class TransactionalProducer:
     """A producer with one transactional id. Not thread-safe.
 
     Args:
-        seconds: how long one call may be repeated before it counts as doubtful.
+        timeout_ms: after this the broker aborts a transaction that is left open. A call that takes more than some part of it
+        counts as
+            doubtful: waiting for longer is of no use, and after a restart of the broker the client may wait for an answer
+            that never comes.
     """
 
-    def __init__(
-        self, settings: ClientSettings, transactional_id: str, *, timeout_ms: int, seconds: float = 30.0, **overrides: Any
-    ) -> None:
+    def __init__(self, settings: ClientSettings, transactional_id: str, *, timeout_ms: int, **overrides: Any) -> None:
         self.settings = settings
         self.transactional_id = transactional_id
         self.events = ClientEvents()
-        self._seconds = seconds
+        self._seconds = 0.6 * timeout_ms / 1000
         self.client = make_transactional_producer(
             settings, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, events=self.events, **overrides
         )
         self.in_transaction = False
+        self._calls = WatchedCalls(f"transactions-{transactional_id}")
 
     def initialise(self) -> None:
         """Fence every older holder of the id and abort what it left open."""
-        self._repeat("taking the transactional id over", lambda: self.client.init_transactions(self._seconds))
+        self._repeat("taking the transactional id over", lambda: self.client.init_transactions(_INIT_SECONDS), _INIT_SECONDS)
 
     def begin(self) -> None:
         if not self.in_transaction:
-            self._repeat("beginning a transaction", self.client.begin_transaction)
+            try:
+                self.client.begin_transaction()
+            except KafkaException as error:
+                raise self._outcome(error, "beginning a transaction") from error
             self.in_transaction = True
 
     def flush(self) -> None:
@@ -82,16 +92,22 @@ class TransactionalProducer:
 
     def close(self) -> None:
         """Give the producer up at once; what is open is aborted by the next holder of the id."""
+        if self._calls.stuck:
+            _ABANDONED.append(self.client)  # a thread is still inside: closing would pull the client away under it
+            return
+        self._calls.close()
         client = self.__dict__.pop("client", None)
         if client is not None:
             client.purge()  # and dropped: the client's own close() aborts and flushes without a bound, so it hangs when the broker is away
 
-    def _repeat(self, doing: str, call: Callable[[], Any]) -> None:
-        deadline = time.monotonic() + self._seconds
+    def _repeat(self, doing: str, call: Callable[[], Any], seconds: float | None = None) -> None:
+        deadline = time.monotonic() + (self._seconds if seconds is None else seconds)
         while True:
             try:
-                call()
+                self._calls.call(call, max(0.1, deadline - time.monotonic()) + _GRACE_SECONDS)
                 return
+            except CallGivenUp as error:
+                raise TransactionDoubtError(f"{doing}: {error}", hint=self.events.last) from error
             except KafkaException as error:
                 inside = error_of(error)
                 if inside is not None and inside.retriable() and not is_fenced(error) and time.monotonic() < deadline:

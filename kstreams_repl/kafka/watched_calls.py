@@ -1,0 +1,66 @@
+"""Calls of a client that may never return, made on a thread of their own and given up after a time.
+
+The client library's transactional calls take a time-out and do not always keep it: after a restart of the broker adding
+offsets waits for an answer that never comes. A call that is given up goes on in its thread; the object it belongs to must not
+be used or closed any more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+
+class CallGivenUp(Exception):
+    """The call did not return in its time; whether it takes effect is unknown."""
+
+
+class WatchedCalls:
+    """One daemon thread that makes one call at a time. `stuck` is True after a call was given up."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._asked: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
+        self._answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self.stuck = False
+
+    def call(self, function: Callable[[], Any], seconds: float) -> Any:
+        """The function's result, or what it raised.
+
+        Raises:
+            CallGivenUp: it did not return within `seconds`.
+        """
+        if self.stuck:
+            raise CallGivenUp(f"{self._name} has given up an earlier call")
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+            self._thread.start()
+        self._asked.put(function)
+        try:
+            result, error = self._answers.get(timeout=seconds)
+        except Exception as late:  # queue.Empty
+            self.stuck = True
+            raise CallGivenUp(f"no answer within {seconds:.0f} s") from late
+        if error is not None:
+            raise error
+        return result
+
+    def close(self) -> None:
+        """End the thread when it is free."""
+        if self._thread is not None and not self.stuck:
+            self._asked.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _serve(self) -> None:
+        while True:
+            function = self._asked.get()
+            if function is None:
+                return
+            try:
+                self._answers.put((function(), None))
+            except BaseException as error:  # handed to the caller, who raises it
+                self._answers.put((None, error))
