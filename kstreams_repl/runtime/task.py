@@ -328,15 +328,17 @@ class StreamTask:
         )
 
     def _guard(self, node: str, entry: Process) -> Process:
-        decide = self._decide
+        decide, record = self._decide, self.services.record
 
         def guarded(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+            outer_timestamp, outer_headers = record.timestamp, record.headers
             try:
                 entry(key, value, timestamp, headers)
             except KStreamsError:
                 raise
             except Exception as error:
                 decide(node, error)
+                record.timestamp, record.headers = outer_timestamp, outer_headers
 
         return guarded
 

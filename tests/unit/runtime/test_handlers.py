@@ -10,6 +10,7 @@ from kstreams_repl import serdes
 from kstreams_repl.errors import ConfigError, SerializationError, StreamsProcessingError
 from kstreams_repl.processor import Processor, Record
 from kstreams_repl.runtime.handlers import ErrorContext, Response, dead_letter_headers, resolve
+from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.topology.topology import Topology
 from tests.unit.runtime.rig import Rig
 
@@ -214,3 +215,21 @@ def test_retry_counts_as_fail_and_drops_nothing(key: str) -> None:
     with pytest.raises((SerializationError, StreamsProcessingError)):
         rig.pipe("in", ("a", bad, 1)).run()
     assert rig.task.dropped == {}
+
+
+def test_a_node_goes_on_under_its_own_time_after_a_child_failed() -> None:
+    class Parent(Processor):
+        def process(self, record: Record) -> None:
+            self.context.forward(record.with_timestamp(999))
+            self.context.get_state_store("last").put(record.key, record.value)
+
+    class Child(Processor):
+        def process(self, record: Record) -> None:
+            raise LookupError("boom")
+
+    topology = Topology().add_source("from-in", "in").add_processor("parent", Parent, "from-in").add_processor("child", Child, "parent")
+    topology.add_state_store(StoreBuilder("last", StoreKind.KEY_VALUE), "parent")
+    rig = Rig(topology, {"processing.exception.handler": "continue", "repl.changelog.suppression": False})
+    rig.pipe("in", ("a", 1, 7)).run()
+    rig.commit()
+    assert rig.outbox.to("app-last-changelog") == [(b"a", b"1", 7)]
