@@ -22,7 +22,7 @@ class CellTracker:
         self._events.register("pre_run_cell", self._before)
         self._events.register("post_run_cell", self._after)
         # `%load_ext` itself runs in a cell: its end is seen, its beginning was not
-        self._depth = 1
+        self._depth = 0
 
     def stop(self) -> None:
         self._events.unregister("pre_run_cell", self._before)

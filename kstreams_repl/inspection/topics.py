@@ -12,6 +12,7 @@ from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.serdes import Serde
 from kstreams_repl.types import Headers, RecordBatch, TopicPartition
 
+FEW = 10_000
 HEADERS_TYPE = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
 
 
@@ -53,6 +54,13 @@ def bounded(ranges: Sequence[OffsetRange], records: int | None) -> tuple[OffsetR
         left -= share
         taken[item.partition] = OffsetRange(item.partition, item.end - share, item.end)
     return tuple(taken[item.partition] for item in ranges)
+
+
+def last_of(ranges: Sequence[OffsetRange], records: int | None) -> tuple[OffsetRange, ...]:
+    """Enough at the end of each partition to hold the last records of the topic by time, as long as they are few; else as `bounded`."""
+    if records is None or records > FEW:
+        return bounded(ranges, records)
+    return tuple(OffsetRange(item.partition, max(item.start, item.end - records), item.end) for item in ranges)
 
 
 def records_table(

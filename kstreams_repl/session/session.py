@@ -19,7 +19,7 @@ from kstreams_repl.display.table import Table
 from kstreams_repl.errors import KStreamsError, did_you_mean
 from kstreams_repl.inspection import Limits, SqlResult, run_sql
 from kstreams_repl.inspection.columns import guess
-from kstreams_repl.inspection.topics import bounded
+from kstreams_repl.inspection.topics import last_of
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
@@ -213,7 +213,7 @@ class Session:
         ranges = ranges_of(self.admin, topic, start=start if isinstance(start, int) else None, since_ms=since)
         there = sum(item.end - item.start for item in ranges)
         if start is None:
-            ranges = bounded(ranges, None if n is None else max(n, 0))
+            ranges = last_of(ranges, n)
         elif n is not None:
             ranges = tuple(type(item)(item.partition, item.start, min(item.end, item.start + n)) for item in ranges)
         found: list[tuple[int, int, int, bytes | None, bytes | None, Any]] = []

@@ -1,0 +1,222 @@
+"""A session on a real broker: topics, looking, sampling, SQL."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+
+import kstreams_repl as ks
+from kstreams_repl.errors import (
+    InvalidNameError,
+    KStreamsError,
+    SerializationError,
+    StreamsProcessingError,
+    TopologyError,
+    UnknownTopicError,
+)
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.session.directory import SessionDirectory
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def session(broker: Any, tmp_path: Path) -> Iterator[ks.Session]:
+    with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as session:
+        yield session
+
+
+@pytest.fixture
+def name() -> str:
+    return f"t-{uuid.uuid4().hex[:8]}"
+
+
+def test_produced_records_are_read_back(session: ks.Session, name: str) -> None:
+    assert session.produce(name, [("a", {"n": 1}, 1000), ("b", {"n": 2}, 2000)]) == 2
+    records = session.read(name)
+    assert [(r.key, r.value, r.timestamp) for r in records] == [("a", {"n": 1}, 1000), ("b", {"n": 2}, 2000)]
+
+
+def test_the_last_records_are_read_by_time_over_partitions(session: ks.Session, name: str) -> None:
+    session.produce(name, [(f"k{i}", i, 1000 + i) for i in range(100)])
+    assert [r.value for r in session.read(name, 3)] == [97, 98, 99]
+    assert [r.value for r in session.read(name, 2, start="earliest")] == [0, 1]
+    assert "3 of 100 records" in repr(session.read(name, 3))
+
+
+def test_headers_and_nulls_are_kept(session: ks.Session, name: str) -> None:
+    session.produce(name, [("a", None, 1000, [("trace", b"1")])], value_serde="string")
+    record = session.read(name)[0]
+    assert (record.value, record.headers) == (None, [("trace", b"1")])
+
+
+def test_a_dataframe_is_produced_with_key_and_time(session: ks.Session, name: str) -> None:
+    frame = pandas.DataFrame({"carrier": ["UA"], "at": ["2013-01-01T00:00:00"], "delay": [5]})
+    session.produce(name, frame, key="carrier", timestamp="at")
+    record = session.read(name)[0]
+    assert (record.key, record.value["delay"], record.timestamp) == ("UA", 5, 1356998400000)
+
+
+def test_what_a_serde_cannot_write_is_told_with_its_place(session: ks.Session, name: str) -> None:
+    with pytest.raises(SerializationError, match="record 1 for topic"):
+        session.produce(name, ["fine", {"not": "text"}])
+    assert len(session.read(name)) == 1
+
+
+def test_an_empty_topic_says_how_to_fill_it(session: ks.Session, name: str) -> None:
+    session.create_topic(name)
+    assert f"0 records on {name}; produce with session.produce('{name}', [...])" in repr(session.peek(name))
+
+
+def test_an_unknown_topic_comes_with_the_nearest_name(session: ks.Session, name: str) -> None:
+    session.create_topic(name + "-flights")
+    with pytest.raises(UnknownTopicError) as caught:
+        session.read(name + "-flihgts")
+    assert name + "-flights" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("bad", ["../../x", "a b", "x\0", "", "ü", "a" * 250])
+def test_hostile_topic_names_are_refused(session: ks.Session, bad: str) -> None:
+    with pytest.raises(InvalidNameError):
+        session.create_topic(bad)
+
+
+def words(name: str) -> tuple[ks.StreamsBuilder, ks.KStream]:
+    builder = ks.StreamsBuilder()
+    long = builder.stream(name, key_serde="string", value_serde="string").filter(lambda key, word: len(word) > 3, name="long")
+    long.group_by_key().count(store="counts").to_stream(name="counted")
+    return builder, long
+
+
+def test_peek_shows_the_values_between_two_nodes(session: ks.Session, name: str) -> None:
+    session.produce(name, [("a", word, 1000 + i) for i, word in enumerate(["to", "be", "question", "nobler"])])
+    builder, long = words(name)
+    assert [r.value for r in session.peek(long)] == ["question", "nobler"]
+    assert [r.value for r in session.peek("counted", topology=builder)] == [1, 2]
+    assert "2 values from a sample of 4 records, all there are" in repr(session.peek(long))
+
+
+def test_peek_grows_its_sample_until_enough_came_out(session: ks.Session, name: str) -> None:
+    session.produce(name, [("a", "question" if i < 5 else "be", 1000 + i) for i in range(3000)], partitions=1)
+    _, long = words(name)
+    assert len(session.peek(long, n=5, seconds=30)) == 5
+
+
+def test_peek_at_a_builder_shows_every_node(session: ks.Session, name: str) -> None:
+    session.produce(name, [("a", "question", 1000)])
+    builder, _ = words(name)
+    table = session.peek(builder)
+    assert {row[0]: row[1] for row in table.rows}["long"] == 1  # type: ignore[union-attr]
+
+
+def test_peek_joins_with_tables_whose_rows_are_older(session: ks.Session, name: str) -> None:
+    session.produce(f"{name}-names", [("UA", "United", 1)])
+    session.produce(name, [("UA", "flight", 2000)])
+    builder = ks.StreamsBuilder()
+    table = builder.table(f"{name}-names", key_serde="string", value_serde="string")
+    joined = builder.stream(name, key_serde="string", value_serde="string").join(
+        table, lambda flight, airline: f"{flight} of {airline}"
+    )
+    assert [r.value for r in session.peek(joined)] == ["flight of United"]
+
+
+def test_peek_takes_values_before_they_are_changed_in_place(session: ks.Session, name: str) -> None:
+    def spoil(value: dict[str, int]) -> dict[str, int]:
+        value["n"] = 99
+        return value
+
+    session.produce(name, [("a", {"n": 1}, 1000)])
+    builder = ks.StreamsBuilder()
+    stream = builder.stream(name, key_serde="string", value_serde="json").filter(lambda key, value: True, name="before")
+    stream.map_values(spoil, name="after")
+    assert session.peek("before", topology=builder)[0].value == {"n": 1}  # type: ignore[index, union-attr]
+    assert session.peek("after", topology=builder)[0].value == {"n": 99}  # type: ignore[index, union-attr]
+
+
+def test_an_error_in_a_sample_names_the_line(session: ks.Session, name: str) -> None:
+    session.produce(name, [("a", "x", 1000)])
+    builder = ks.StreamsBuilder()
+    broken = builder.stream(name, value_serde="string").map_values(lambda word: 1 / 0, name="broken")
+    with pytest.raises(StreamsProcessingError, match="1 / 0"):
+        session.peek(broken)
+
+
+def test_peek_at_an_unknown_node_comes_with_the_nearest_name(session: ks.Session, name: str) -> None:
+    session.produce(name, ["x"])
+    builder, _ = words(name)
+    with pytest.raises(TopologyError) as caught:
+        session.peek("countd", topology=builder)
+    assert "counted" in (caught.value.hint or "")
+
+
+def test_sql_reads_topics_bounded_and_says_so(session: ks.Session, name: str) -> None:
+    session.produce(name, [("a", {"n": i}, 1000 + i) for i in range(100)], partitions=1)
+    result = session.sql(f'SELECT count(*), min(n) FROM "{name}"', records=10)
+    assert result.fetchall() == [(10, 90)]
+    assert f"topic {name}: the last 10 of 100 offsets of 1 partition" in repr(result)
+    assert session.sql(f'SELECT count(*) FROM "{name}"', records=None).fetchall() == [(100,)]
+    assert session.sql(f'SELECT count(*) FROM "{name}"', since=1050).fetchall() == [(50,)]
+
+
+def test_sql_finds_the_callers_dataframes(session: ks.Session, name: str) -> None:
+    session.produce(name, [("a", {"n": 1}, 1000)])
+    labels = pandas.DataFrame({"n": [1], "label": ["one"]})
+    assert session.sql(f'SELECT label FROM "{name}" JOIN labels USING (n)').fetchall() == [("one",)]
+    assert session.sql(f'SELECT label FROM "{name}" JOIN other USING (n)', other=labels).fetchall() == [("one",)]
+
+
+def test_a_topic_goes_before_a_dataframe_of_the_same_name(session: ks.Session) -> None:
+    topic = f"t{uuid.uuid4().hex[:8]}"
+    session.produce(topic, [("a", {"n": 1}, 1000)])
+    namespace = {topic: pandas.DataFrame({"n": [2]}), "session": session}
+    exec(
+        f"found = session.sql('SELECT n FROM {topic}').fetchall(); frame = session.sql('SELECT n FROM frames.{topic}').fetchall()",
+        namespace,
+    )
+    assert (namespace["found"], namespace["frame"]) == ([(1,)], [(2,)])
+
+
+def test_a_plan_shows_topics_and_tasks_and_makes_nothing(session: ks.Session, name: str) -> None:
+    session.create_topic(name, partitions=3)
+    builder, _ = words(name)
+    rows = session.plan(builder, "plan-app").rows
+    assert ("topic", "plan-app-counts-changelog", 3, "to be made") in rows
+    assert any(row[0] == "sub-topology" and row[2] == 3 for row in rows)
+    assert not any(topic.startswith("plan-app") for topic in session.admin.topics())
+
+
+def test_a_wrong_topology_is_told_before_anything_starts(session: ks.Session) -> None:
+    builder = ks.StreamsBuilder()
+    builder.stream("no-such-topic").to("nowhere")
+    with pytest.raises(UnknownTopicError, match="no-such-topic"):
+        session.deploy(builder, "never")
+    assert session.applications == {}
+
+
+@pytest.mark.parametrize("bad", ["../x", "a/b", "", ".", "a b"])
+def test_hostile_application_names_reach_no_file(session: ks.Session, bad: str, tmp_path: Path, name: str) -> None:
+    session.create_topic(name)
+    builder, _ = words(name)
+    with pytest.raises((InvalidNameError, KStreamsError)):
+        session.deploy(builder, bad)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_cleanup_shows_first(session: ks.Session, name: str) -> None:
+    session.admin.create_topic(f"{name}-x-changelog", 1)
+    session.admin.create_topic(f"{name}-other-app-x-changelog", 1)
+    found = session.cleanup(name)
+    assert f"{name}-x-changelog" in found.topics and not found.applied
+    assert f"{name}-x-changelog" in session.admin.topics()
+    session.cleanup(name, confirm=True)
+    assert f"{name}-x-changelog" not in session.admin.topics()
+
+
+def test_attaching_to_what_never_was_says_so(session: ks.Session, name: str) -> None:
+    with pytest.raises(KStreamsError, match="there is no application"):
+        session.attach(name)

@@ -1,0 +1,196 @@
+"""The extension in a real IPython shell, without a broker."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from typing import Any
+
+import pytest
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
+from traitlets.config import Config
+
+import kstreams_repl as ks
+from kernel_ext.cells import cell_of
+from kernel_ext.errors import three_lines
+from kernel_ext.magics import _split_options
+
+
+@pytest.fixture
+def shell() -> Iterator[InteractiveShell]:
+    shell = new_shell()
+    shell.run_cell("%load_ext kstreams_repl", silent=True)
+    yield shell
+    shell.run_cell("%unload_ext kstreams_repl", silent=True)
+
+
+def new_shell() -> InteractiveShell:
+    """A shell that writes no history: that would be a thread and a file in the user's home."""
+    return InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
+
+
+def run(shell: InteractiveShell, cell: str, cell_id: str | None = None) -> tuple[ExecutionResult, str]:
+    out = io.StringIO()
+    with redirect_stdout(out):
+        result = shell.run_cell(cell, cell_id=cell_id)
+    return result, out.getvalue()
+
+
+def test_loading_says_broker_spark_and_what_next() -> None:
+    shell = new_shell()
+    _, printed = run(shell, "%load_ext kstreams_repl")
+    assert [line.split()[0] for line in printed.splitlines()] == ["broker", "Spark", "next"]
+
+
+def test_loading_twice_adds_nothing_twice(shell: InteractiveShell) -> None:
+    before = len(shell.Completer.custom_matchers)
+    ks.load_ipython_extension(shell)
+    assert len(shell.Completer.custom_matchers) == before
+
+
+def test_unloading_takes_everything_away_and_loading_brings_it_back(shell: InteractiveShell) -> None:
+    names = {name for name in shell.magics_manager.magics["line"] if name.startswith("topo")}
+    assert names >= {
+        "topo", "topo_connect", "topo_deploy", "topo_pause", "topo_peek", "topo_resume", "topo_sql", "topo_stop", "topo_stores",
+        "topo_tail", "topo_topics",
+    }  # fmt: skip
+    ks.unload_ipython_extension(shell)
+    ks.unload_ipython_extension(shell)
+    assert not [name for name in shell.magics_manager.magics["line"] if name.startswith("topo")]
+    assert not shell.Completer.custom_matchers
+    ks.load_ipython_extension(shell)
+    assert "topo" in shell.magics_manager.magics["line"]
+
+
+@pytest.mark.parametrize(
+    "magic", ["topo", "topo_connect", "topo_deploy", "topo_pause", "topo_peek", "topo_sql", "topo_tail", "topo_topics"]
+)
+def test_every_magic_names_the_call_it_is(shell: InteractiveShell, magic: str) -> None:
+    documented = shell.find_line_magic(magic).__doc__ or ""
+    assert "session." in documented or "app." in documented or "connect" in documented or "picture" in documented
+
+
+def test_a_cell_that_runs_again_replaces_what_it_made(shell: InteractiveShell) -> None:
+    run(shell, "import kstreams_repl as ks; b = ks.StreamsBuilder()")
+    run(shell, "words = b.stream('words')", "one")
+    run(shell, "long = words.filter(lambda k, v: len(v) > 3, name='long'); long.to('out')", "two")
+    for _ in range(3):
+        run(shell, "long = words.filter(lambda k, v: len(v) > 5, name='long'); long.to('out')", "two")
+    run(shell, "words = b.stream('other-words')", "one")
+    topology = shell.user_ns["b"].build()
+    assert topology.source_topics() == ("other-words",)
+    assert [name for name in topology.nodes if name == "long"] == ["long"]
+    assert topology.node("long").origin.cell == "two"
+
+
+def test_a_node_made_in_topo_belongs_to_the_cell_that_runs_it(shell: InteractiveShell) -> None:
+    for _ in range(2):
+        result, _ = run(shell, "%%topo demo\nbuilder.stream('words').filter(lambda k, v: True, name='f').to('out')", "cell-7")
+        assert result.success
+    topology = shell.user_ns["builder"].build()
+    assert topology.node("f").origin.cell == "cell-7"
+    assert len(topology.nodes) == 3
+
+
+def test_cells_without_an_id_are_known_by_their_text() -> None:
+    class Info:
+        cell_id = None
+        raw_cell = "x = 1"
+
+    class Other:
+        cell_id = None
+        raw_cell = "x = 2"
+
+    assert cell_of(Info) == cell_of(Info) != cell_of(Other)
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("%topo_pause", "needs a name, or --all"),
+        ("%topo_pause nope", "no application 'nope'"),
+        ("%topo_deploy nope", "no builder or topology 'nope'"),
+        ("%topo nope", "no topology or application 'nope'"),
+        ("%topo_sql", "needs a query"),
+        ("%%topo\nx = 1", "needs one name"),
+        ("%topo_deploy b -c nonsense", "give a setting as key=value"),
+    ],
+)
+def test_a_mistake_of_the_user_is_a_usage_error(
+    shell: InteractiveShell, cell: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(shell, "import kstreams_repl; b = kstreams_repl.StreamsBuilder()")
+    result = shell.run_cell(cell)
+    assert type(result.error_in_exec).__name__ == "UsageError"
+    assert said in str(result.error_in_exec)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_an_error_of_ours_takes_three_lines_with_the_users_line_and_a_hint(shell: InteractiveShell) -> None:
+    _, printed = run(shell, "import kstreams_repl as ks\nb = ks.StreamsBuilder()\nb.stream('words').to('bad name!')")
+    lines = printed.strip().splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("InvalidNameError: the topic name 'bad name!'")
+    assert lines[1].strip().endswith("line 3: b.stream('words').to('bad name!')")
+    assert lines[2].startswith("Hint: ")
+
+
+def test_the_whole_trace_is_there_on_request(shell: InteractiveShell) -> None:
+    run(shell, "import kstreams_repl as ks; ks.StreamsBuilder().stream('bad name!')")
+    _, printed = run(shell, "%tb")
+    assert "Traceback (most recent call last)" in printed and "validate_name" in printed
+
+
+def test_an_error_of_the_users_own_is_left_alone(shell: InteractiveShell) -> None:
+    _, printed = run(shell, "1 / 0")
+    assert "Traceback (most recent call last)" in printed
+
+
+@pytest.mark.parametrize("hostile", ["\x1b[2J", "\u202e", "<script>"])
+def test_hostile_text_in_an_error_is_inert(hostile: str) -> None:
+    lines = three_lines(ks.KStreamsError(f"bad {hostile}", hint=hostile), None)
+    assert not any("\x1b" in line or "\u202e" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "query"),
+    [
+        ("SELECT * FROM t", "", "SELECT * FROM t"),
+        ("-o df SELECT 'a -n b'", "-o df", "SELECT 'a -n b'"),
+        ('-n 5 -o df SELECT "x" FROM t', "-n 5 -o df", 'SELECT "x" FROM t'),
+        ("--output=df -n5 SELECT 1", "--output=df -n5", "SELECT 1"),
+        ("", "", ""),
+    ],
+)
+def test_options_stand_before_a_query_that_is_left_as_it_is(line: str, options: str, query: str) -> None:
+    assert _split_options(line) == (options, query)
+
+
+def test_evaluating_a_builder_shows_text_and_picture(shell: InteractiveShell) -> None:
+    run(shell, "import kstreams_repl as ks; b = ks.StreamsBuilder(); b.stream('words').to('copy')")
+    bundle, _ = shell.display_formatter.format(shell.user_ns["b"])  # type: ignore[union-attr]
+    assert bundle["text/plain"].startswith("Topologies:")
+    assert "data:image/svg+xml;base64," in bundle["text/html"]
+
+
+def completions(shell: InteractiveShell, text: str) -> list[str]:
+    from IPython.core.completer import provisionalcompleter
+
+    with provisionalcompleter():
+        return [completion.text for completion in shell.Completer.completions(text, len(text))]
+
+
+def test_magics_complete_topologies_and_settings(shell: InteractiveShell) -> None:
+    run(shell, "%%topo word_count\nbuilder.stream('words').to('copy')")
+    assert "word_count" in completions(shell, "%topo_deploy word")
+    assert "processing.guarantee=" in completions(shell, "%topo_deploy word_count -c processing.g")
+
+
+def test_completion_starts_no_broker(shell: InteractiveShell) -> None:
+    run(shell, "import kstreams_repl as ks; session = ks.connect(directory='temporary')")
+    session: Any = shell.user_ns["session"]
+    completions(shell, "%topo_peek wo")
+    completions(shell, "%topo_sql SELECT * FROM w")
+    assert not session.started
+    session.close()

@@ -1,0 +1,169 @@
+"""The parts of a session that need no broker."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pandas
+import pytest
+
+import kstreams_repl as ks
+from kstreams_repl import serdes
+from kstreams_repl.errors import ConfigError, KStreamsError, StreamsProcessingError, TopologyError
+from kstreams_repl.session.directory import SessionDirectory
+from kstreams_repl.session.errors_shown import with_source
+from kstreams_repl.session.known_serdes import KnownSerdes
+from kstreams_repl.session.producing import milliseconds, parts_of, serde_for
+from kstreams_repl.session.records import ReadRecord, Records
+from kstreams_repl.session.samples import sends_changes
+from kstreams_repl.session.topologies import topology_of
+
+
+def test_records_come_from_values_pairs_and_triples() -> None:
+    assert list(parts_of(["a"])) == [(None, "a", None, None)]
+    assert list(parts_of([("k", "v"), ("k", "v", 5), ("k", "v", 5, [("h", b"1")])])) == [
+        ("k", "v", None, None), ("k", "v", 5, None), ("k", "v", 5, [("h", b"1")]),
+    ]  # fmt: skip
+
+
+def test_a_single_dict_is_one_record() -> None:
+    assert list(parts_of({"a": 1}, key="a")) == [(1, {"a": 1}, None, None)]
+
+
+def test_a_dataframe_becomes_objects_without_nan() -> None:
+    frame = pandas.DataFrame({"id": [1, 2], "x": [0.5, None], "at": pandas.to_datetime(["2013-01-01", None])})
+    rows = list(parts_of(frame, key="id"))
+    assert rows[0][:2] == (1, {"id": 1, "x": 0.5, "at": "2013-01-01T00:00:00.000000"})
+    assert rows[1][1] == {"id": 2, "x": None, "at": None}
+
+
+def test_a_missing_field_is_named() -> None:
+    with pytest.raises(KStreamsError, match="no field 'carrier'"):
+        list(parts_of([{"a": 1}], key="carrier"))
+
+
+@pytest.mark.parametrize(
+    "moment", [1_000, "1970-01-01T00:00:01", "1970-01-01T01:00:01+01:00", datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)]
+)
+def test_times_are_milliseconds(moment: object) -> None:
+    assert milliseconds(moment) == 1_000
+
+
+def test_what_is_no_time_is_said() -> None:
+    with pytest.raises(KStreamsError, match="is no time"):
+        milliseconds("yesterday")
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [("a", "string"), (b"a", "bytes"), (1, "long"), (1.0, "double"), ({"a": 1}, "json"), ([1], "json"), (True, "json")],
+)
+def test_the_serde_follows_the_value(value: object, name: str) -> None:
+    assert serde_for(value).name == name
+
+
+def test_a_temporary_directory_is_made_late_and_goes() -> None:
+    directory = SessionDirectory("temporary")
+    path = directory.path
+    assert path.is_dir() and directory.broker is None
+    directory.close()
+    assert not path.exists()
+
+
+def test_the_project_directory_is_the_users_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    directory = SessionDirectory(None)
+    assert directory.path == tmp_path / ".kstreams"
+    assert directory.path.stat().st_mode & 0o777 == 0o700
+    directory.close()
+    assert directory.path.exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_where_nothing_can_be_written_the_directory_is_temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o500)
+    monkeypatch.chdir(tmp_path)
+    assert SessionDirectory(None).temporary
+
+
+def test_serdes_are_learned_from_a_topology_and_bytes_teach_nothing() -> None:
+    builder = ks.StreamsBuilder()
+    builder.stream("in", key_serde="string", value_serde="json").repartition(name="r").to("out", value_serde="long")
+    known = KnownSerdes()
+    known.note("in", serdes.bytes_, serdes.bytes_)
+    assert known.of("in") == (None, None)
+    known.learn(builder.build(), "app")
+    assert known.of("in") == (serdes.string, serdes.json)
+    assert known.of("out")[1] is serdes.long
+    assert known.of("app-r-repartition")[0] is serdes.string
+
+
+def test_a_topology_is_found_behind_a_stream() -> None:
+    builder = ks.StreamsBuilder()
+    stream = builder.stream("words").filter(lambda key, word: True, name="f")
+    assert "f" in topology_of(stream).nodes
+    assert "f" in topology_of(builder).nodes
+    with pytest.raises(TopologyError, match="int has no topology"):
+        topology_of(5)
+
+
+def test_tables_send_changes_and_streams_do_not() -> None:
+    builder = ks.StreamsBuilder()
+    counts = builder.stream("words").group_by_key().count(store="c").filter(lambda key, n: n > 1, name="many")
+    counts.to_stream(name="back").filter(lambda key, n: True, name="plain").to("out")
+    topology = builder.build()
+    sends = {name: sends_changes(node) for name, node in topology.nodes.items()}
+    assert sends["many"] and not sends["back"] and not sends["plain"]
+    assert not sends["KSTREAM-SOURCE-0000000000"]
+    assert sends["KSTREAM-AGGREGATE-0000000001"]
+
+
+def test_records_show_themselves_as_a_table() -> None:
+    records = Records([ReadRecord("k", {"a": 1}, 0, "t", 1, 7)], note="1 of 5 records", title="t")
+    assert "1970-01-01 00:00:00.000" in repr(records)
+    assert "<table" in records._repr_mimebundle_()["text/html"]
+    assert list(records.df()["offset"]) == [7]
+    assert repr(Records([], note="0 records on t")) == "0 records on t"
+
+
+def test_a_workers_error_gets_the_text_of_the_users_line(tmp_path: Path) -> None:
+    file = tmp_path / "cell.py"
+    file.write_text("first = 1\nsecond = 1 / 0\n")
+    error = StreamsProcessingError(
+        f"ZeroDivisionError: division by zero\n  {file}:2\n  in node x", node="x", user_line=[str(file), 2, ""]
+    )
+    shown = with_source(error)
+    assert f"{file}:2: second = 1 / 0" in shown.message
+    assert shown.fields["user_line"] == (str(file), 2, "second = 1 / 0")
+
+
+def test_a_wrong_setting_is_told_at_connect() -> None:
+    with pytest.raises(ConfigError, match="unknown configuration key"):
+        ks.connect(directory="temporary", config={"procesing.guarantee": "exactly_once_v2"})
+
+
+def test_an_unreachable_broker_is_told_at_connect() -> None:
+    with pytest.raises(ks.errors.BrokerUnavailableError) as caught:
+        ks.connect("127.0.0.1:1", directory="temporary")
+    assert "embedded broker" in (caught.value.hint or "")
+
+
+def test_secrets_do_not_show() -> None:
+    from kstreams_repl.kafka.clients import ClientSettings
+
+    session = ks.Session(ClientSettings("127.0.0.1:1", {"sasl.password": "hunter2"}))
+    assert "hunter2" not in repr(session) + repr(session.settings)
+
+
+def test_connecting_again_with_the_same_arguments_gives_the_same_session() -> None:
+    first = ks.connect(directory="temporary")
+    assert ks.connect(directory="temporary") is first
+    first.close()
+    second = ks.connect(directory="temporary")
+    assert second is not first
+    second.close()
+    assert repr(second) == "Session(closed)"
+    with pytest.raises(KStreamsError, match="closed"):
+        second.topics()
