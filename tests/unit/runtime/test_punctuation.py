@@ -148,3 +148,13 @@ def test_an_error_in_a_punctuation_names_the_node_that_scheduled_it() -> None:
 def test_an_interval_below_a_millisecond_is_refused() -> None:
     with pytest.raises(KStreamsError, match="at least 1 ms"):
         rig_of(lambda context: context.schedule(0, STREAM, lambda now: None))
+
+
+def test_a_schedule_that_cancelled_itself_is_not_due_any_more() -> None:
+    def init(context: Any) -> None:
+        handle = context.schedule(100, WALL, lambda now: handle.cancel())
+
+    rig = rig_of(init)
+    rig.now = 100
+    rig.task.punctuate_wall_clock()
+    assert rig.task.next_wall_clock_punctuation is None
