@@ -1,0 +1,18 @@
+"""The README's picture: ``python -m kstreams_repl.demo.picture > docs/pictures/demo.svg``."""
+
+from __future__ import annotations
+
+import re
+
+from kstreams_repl.demo import topology
+from kstreams_repl.display.picture import picture_of
+from kstreams_repl.display.svg import svg_of
+
+
+def svg() -> str:
+    """The demo's topology, drawn by the same code as in a notebook; without the places in files that tooltips tell there."""
+    return re.sub(r"\n[^<>]*, line \d+</title>", "</title>", str(svg_of(picture_of(topology.build().build(), title="flights"))))
+
+
+if __name__ == "__main__":
+    print(svg())
