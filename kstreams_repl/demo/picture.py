@@ -11,7 +11,7 @@ from kstreams_repl.display.svg import svg_of
 
 def svg() -> str:
     """The demo's topology, drawn by the same code as in a notebook; without the places in files that tooltips tell there."""
-    return re.sub(r"\n[^<>]*, line \d+</title>", "</title>", str(svg_of(picture_of(topology.build().build(), title="flights"))))
+    return re.sub(r"\\n[^<]*, line \d+</title>", "</title>", str(svg_of(picture_of(topology.build().build(), title="flights"))))
 
 
 if __name__ == "__main__":
