@@ -6,11 +6,16 @@ by reference, so a header that one processor adds in place is seen by siblings t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 Headers = list[tuple[str, bytes | None]]
 """Headers of one record in order; a list that is owned by the record being processed. Names may repeat."""
+
+
+Outlet = Callable[[Sequence[bytes], Sequence[bytes | None], Sequence[int], Sequence[Headers]], None]
+"""(keys, values, timestamps, headers): takes serialized records in columns."""
 
 
 class TopicPartition(NamedTuple):

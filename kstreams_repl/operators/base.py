@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from kstreams_repl.types import Headers
+from kstreams_repl.types import Headers, Outlet
 
 if TYPE_CHECKING:
     from kstreams_repl.runtime.record_context import RecordContext
@@ -65,6 +65,10 @@ class NodeContext(Protocol):
     def forward_to(self, name: str) -> Process:
         """Alias of `child` that raises a typed error with a hint for an unknown name."""
 
+    def outlet(self, key_serde: Any, value_serde: Any) -> Outlet | None:
+        """Where rows written by these serdes may leave as they are: the topic behind this node, if nothing on the way must see
+        objects and it is written with the same serdes. None: forward them one by one."""
+
     def stream_time(self) -> int:
         """Largest timestamp this task has taken from its queues; -1 before the first record."""
 
@@ -88,6 +92,9 @@ class Operator(ABC):
     """One DSL operator (or a wrapped user processor)."""
 
     __slots__ = ()
+
+    carries_rows: ClassVar[bool] = False
+    """This operator only hands on the newest value of a row: rows may pass it as bytes (`NodeContext.outlet`)."""
 
     @abstractmethod
     def build(self, node: NodeContext, forward: Process) -> Process:

@@ -19,13 +19,16 @@ Keep = Callable[[Any, Any, Any, int, Headers], None]
 """(key, new, old, timestamp, headers): store the new row and forward the change."""
 
 
-def forwards_on_flush(store: Any, forward: Process, send_old_values: bool) -> bool:
+def forwards_on_flush(node: NodeContext, store: Any, forward: Process, send_old_values: bool) -> bool:
     """Let a cached store forward `(new, old, True)` as entries leave its cache. False: it is not cached, forward yourself."""
 
     def entry_left(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
         forward(key, (new, old, True), timestamp, headers)
 
-    return bool(store.set_flush_listener(entry_left, send_old_values))
+    cached = bool(store.set_flush_listener(entry_left, send_old_values))
+    if cached and not send_old_values and hasattr(store, "set_outlet"):
+        store.set_outlet(node.outlet)
+    return cached
 
 
 def old_value(store: Any) -> Callable[[Any], Any]:
@@ -51,7 +54,7 @@ def keeper(node: NodeContext, name: str, forward: Process, *, send_old_values: b
                 forward(key, (new, old, valid_to is None), timestamp, headers)
 
         return keep_version
-    if forwards_on_flush(store, forward, send_old_values):
+    if forwards_on_flush(node, store, forward, send_old_values):
 
         def keep_cached(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
             put(key, None if new is None else (new, timestamp))

@@ -39,7 +39,7 @@ class StreamAggregate(Operator):
         store = node.store(self.store)
         to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_raw, node.drop, self.send_old_values
         initializer, aggregator = self.initializer, self.aggregator
-        if forwards_on_flush(store, forward, send_old):
+        if forwards_on_flush(node, store, forward, send_old):
 
             def aggregate_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
                 if key is None or value is None:
@@ -119,7 +119,7 @@ class StreamReduce(Operator):
         store = node.store(self.store)
         to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_raw, node.drop, self.send_old_values
         reducer = self.reducer
-        if forwards_on_flush(store, forward, send_old):
+        if forwards_on_flush(node, store, forward, send_old):
 
             def reduce_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
                 if key is None or value is None:
@@ -194,7 +194,7 @@ class StreamCount(Operator):
             return self._build_versioned(node, forward)
         store = node.store(self.store)
         to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_raw, node.drop, self.send_old_values
-        if forwards_on_flush(store, forward, send_old):
+        if forwards_on_flush(node, store, forward, send_old):
 
             def count_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
                 if key is None or value is None:

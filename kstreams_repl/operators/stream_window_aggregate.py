@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.flushed import forward_flushed
+from kstreams_repl.operators.materialized import forwards_on_flush
 from kstreams_repl.operators.window_close import WindowCloser
 from kstreams_repl.types import Headers, Windowed
 
@@ -55,7 +55,7 @@ class StreamWindowAggregate(Operator):
         if self.emit_on_close:
             closer = WindowCloser(node, self.store, store, forward, reach_ms=self.size_ms, step_ms=self.advance_ms)
             return self._on_close(node, store, closer)
-        cached = store.set_flush_listener(forward_flushed(forward), self.send_old_values)
+        cached = forwards_on_flush(node, store, forward, self.send_old_values)
         to_children = None if cached else forward
         if self.unlimited_start_ms is not None:
             return self._unlimited(node, store, to_children, self.unlimited_start_ms)

@@ -54,7 +54,7 @@ class TableSource(Operator):
     def _build_timestamped(self, node: NodeContext, forward: Process, name: str) -> Process:
         store, drop, send_old = node.store(name), node.drop, self.send_old_values
         to_bytes, get, put = store.serialize_key, store.get_raw, store.put_raw
-        if forwards_on_flush(store, forward, send_old):
+        if forwards_on_flush(node, store, forward, send_old):
 
             def source_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
                 if key is None:

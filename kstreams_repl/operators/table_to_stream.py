@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.types import Headers
@@ -12,6 +12,8 @@ from kstreams_repl.types import Headers
 @dataclass(slots=True)
 class TableToStream(Operator):
     """Forward (key, change.new): tombstones become records with a None value."""
+
+    carries_rows: ClassVar[bool] = True
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         def to_stream(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

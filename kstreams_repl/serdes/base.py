@@ -39,6 +39,7 @@ class Serde:
         size_of: serialized size of an `immutable` value without serializing it (an estimate is enough).
         none_safe: both functions take None themselves.
         base_key_suffix: so many bytes at the end of a serialized key have no say in its partition (window bounds).
+        layout: the code of the `struct` module that writes the same big-endian bytes; None when there is none.
         recipe: (function, arguments) that makes this serde again, where its own functions cannot travel to a worker.
 
     Example:
@@ -56,6 +57,7 @@ class Serde:
         "immutable",
         "size_of",
         "base_key_suffix",
+        "layout",
         "_recipe",
         "_builtin",
     )
@@ -72,6 +74,7 @@ class Serde:
         size_of: Callable[[Any], int] | None = None,
         none_safe: bool = False,
         base_key_suffix: int = 0,
+        layout: str | None = None,
         recipe: tuple[Callable[..., Serde], tuple[Any, ...]] | None = None,
     ) -> None:
         self.name = name
@@ -82,12 +85,22 @@ class Serde:
         self.immutable = frozenset(immutable)
         self.size_of: Callable[[Any], int] = size_of or _guess_size
         self.base_key_suffix = base_key_suffix
+        self.layout = layout
         self._recipe = recipe
         self._builtin = False
 
     def __call__(self) -> Serde:
         """Itself: `serdes.string` and `serdes.string()` mean the same."""
         return self
+
+    def writes_like(self, other: Serde) -> bool:
+        """Whether both surely write the same bytes: the same serde, or made by the same recipe."""
+        if self is other:
+            return True
+        if self._recipe is None or other._recipe is None or self._recipe[0] is not other._recipe[0]:
+            return False
+        pairs = zip(self._recipe[1], other._recipe[1], strict=True)
+        return all(one.writes_like(two) if isinstance(one, Serde) and isinstance(two, Serde) else one == two for one, two in pairs)
 
     def __repr__(self) -> str:
         return f"Serde({self.name})"

@@ -46,6 +46,7 @@ def _number(name: str, layout: struct.Struct, kind: type, text: str) -> Serde:
         immutable=(kind,),
         size_of=size_of,
         none_safe=True,
+        layout=layout.format[-1],
     )
 
 

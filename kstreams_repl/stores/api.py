@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
-from kstreams_repl.types import ValueAndTimestamp, VersionedRecord, Windowed
+from kstreams_repl.types import Outlet, ValueAndTimestamp, VersionedRecord, Windowed
 
 NOT_PUT = -(1 << 63)
 """What a versioned put answers when the version was older than the history that is kept."""
@@ -117,6 +117,9 @@ class VersionedKeyValueStore(Protocol):
 
     def get(self, key: Any, as_of: int | None = None) -> VersionedRecord | None: ...
 
+
+FindOutlet = Callable[[Any, Any], Outlet | None]
+"""(key serde, value serde): where rows that these have written may go as they are (`NodeContext.outlet`)."""
 
 FlushListener = Callable[[Any, Any, Any, int, Any], None]
 """(key, new value, old value or None, timestamp, headers): called for each cached entry as it is flushed, in last-write order, with the

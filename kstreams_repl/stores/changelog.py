@@ -6,7 +6,7 @@ key and sends it when the store is flushed: the same table after replay, for a f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kstreams_repl.types import Headers
 
@@ -21,16 +21,17 @@ NO_HEADERS: Headers = []
 class Changelog:
     """The changelog of one store; `log(key, value, timestamp)` is a plain callable."""
 
-    __slots__ = ("log", "suppressed", "pending", "send")
+    __slots__ = ("log", "suppressed", "pending", "send", "partition")
 
-    def __init__(self, send: Send | None, *, suppressed: bool) -> None:
+    def __init__(self, send: Send | None, *, suppressed: bool, partition: int | None = None) -> None:
         self.send = send
+        self.partition = partition
         self.suppressed = suppressed and send is not None
         self.pending: dict[bytes, tuple[bytes | None, int | None]] = {}
         self.log: Log = self._make_log()
 
     def _make_log(self) -> Log:
-        send, pending = self.send, self.pending
+        send, pending, partition = self.send, self.pending, self.partition
         if send is None:
             return lambda key, value, timestamp: None
         if self.suppressed:
@@ -41,16 +42,23 @@ class Changelog:
             return keep
 
         def at_once(key: bytes, value: bytes | None, timestamp: int | None) -> None:
-            send(key, value, timestamp, NO_HEADERS, None)
+            send(key, value, timestamp, NO_HEADERS, partition)
 
         return at_once
+
+    def send_many(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int | None]) -> None:
+        """Send columns of records at once, whatever the mode."""
+        send, partition = self.send, self.partition
+        if send is not None:
+            for key, value, timestamp in zip(keys, values, timestamps, strict=True):
+                send(key, value, timestamp, NO_HEADERS, partition)
 
     def flush(self) -> None:
         """Send what is pending; nothing to do when every update was sent."""
         pending, send = self.pending, self.send
         if pending and send is not None:
             for key, (value, timestamp) in pending.items():
-                send(key, value, timestamp, NO_HEADERS, None)
+                send(key, value, timestamp, NO_HEADERS, self.partition)
             pending.clear()
 
     def clear(self) -> None:

@@ -7,18 +7,21 @@ A plain store keeps the serialized value in both places. A timestamped store's o
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from kstreams_repl.serdes import Serde
 
 _TIMESTAMP = struct.Struct(">q")
+_TIMESTAMP_OF: Callable[[Any], bytes] = itemgetter(slice(8))
+_WITHOUT_TIMESTAMP: Callable[[Any], bytes] = itemgetter(slice(8, None))
 
 
 class Codec:
     """Object <-> stored bytes <-> changelog record of one store's values."""
 
-    __slots__ = ("timestamped", "serde", "encode", "decode", "log_value", "log_timestamp", "deferrable", "size_of")
+    __slots__ = ("timestamped", "serde", "encode", "decode", "log_value", "log_timestamp", "encode_many", "deferrable", "size_of")
 
     def __init__(self, serde: Serde, *, timestamped: bool) -> None:
         self.timestamped = timestamped
@@ -28,8 +31,12 @@ class Codec:
         self.decode: Callable[[bytes], Any]
         self.log_value: Callable[[bytes], bytes]
         self.log_timestamp: Callable[[bytes, int], int]
+        self.encode_many: Callable[[Sequence[Any]], list[bytes | None]] = lambda cells: list(map(self.encode, cells))
+        """Cells that are not None, in a column."""
         if timestamped:
             self._use_timestamps(serde)
+            if serde.layout is not None:
+                self._use_layout(struct.Struct(">q" + serde.layout))
         else:
             self.encode = serde.serialize
             self.decode = serde.deserialize
@@ -54,8 +61,41 @@ class Codec:
 
         self.encode = encode
         self.decode = decode
-        self.log_value = lambda data: data[8:]
+        self.log_value = _WITHOUT_TIMESTAMP
         self.log_timestamp = lambda data, record_timestamp: unpack_from(data)[0]
+
+
+    def _use_layout(self, layout: struct.Struct) -> None:
+        """A number beside its timestamp is one struct; what does not fit goes the long way, which says what is wrong with it."""
+        pack, unpack, encode, decode = layout.pack, layout.unpack, self.encode, self.decode
+
+        def encode_many(cells: Sequence[Any]) -> list[bytes | None]:
+            try:
+                return [pack(timestamp, value) for value, timestamp in cells]
+            except struct.error:
+                return list(map(encode, cells))
+
+        def decode_number(data: bytes) -> tuple[Any, int]:
+            try:
+                timestamp, value = unpack(data)
+            except struct.error:
+                value, timestamp = decode(data)
+            return value, timestamp
+
+        self.encode_many = encode_many
+        self.decode = decode_number
+
+    def log_columns(
+        self, stored: Sequence[bytes | None], record_timestamps: Iterable[int]
+    ) -> tuple[Sequence[bytes | None], Sequence[int]]:
+        """Values and timestamps of the changelog records for stored rows; a deletion is logged at its record's time."""
+        if not self.timestamped:
+            return stored, list(record_timestamps)
+        if None not in stored:
+            return list(map(_WITHOUT_TIMESTAMP, stored)), [at for at, in map(_TIMESTAMP.unpack, map(_TIMESTAMP_OF, stored))]
+        pairs = list(zip(stored, record_timestamps, strict=True))
+        values = [None if data is None else data[8:] for data in stored]
+        return values, [at if data is None else self.log_timestamp(data, at) for data, at in pairs]
 
 
 def _same(data: bytes) -> bytes:

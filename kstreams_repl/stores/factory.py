@@ -44,6 +44,7 @@ def open_store(
     *,
     record_context: Any,
     send: Send | None = None,
+    partition: int | None = None,
     cache: RecordCache | None = None,
     defaults: tuple[Any, Any] | Mapping[str, Any] | None = None,
     on_dropped: Callable[[str], None] | None = None,
@@ -57,13 +58,14 @@ def open_store(
         record_context: the task's `RecordContext`; its `timestamp` and `headers` must be those of the record being processed whenever
             a store is written (plain stores log under that timestamp, cached entries leave under that context).
         send: writes to the changelog topic, `(key, value, timestamp, headers, partition)`; None = not logged. The timestamp may be
-            None (the producer's time), the partition always is (the task's own).
+            None (the producer's time).
+        partition: the changelog partition to name in `send`: the task's own; None leaves that to `send`.
         cache: the task's record cache; used when the builder asks for caching and its budget is not 0.
         defaults: the application's default (key serde, value serde).
         on_dropped: called with a reason for each put that is refused because it is too old.
         suppress_changelog: one changelog record per key and flush instead of one per update.
     """
-    opening = _Opening(builder, environment, record_context, send, cache, defaults, on_dropped, suppress_changelog)
+    opening = _Opening(builder, environment, record_context, send, partition, cache, defaults, on_dropped, suppress_changelog)
     try:
         make = _MAKERS[builder.kind]
     except KeyError:
@@ -80,6 +82,7 @@ class _Opening:
         environment: Environment,
         record_context: Any,
         send: Send | None,
+        partition: int | None,
         cache: RecordCache | None,
         defaults: tuple[Any, Any] | Mapping[str, Any] | None,
         on_dropped: Callable[[str], None] | None,
@@ -91,16 +94,20 @@ class _Opening:
         self.environment = environment
         self.record_context = record_context
         self.send = send if builder.logging else None
+        self.partition = partition
         self.cache = cache if builder.caching and cache is not None and cache.max_bytes > 0 else None
         self.key_default = key_default
         self.value_default = value_default
         self.key_serde: Serde = resolve(builder.key_serde, key_default)
         self.value_serde: Serde = resolve(builder.value_serde, value_default)
         self.write_back = suppress_changelog
-        self.changelog = Changelog(self.send, suppressed=suppress_changelog)
+        self.changelog = self.log(suppressed=suppress_changelog)
         self.persistent = builder.persistent
         self.retention_ms = builder.retention_ms if builder.retention_ms is not None else _DAY_MS
         self.on_expired: Callable[[], None] = (lambda: None) if on_dropped is None else (lambda: on_dropped(EXPIRED))
+
+    def log(self, *, suppressed: bool) -> Changelog:
+        return Changelog(self.send, suppressed=suppressed, partition=self.partition)
 
     def engine(self, suffix: str = "") -> Engine:
         return self.environment.engine(self.name + suffix, persistent=self.persistent)
@@ -158,7 +165,7 @@ def _open_key_value(opening: _Opening, kind: type[KeyValue], *, timestamped: boo
     engine = opening.engine()
     codec = Codec(opening.value_serde, timestamped=timestamped)
     cells = opening.cells(EngineRows(engine), codec, keep_reads=True)
-    return kind(opening.name, cells, opening.key_serde, persistent=opening.persistent, count=engine.approximate_count)
+    return kind(opening.name, cells, opening.key_serde, opening.value_serde, persistent=opening.persistent, count=engine.approximate_count)
 
 
 def _lru(opening: _Opening) -> StateStore:
@@ -194,6 +201,7 @@ def _open_window(opening: _Opening, *, timestamped: bool) -> StateStore:
         cells,
         rows,
         opening.key_serde,
+        opening.value_serde,
         window_size_ms=opening.builder.window_size_ms or 0,
         timestamped=timestamped,
         persistent=opening.persistent,
@@ -213,7 +221,7 @@ def _versioned(opening: _Opening) -> StateStore:
         opening.environment, opening.name, opening.engine(), opening.engine(HISTORY_SUFFIX), retention_ms=opening.retention_ms
     )
     # Every version matters to the history: the changelog is never reduced to the last one.
-    changelog = Changelog(opening.send, suppressed=False)
+    changelog = opening.log(suppressed=False)
     return Versioned(
         opening.name,
         rows,
@@ -264,6 +272,7 @@ def _suppress_buffer(opening: _Opening) -> StateStore:
         opening.key_serde,
         opening.value_serde,
         send=opening.send,
+        partition=opening.partition,
         persistent=opening.persistent,
         context_type=_snapshot_type(opening.record_context),
         exact_order=not opening.write_back,

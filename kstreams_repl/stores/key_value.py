@@ -11,9 +11,10 @@ from typing import Any
 
 from kstreams_repl.errors import StateStoreError
 from kstreams_repl.serdes import Serde
-from kstreams_repl.stores.api import FlushListener
+from kstreams_repl.stores.api import FindOutlet, FlushListener
 from kstreams_repl.stores.cells import Cells
 from kstreams_repl.stores.engine.base import after, after_prefix
+from kstreams_repl.stores.write_back_cache import WriteBackCache
 from kstreams_repl.types import ValueAndTimestamp
 
 _make_value_and_timestamp = ValueAndTimestamp._make
@@ -22,11 +23,14 @@ _make_value_and_timestamp = ValueAndTimestamp._make
 class KeyValue:
     """A key-value store whose cells are plain values."""
 
-    def __init__(self, name: str, cells: Cells, key_serde: Serde, *, persistent: bool, count: Callable[[], int]) -> None:
+    def __init__(
+        self, name: str, cells: Cells, key_serde: Serde, value_serde: Serde, *, persistent: bool, count: Callable[[], int]
+    ) -> None:
         self.name = name
         self.persistent = persistent
         self._cells = cells
         self._key = key_serde
+        self._value = value_serde
         self._count = count
         self.get_raw: Callable[[bytes], Any] = cells.get
         """(serialized key) -> cell or None."""
@@ -167,3 +171,9 @@ class TimestampedKeyValue(KeyValue):
                 listener(from_bytes(key), new[0], old_value, new[1], headers)
 
         return self._cells.set_flush_listener(entry_leaves, send_old_values)
+
+    def set_outlet(self, find: FindOutlet) -> None:
+        """Let flushed rows leave as the bytes they are stored as, where `find` knows a way."""
+        outlet = find(self._key, self._value)
+        if outlet is not None and isinstance(self._cells, WriteBackCache):
+            self._cells.set_outlet(outlet)

@@ -6,7 +6,7 @@ and session stores put a segment id in front of every key (`segments.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from kstreams_repl.stores.changelog import Changelog
@@ -32,14 +32,30 @@ class Rows(Protocol):
     def approximate_count(self) -> int: ...
 
 
+PutMany = Callable[[Sequence[bytes], Sequence[bytes | None]], None]
+"""(keys, stored bytes): the same as one `put` after the other."""
+
+
+def many_at_once(rows: Rows) -> PutMany:
+    """How to write columns of rows: the rows' own way, else one by one."""
+
+    def one_by_one(keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        put = rows.put
+        for key, value in zip(keys, values, strict=True):
+            put(key, value)
+
+    return getattr(rows, "put_many", one_by_one)
+
+
 class EngineRows:
     """A key-value store's rows: the engine's own."""
 
-    __slots__ = ("get", "put", "range", "approximate_count", "log_key")
+    __slots__ = ("get", "put", "put_many", "range", "approximate_count", "log_key")
 
     def __init__(self, engine: Engine, log_key: Callable[[bytes], bytes] | None = None) -> None:
         self.get: Callable[[bytes], bytes | None] = engine.get
         self.put: Callable[[bytes, bytes | None], None] = engine.put
+        self.put_many: PutMany = engine.put_many
         self.range = engine.range
         self.approximate_count = engine.approximate_count
         self.log_key = log_key

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 
 from kstreams_repl.stores.engine.base import Engine, Environment, Row, after
 
@@ -128,6 +129,19 @@ class SegmentedRows:
         if self.admit(key):
             self._engine.put(key, value)
 
+    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        """As one `put` after the other; rows of one time are admitted once and written at once."""
+        at = self._timestamp_at
+        times = [key[-at : 8 - at] for key in keys]
+        if times.count(times[0]) < len(times):
+            for key, value in zip(keys, values, strict=True):
+                self._put(key, value)
+        elif self.admit(keys[0]):
+            self._engine.put_many(keys, values)
+        else:
+            for _ in times[1:]:
+                self._on_expired()
+
     def put_admitted(self, key: bytes, value: bytes | None) -> None:
         """Write a row that was admitted earlier; nothing to do (and nothing to count) when its segment has died since."""
         if key >= self._first_live:
@@ -155,8 +169,7 @@ class SegmentedRows:
         return self.segments[low:high]
 
 
-def _without_prefix(physical: bytes) -> bytes:
-    return physical[PREFIX_SIZE:]
+_without_prefix: Callable[[bytes], bytes] = itemgetter(slice(PREFIX_SIZE, None))
 
 
 def find_segments(engine: Engine) -> list[int]:

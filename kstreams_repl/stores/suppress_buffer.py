@@ -38,6 +38,7 @@ class SuppressBuffer:
         value_serde: Serde,
         *,
         send: Send | None,
+        partition: int | None = None,
         persistent: bool,
         context_type: Any = None,
         exact_order: bool = True,
@@ -48,6 +49,7 @@ class SuppressBuffer:
         self._key = key_serde
         self._value = value_serde
         self._send = send
+        self._partition = partition
         self._context_type = context_type
         self._exact_order = exact_order
         self._values: dict[bytes, BufferValue] = {}
@@ -134,7 +136,7 @@ class SuppressBuffer:
             data = None if value is None else value.encode() + _LONG.pack(self._times[key])
             put(key, data)
             if send is not None:
-                send(key, data, None, NO_HEADERS if data is None else VERSION_HEADER, None)
+                send(key, data, None, NO_HEADERS if data is None else VERSION_HEADER, self._partition)
         self._dirty.clear()
 
     def _flush_order(self) -> Iterable[bytes]:

@@ -8,22 +8,27 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Column
+from operator import itemgetter
 from typing import Any
 
 from kstreams_repl.errors import StateStoreError
-from kstreams_repl.serdes import Serde
-from kstreams_repl.stores.api import FlushListener
+from kstreams_repl.serdes import Serde, time_windowed
+from kstreams_repl.stores.api import FindOutlet, FlushListener
 from kstreams_repl.stores.cells import Cells, WriteBackCells
 from kstreams_repl.stores.engine.base import Environment, after
 from kstreams_repl.stores.key_index import KeyIndex
 from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
-from kstreams_repl.types import ValueAndTimestamp, Windowed
+from kstreams_repl.stores.write_back_cache import WriteBackCache
+from kstreams_repl.types import Headers, ValueAndTimestamp, Windowed
 
 _LONG = struct.Struct(">q")
 _SUFFIX = struct.Struct(">qi")
 SUFFIX_SIZE = 12
 MAX_LONG = 2**63 - 1
 _NO_SEQUENCE = bytes(4)
+_WINDOWED_KEY: Callable[[bytes], bytes] = itemgetter(slice(PREFIX_SIZE, -4))
+"""Of a physical key: the key and the window's start, which is how a windowed key is written to topics."""
 _KNOWN_WINDOWS = 256
 
 
@@ -60,6 +65,7 @@ class Window:
         cells: Cells,
         rows: SegmentedRows,
         key_serde: Serde,
+        value_serde: Serde,
         *,
         window_size_ms: int,
         timestamped: bool,
@@ -74,6 +80,7 @@ class Window:
         self._cells = cells
         self._rows = rows
         self._key = key_serde
+        self._value = value_serde
         self._sequence = sequence
         self._log_null = log_null
         self._cached_segments: set[int] | None = set() if hasattr(cells, "cache") else None
@@ -334,6 +341,19 @@ class Window:
             listener(key, new, old, timestamp, headers)
 
         return self._cells.set_flush_listener(entry_leaves, send_old_values)
+
+    def set_outlet(self, find: FindOutlet) -> None:
+        """Let flushed rows leave as the bytes they are stored as, where `find` knows a way."""
+        outlet = find(time_windowed(self._key, self.window_size_ms), self._value) if self.timestamped else None
+        if outlet is None or not isinstance(self._cells, WriteBackCache):
+            return
+
+        def leave(
+            physical: Column[bytes], values: Column[bytes | None], timestamps: Column[int], headers: Column[Headers]
+        ) -> None:
+            outlet(list(map(_WINDOWED_KEY, physical)), values, timestamps, headers)
+
+        self._cells.set_outlet(leave)
 
     def flush(self) -> None:
         self._cells.flush()

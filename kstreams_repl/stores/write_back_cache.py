@@ -1,10 +1,11 @@
-"""The record cache of a deployed store: what `CachedCells` does, with one look-up per record.
+"""The record cache of a deployed store: what `CachedCells` does, with one look-up per record and flushes that work in columns.
 
-Each key has a *slot* (a small list) that holds its cell and the context of its last write; writes append the slot to `order`, and a flush
-walks that list, taking each slot at its last place: last-write order without hashing. What differs from Kafka Streams' cache: reads
-do not count as use, and when the task's budget is exceeded the store flushes everything it has instead of one entry at a time. Both only move
-*when* an update leaves, which depends on the commit interval anyway. Immutable values stay objects until they leave; mutable ones are
-serialized at once.
+Each key has a `Slot` that holds its present object and the context of its last write. Writes append the slot to `order`; a flush takes each
+slot at its last place, which is last-write order without hashing, and then works column by column: encode all, write all, log
+all, and hand all to the topic behind the store, if that is where they go (`set_outlet`). What differs from Kafka Streams'
+cache: reads do not count as use, and when the task's budget is exceeded the store flushes everything it has instead of one entry at a time.
+Both only move *when* an update leaves, which depends on the commit interval anyway. Immutable values stay objects until they leave; mutable
+ones are serialized at once (`Frozen`).
 """
 
 from __future__ import annotations
@@ -15,20 +16,43 @@ from typing import Any
 from sortedcontainers import SortedList
 
 from kstreams_repl.stores.cells import EntryListener
-from kstreams_repl.stores.changelog import NO_HEADERS, Changelog
+from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import Codec
 from kstreams_repl.stores.record_cache import ENTRY_OVERHEAD, RecordCache
-from kstreams_repl.stores.rows import Rows
+from kstreams_repl.stores.rows import Rows, many_at_once
+from kstreams_repl.types import Outlet
 
-_CELL, _STORED, _PLACE, _TOPIC, _PARTITION, _OFFSET, _TIMESTAMP, _HEADERS, _KEY = range(9)
-_CLEAN, _LEAVING = -1, -2
-_Slot = list[Any]
-"""[cell, bytes when serialized at once, place of the last write in `order`, topic, partition, offset, timestamp, headers, key]. The place is
--1 in a clean slot and -2 in one that is being forwarded: a write that comes back to its key then gets a slot of its own."""
-
+_FIRST_COMPACTION = 32_768
+_LEAVING = -1
 _VALUE_SIZE = 24
-_CHECK_EVERY = 1024
 _CAPACITY = 100_000
+
+
+class Frozen:
+    """What a cell is when it cannot stay an object: serialized bytes, or None for a deletion."""
+
+    __slots__ = ("stored",)
+
+    def __init__(self, stored: bytes | None) -> None:
+        self.stored = stored
+
+
+class Slot:
+    """One key's present cell, where its last write stands in `order`, and the context of that write.
+
+    The place is -1 while the slot is being forwarded: a write that comes back to its key then gets a slot of its own.
+    """
+
+    __slots__ = ("key", "cell", "place", "topic", "partition", "offset", "timestamp", "headers")
+
+    key: bytes
+    cell: Any
+    place: int
+    topic: Any
+    partition: int
+    offset: int
+    timestamp: int
+    headers: Any
 
 
 class WriteBackCache:
@@ -36,23 +60,28 @@ class WriteBackCache:
 
     Args:
         shared: the task's budget; dirty entries count towards it by an estimate that is renewed every 1,024 writes.
-        capacity: so many slots are kept for reading after they were flushed.
+        capacity: so many objects are kept for reading after they were flushed.
     """
 
     def __init__(
         self, rows: Rows, codec: Codec, changelog: Changelog, record_context: Any, shared: RecordCache, *, capacity: int = _CAPACITY
     ) -> None:
         self._rows = rows
+        self._put_many = many_at_once(rows)
         self._codec = codec
         self._changelog = changelog
         self._context = record_context
         self._listener: EntryListener | None = None
         self._send_old_values = False
+        self._outlet: Outlet | None = None
         self._shared = shared
         self._capacity = capacity
-        self._slots: dict[bytes, _Slot] = {}
-        self._order: list[_Slot] = []
+        self._slots: dict[bytes, Slot] = {}
+        self._order: list[Slot] = []
+        self._compact_at = _FIRST_COMPACTION
         self._index: SortedList | None = None
+        self._indexed: set[bytes] = set()
+        self._indexed_to = 0
         self.size = 0
         shared.caches.append(self)
         self.cache = self
@@ -65,152 +94,170 @@ class WriteBackCache:
         return bool(self._order)
 
     def _make_access(self) -> tuple[Callable[[bytes], Any], Callable[[bytes, Any], None]]:
-        slots, order, context, codec = self._slots, self._order, self._context, self._codec
-        find, append, read, decode, encode = slots.get, order.append, self._rows.get, codec.decode, codec.encode
-        deferrable, timestamped, check = codec.deferrable, codec.timestamped, self._check
-        last_key: bytes | None = None
-        last_slot: _Slot | None = None
+        slots, find, read, check = self._slots, self._slots.get, self._rows.get, self._check
+        order, note, context, make, frozen = self._order, self._order.append, self._context, Slot, Frozen
+        encode, decode, deferrable, timestamped = self._codec.encode, self._codec.decode, self._codec.deferrable, self._codec.timestamped
 
         def get(key: bytes) -> Any:
-            nonlocal last_key, last_slot
             slot = find(key)
             if slot is None:
                 stored = read(key)
                 if stored is None:
                     return None
                 cell = decode(stored)
-                if type(cell[0] if timestamped else cell) not in deferrable:
-                    return cell
-                slots[key] = slot = [cell, None, _CLEAN, None, -1, -1, -1, None, key]
-            last_key, last_slot = key, slot
-            cell = slot[0]
-            if cell is not None:
+                if type(cell[0] if timestamped else cell) in deferrable:
+                    slots[key] = slot = make()
+                    slot.key, slot.cell, slot.place = key, cell, 0
                 return cell
-            stored = slot[1]
-            return None if stored is None else decode(stored)
+            cell = slot.cell
+            if type(cell) is frozen:
+                return None if cell.stored is None else decode(cell.stored)
+            return cell
 
         def put(key: bytes, cell: Any) -> None:
-            stored = None
-            if cell is not None and type(cell[0] if timestamped else cell) not in deferrable:
-                stored, cell = encode(cell), None
-            slot = last_slot if key is last_key else find(key)
-            place = len(order)
-            if slot is None or slot[2] == -2:
-                slots[key] = slot = [
-                    cell, stored, place, context.topic, context.partition, context.offset, context.timestamp, context.headers, key,
-                ]  # fmt: skip
-                if self._index is not None:
-                    self._index.add(key)
-            else:
-                if self._index is not None and slot[2] == -1:
-                    self._index.add(key)
-                slot[0], slot[1], slot[2] = cell, stored, place
-                slot[3], slot[4], slot[5] = context.topic, context.partition, context.offset
-                slot[6], slot[7] = context.timestamp, context.headers
-            append(slot)
+            if cell is None or type(cell[0] if timestamped else cell) not in deferrable:
+                cell = Frozen(None if cell is None else encode(cell))
+            slot = find(key)
+            if slot is None or slot.place == -1:
+                slots[key] = slot = make()
+                slot.key = key
+            slot.cell = cell
+            slot.place = place = len(order)
+            slot.topic = context.topic
+            slot.partition = context.partition
+            slot.offset = context.offset
+            slot.timestamp = context.timestamp
+            slot.headers = context.headers
+            note(slot)
             if not place & 1023:
                 check()
 
-        def forget() -> None:
-            nonlocal last_key, last_slot
-            last_key = last_slot = None
-
-        self._forget_last = forget
         return get, put
 
+    # ---- the budget --------------------------------------------------------------------------------------------------------------
+
     def _check(self) -> None:
-        """Estimate what the dirty entries weigh; flush when the task's budget is exceeded, and forget clean slots when they are many."""
+        """Estimate what the dirty entries weigh; flush when the task's budget is exceeded and not just by repeated writes."""
+        shared, order = self._shared, self._order
+        if len(order) >= self._compact_at:
+            self._compact()
+        self._weigh()
+        if shared.size > shared.max_bytes:
+            before = len(order)
+            self._compact()
+            self._weigh()
+            if shared.size > shared.max_bytes or len(order) > before // 2:
+                self.flush()
+
+    def _compact(self) -> None:
+        """Forget all but the last place of each slot."""
         order = self._order
-        sample = order[-64:]
-        weight = sum(len(slot[_KEY]) + (_VALUE_SIZE if slot[_STORED] is None else len(slot[_STORED])) for slot in sample)
-        size = len(order) * (ENTRY_OVERHEAD + weight // len(sample))
-        self._account(size)
-        if self._shared.size > self._shared.max_bytes:
-            self.flush()
+        order[:] = self._last_places()
+        for place, slot in enumerate(order):
+            slot.place = place
+        self._compact_at = 2 * len(order) + _FIRST_COMPACTION
+        self._forget_index()
+
+    def _last_places(self) -> list[Slot]:
+        return [slot for place, slot in enumerate(self._order) if slot.place == place]
+
+    def _weigh(self) -> None:
+        sample = self._order[-64:]
+        weight = sum(len(slot.key) + _weight(slot.cell) for slot in sample)
+        self._account(len(self._order) * (ENTRY_OVERHEAD + weight // max(len(sample), 1)))
 
     def _account(self, size: int) -> None:
         self._shared.size += size - self.size
         self.size = size
+
+    # ---- leaving -----------------------------------------------------------------------------------------------------------------
 
     def set_flush_listener(self, listener: EntryListener, send_old_values: bool) -> bool:
         self._listener = listener
         self._send_old_values = send_old_values
         return True
 
+    def set_outlet(self, outlet: Outlet) -> None:
+        """Hand flushed rows to `outlet`, (physical keys, serialized values, timestamps, headers), instead of to the listener.
+
+        Only where a listener is set that needs no old values, and the cells are timestamped.
+        """
+        self._outlet = outlet
+
     def flush(self) -> None:
         """Write and log all dirty entries, then forward them; a reader downstream sees every one of them."""
-        order = self._order
-        if not order:
+        if not self._order:
             return
-        leaving = [slot for place, slot in enumerate(order) if slot[2] == place]
-        order.clear()
-        self._index = None
+        leaving = self._last_places()
+        self._order.clear()
+        self._compact_at = _FIRST_COMPACTION
+        self._forget_index()
         self._account(0)
-        old_cells = self._read_old(leaving) if self._listener is not None else {}
-        self._write(leaving, old_cells)
-        if self._listener is not None:
+        cells = [slot.cell for slot in leaving]
+        frozen = [slot for slot, kind in zip(leaving, map(type, cells), strict=True) if kind is Frozen]
+        old_cells: dict[bytes, Any] = {}
+        if self._listener is not None and (frozen or self._send_old_values):
+            old_cells = self._read_old(leaving if self._send_old_values else frozen)
+            if frozen:  # a tombstone for a row that is not there goes nowhere
+                leaving = [slot for slot in leaving if slot.key in old_cells or not _is_deletion(slot.cell)]
+                cells = [slot.cell for slot in leaving]
+        if leaving:
+            self._leave(leaving, cells, old_cells, any_frozen=bool(frozen))
+        self._settle(frozen)
+
+    def _leave(self, leaving: list[Slot], cells: list[Any], old_cells: dict[bytes, Any], *, any_frozen: bool) -> None:
+        codec, log_key = self._codec, self._rows.log_key
+        keys = [slot.key for slot in leaving]
+        stored: list[bytes | None]
+        if any_frozen:
+            encode = codec.encode
+            stored = [cell.stored if type(cell) is Frozen else encode(cell) for cell in cells]
+        else:
+            stored = codec.encode_many(cells)
+        self._put_many(keys, stored)
+        values, timestamps = codec.log_columns(stored, (slot.timestamp for slot in leaving))
+        self._changelog.send_many(keys if log_key is None else list(map(log_key, keys)), values, timestamps)
+        if self._outlet is not None and not any_frozen:
+            self._outlet(keys, values, timestamps, [slot.headers for slot in leaving])
+        elif self._listener is not None:
             self._forward(leaving, old_cells, self._listener)
-        self._settle(leaving)
 
-    def _settle(self, leaving: list[_Slot]) -> None:
-        """Keep immutable cells for reading, and forget them all when they are many."""
-        slots = self._slots
-        for slot in leaving:
-            slot[2] = -1
-            if slot[0] is None and slots.get(slot[8]) is slot:
-                del slots[slot[8]]
-        if len(slots) > self._capacity:
-            kept = {slot[_KEY]: slot for slot in self._order}
-            slots.clear()
-            slots.update(kept)
-        self._forget_last()
-
-    def _read_old(self, leaving: list[_Slot]) -> dict[bytes, Any]:
-        """Cells below the entries, where they are needed: all of them to send old values, else for tombstones only."""
-        read, decode, send_old = self._rows.get, self._codec.decode, self._send_old_values
-        old: dict[bytes, Any] = {}
-        for slot in leaving:
-            if send_old or (slot[0] is None and slot[1] is None):
-                key = slot[8]
-                stored = read(key)
-                if stored is not None:
-                    old[key] = decode(stored)
-        return old
-
-    def _write(self, leaving: list[_Slot], old_cells: dict[bytes, Any]) -> None:
-        rows, codec = self._rows, self._codec
-        put, log_key, encode, log_value, log_timestamp = rows.put, rows.log_key, codec.encode, codec.log_value, codec.log_timestamp
-        send, forwards = self._changelog.send, self._listener is not None
-        for slot in leaving:
-            cell, stored, key = slot[0], slot[1], slot[8]
-            slot[2] = -2
-            if cell is not None:
-                stored = encode(cell)
-            elif stored is None and forwards and key not in old_cells:
-                continue  # a tombstone for a row that is not there
-            put(key, stored)
-            if send is not None:
-                name = key if log_key is None else log_key(key)
-                if stored is None:
-                    send(name, None, slot[6], NO_HEADERS, None)
-                else:
-                    send(name, log_value(stored), log_timestamp(stored, slot[6]), NO_HEADERS, None)
-
-    def _forward(self, leaving: list[_Slot], old_cells: dict[bytes, Any], listener: EntryListener) -> None:
+    def _forward(self, leaving: list[Slot], old_cells: dict[bytes, Any], listener: EntryListener) -> None:
         context, decode, old_of, send_old = self._context, self._codec.decode, old_cells.get, self._send_old_values
-        kept = (context.topic, context.partition, context.offset, context.timestamp, context.headers)
-        context.raw_key = context.raw_value = None
+        kept, raw_key, raw_value = context.snapshot(), context.raw_key, context.raw_value
+        context.raw_key = context.raw_value = None  # the bytes at hand are not those of the entries
+        for slot in leaving:
+            slot.place = _LEAVING
         try:
-            for cell, stored, _, topic, partition, offset, timestamp, headers, key in leaving:
-                if cell is None:
-                    if stored is not None:
-                        cell = decode(stored)
-                    elif key not in old_cells:
-                        continue
-                context.topic, context.partition, context.offset, context.timestamp, context.headers = topic, partition, offset, timestamp, headers
-                listener(key, cell, old_of(key) if send_old else None, timestamp, headers)
+            for slot in leaving:
+                key, cell = slot.key, slot.cell
+                if type(cell) is Frozen:
+                    cell = None if cell.stored is None else decode(cell.stored)
+                context.topic, context.partition, context.offset = slot.topic, slot.partition, slot.offset
+                context.timestamp, context.headers = slot.timestamp, slot.headers
+                listener(key, cell, old_of(key) if send_old else None, slot.timestamp, slot.headers)
         finally:
-            context.topic, context.partition, context.offset, context.timestamp, context.headers = kept
+            context.restore(kept)
+            context.raw_key, context.raw_value = raw_key, raw_value
+        for slot in leaving:
+            slot.place = 0
+
+    def _read_old(self, leaving: list[Slot]) -> dict[bytes, Any]:
+        """Cells below the entries, where there are rows."""
+        read, decode = self._rows.get, self._codec.decode
+        return {slot.key: decode(stored) for slot in leaving if (stored := read(slot.key)) is not None}
+
+    def _settle(self, frozen: list[Slot]) -> None:
+        """Keep immutable cells for reading, and forget them all when they are many. What was written meanwhile stays."""
+        slots = self._slots
+        for slot in frozen:
+            if slots.get(slot.key) is slot:
+                del slots[slot.key]
+        if len(slots) > self._capacity:
+            slots.clear()
+            slots.update((slot.key, slot) for slot in self._order)
+
+    # ---- reading in order --------------------------------------------------------------------------------------------------------
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, Any]]:
         """Rows with dirty entries over them, in key order."""
@@ -218,25 +265,39 @@ class WriteBackCache:
         rows = self._rows.range(low, high, reverse)
         if not self._order:
             return ((key, decode(stored)) for key, stored in rows)
-        if self._index is None:
-            self._index = SortedList({slot[_KEY] for slot in self._order})
-        cached = [self._slots[key] for key in self._index.irange(low, high, inclusive=(True, False), reverse=reverse)]
-        return self._merge(cached, rows, reverse)
+        keys = self._dirty_keys().irange(low, high, inclusive=(True, False), reverse=reverse)
+        return self._merge([(key, self._slots[key].cell) for key in keys], rows, reverse)
 
-    def _merge(self, cached: list[_Slot], rows: Iterator[tuple[bytes, bytes]], reverse: bool) -> Iterator[tuple[bytes, Any]]:
+    def _dirty_keys(self) -> SortedList:
+        """The dirty keys in order; brought up to date by each read, so that writes need not care."""
+        fresh = {slot.key for slot in self._order[self._indexed_to :]} - self._indexed
+        if self._index is None:
+            self._index = SortedList(fresh)
+        elif len(fresh) < 8:
+            for key in fresh:
+                self._index.add(key)
+        else:
+            self._index.update(fresh)
+        self._indexed |= fresh
+        self._indexed_to = len(self._order)
+        return self._index
+
+    def _forget_index(self) -> None:
+        self._index, self._indexed, self._indexed_to = None, set(), 0
+
+    def _merge(self, cached: list[tuple[bytes, Any]], rows: Iterator[tuple[bytes, bytes]], reverse: bool) -> Iterator[tuple[bytes, Any]]:
         decode = self._codec.decode
         row = next(rows, None)
-        for slot in cached:
-            key = slot[_KEY]
+        for key, cell in cached:
             while row is not None and row[0] != key and (row[0] > key if reverse else row[0] < key):
                 yield row[0], decode(row[1])
                 row = next(rows, None)
             if row is not None and row[0] == key:
                 row = next(rows, None)
-            if slot[_CELL] is not None:
-                yield key, slot[_CELL]
-            elif slot[_STORED] is not None:
-                yield key, decode(slot[_STORED])
+            if type(cell) is not Frozen:
+                yield key, cell
+            elif cell.stored is not None:
+                yield key, decode(cell.stored)
         while row is not None:
             yield row[0], decode(row[1])
             row = next(rows, None)
@@ -244,7 +305,14 @@ class WriteBackCache:
     def clear(self) -> None:
         self._slots.clear()
         self._order.clear()
-        self._index = None
-        self._forget_last()
+        self._forget_index()
         self._account(0)
         self._changelog.clear()
+
+
+def _is_deletion(cell: Any) -> bool:
+    return type(cell) is Frozen and cell.stored is None
+
+
+def _weight(cell: Any) -> int:
+    return len(cell.stored or b"") if type(cell) is Frozen else _VALUE_SIZE

@@ -23,6 +23,9 @@ class Engine(Protocol):
     def put(self, key: bytes, value: bytes | None, /) -> None:
         """None deletes."""
 
+    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None], /) -> None:
+        """The same as one `put` after the other."""
+
     def range(
         self, low: bytes | None = None, high: bytes | None = None, reverse: bool = False, limit: int | None = None
     ) -> Iterator[Row]:

@@ -120,7 +120,7 @@ class LmdbEngine:
     millions of rows never stalls one commit. What a crash leaves over is hidden again by the store's own expiry.
     """
 
-    __slots__ = ("name", "tree", "overlay", "get", "put", "_transaction", "_doomed", "_committed_doomed")
+    __slots__ = ("name", "tree", "overlay", "get", "put", "put_many", "_transaction", "_doomed", "_committed_doomed")
 
     def __init__(self, name: str, tree: LmdbTree, transaction: Callable[[], Any]) -> None:
         self.name = name
@@ -130,6 +130,7 @@ class LmdbEngine:
         self._doomed: list[tuple[bytes, bytes]] = []
         self._committed_doomed: list[tuple[bytes, bytes]] = []
         self.put: Callable[[bytes, bytes | None], None] = self.overlay.put
+        self.put_many = self.overlay.put_many
         self.get: Callable[[bytes], bytes | None] = self._make_get()
 
     def _make_get(self) -> Callable[[bytes], bytes | None]:

@@ -50,6 +50,18 @@ class MemoryEngine:
 
         return put
 
+    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        rows, undo = self.rows, self._undo
+        if self._index is not None or None in values:
+            put = self.put
+            for key, value in zip(keys, values, strict=True):
+                put(key, value)
+            return
+        before = dict(zip(keys, map(rows.get, keys), strict=True))
+        before.update(undo)
+        undo.update(before)
+        rows.update(zip(keys, values, strict=True))  # type: ignore[arg-type]
+
     def _sorted(self) -> SortedList:
         index = self._index
         if index is None or len(self._stale) > 1000 + len(self.rows):

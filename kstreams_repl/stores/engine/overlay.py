@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sortedcontainers import SortedList
 
@@ -27,6 +27,12 @@ class Overlay:
             rows[key] = value
 
         return put
+
+    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        rows = self.rows
+        if self._index is not None:
+            self._fresh.extend(dict.fromkeys(key for key in keys if key not in rows))
+        rows.update(zip(keys, values, strict=True))
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool) -> list[tuple[bytes, bytes | None]]:
         """Rows with low <= key < high, deletions included."""
