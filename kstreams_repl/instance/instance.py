@@ -29,11 +29,17 @@ def wall_clock() -> int:
 
 @dataclass(slots=True)
 class Totals:
-    """What an instance did since it was taken over."""
+    """What an instance did since it was taken over.
+
+    Attributes:
+        first_at, committed_at: when it had processed its first records, and when it last committed any (seconds since 1970).
+    """
 
     records: int = 0
     commits: int = 0
     produced: int = 0
+    first_at: float | None = None
+    committed_at: float | None = None
     started: float = field(default_factory=time.monotonic)
 
 
@@ -105,6 +111,7 @@ class Instance:
             )
         self.commit_id = commit_id
         self.totals.commits += 1
+        self.totals.committed_at = time.time()
         self.last_commit = time.monotonic()
         return True
 

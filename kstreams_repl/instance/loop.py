@@ -204,7 +204,10 @@ class Loop:
             taken = task.process(_SLICE)
             if taken:
                 done += taken
-        self.instance.totals.records += done
+        totals = self.instance.totals
+        totals.records += done
+        if done and totals.first_at is None:
+            totals.first_at = time.time()
         if self._paused:
             self._resume_drained()
         return done

@@ -224,6 +224,8 @@ class _Runner:
             "records": total,
             "rate": round(self._rate, 1),
             "warm": instance.warm,
+            "first_at": instance.totals.first_at,
+            "committed_at": instance.totals.committed_at,
             "tasks": {
                 str(task.id): {
                     "records": task.records,

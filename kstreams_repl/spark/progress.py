@@ -32,6 +32,7 @@ class InstanceReport:
         state: restoring, running, recovering, paused, stopped, failed or superseded.
         rate: records per second, lately.
         restored, restore_remaining: of a restore that is on its way.
+        first_at, committed_at: when its first records were processed, and when it last committed any (seconds since 1970).
         trouble: why it is recovering.
     """
 
@@ -44,6 +45,8 @@ class InstanceReport:
     commits: int = 0
     commit_id: int = -1
     warm: bool = False
+    first_at: float | None = None
+    committed_at: float | None = None
     restored: int = 0
     restore_remaining: int = 0
     trouble: str | None = None
