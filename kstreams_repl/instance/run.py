@@ -18,6 +18,7 @@ from typing import Any
 
 from kstreams_repl.errors import (
     BrokerUnavailableError,
+    KStreamsError,
     ProducerFencedError,
     TaskMigratedError,
 )
@@ -32,6 +33,8 @@ from kstreams_repl.kafka.transactional import TransactionDoubtError
 
 _LOG = logging.getLogger("kstreams_repl.instance")
 _AGAIN = (TransactionDoubtError, BrokerUnavailableError, ProducerFencedError, TaskMigratedError)
+_MOST_RETRIES = 10
+"""Of errors that are of no kind known to pass, without a commit in between."""
 _BACKOFF_SECONDS = 0.1
 _BACKOFF_MOST_SECONDS = 2.0
 
@@ -97,6 +100,7 @@ class _Runner:
         self._last_rate = (time.monotonic(), 0)
         self._rate = 0.0
         self._trouble: str | None = None
+        self._retries = 0
 
     def run(self, until: float) -> Outcome:
         backoff = _BACKOFF_SECONDS
@@ -108,13 +112,15 @@ class _Runner:
                 self._open()
                 assert self.instance is not None
                 loop = Loop(self.instance, signal=lambda now: self.control.signal(now=now), report=self._report)
-                self._trouble = None
                 ending = loop.run(until)
                 return self._finish(ending)
             except Interrupted:
                 self.drop()
                 return self._ended(self.control.signal())
-            except _AGAIN as error:
+            except KStreamsError as error:
+                if not isinstance(error, _AGAIN) and (type(error) is not KStreamsError or self._retries >= _MOST_RETRIES):
+                    raise
+                self._retries += 1
                 self.drop()
                 signal = self.control.signal()
                 if signal is not Signal.RUN:
@@ -240,6 +246,8 @@ class _Runner:
         }
 
     def _report(self, instance: Instance) -> None:
+        if self._trouble is not None and instance.totals.commits:
+            self._trouble, self._retries = None, 0
         self.control.report({"state": "running", "trouble": self._trouble, **self.figures()})
 
     def _tell(self, state: str) -> None:

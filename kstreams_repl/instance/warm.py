@@ -44,8 +44,12 @@ class WarmInstances:
             )
 
     def put(self, instance: Instance) -> None:
-        """Keep an instance that has just committed."""
-        instance.changelog_ends = _changelog_ends(instance)
+        """Keep an instance that has just committed; one whose changelog ends cannot be learnt now is closed."""
+        try:
+            instance.changelog_ends = _changelog_ends(instance)
+        except KStreamsError:
+            _close(instance)
+            return
         with self._lock:
             self._kept[(instance.plan.application_id, instance.slot)] = (time.monotonic() + self._seconds, instance)
             if self._watch is None:

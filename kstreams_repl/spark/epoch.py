@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from kstreams_repl.spark.closure import Shipment
 from kstreams_repl.spark.worker import REPORT_DDL, run_epoch
+
+POOL_VARIABLE = "KSTREAMS_POOL"
+_pool_lock = threading.Lock()
 
 
 def start_query(
@@ -41,7 +47,9 @@ def start_query(
             .option("numPartitions", instances)
             .load()
         )
-        reports = clock.mapInArrow(epoch, REPORT_DDL).observe(
+        with _own_pool(session, application_id):
+            ran = clock.mapInArrow(epoch, REPORT_DDL)
+        reports = ran.observe(
             "epoch",
             f.sum("records").alias("records"),
             f.count("slot").alias("tasks"),
@@ -58,6 +66,20 @@ def start_query(
         shutil.rmtree(checkpoint, ignore_errors=True)
         raise
     return query, checkpoint
+
+
+@contextmanager
+def _own_pool(session: Any, application_id: str) -> Iterator[None]:
+    """Workers of one application in a pool of their own: Spark keys pools by the environment variables of the function. In a
+    shared pool an epoch meets workers that hold other instances, or none, and instances hop.
+    """
+    environment = session.sparkContext.environment
+    with _pool_lock:
+        environment[POOL_VARIABLE] = application_id
+        try:
+            yield
+        finally:
+            del environment[POOL_VARIABLE]
 
 
 def await_idle(query: Any, seconds: float) -> None:

@@ -33,6 +33,7 @@ _SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.scheduler.mode": "FAIR",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "kstreams_repl.spark.daemon",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.sql.streaming.stopTimeout": "20s",
@@ -41,6 +42,9 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=4 -XX:-UsePerfData",
 }
+
+_ROOT = str(Path(__file__).resolve().parents[2])
+"""Where this package lies, for workers of a checkout that is not installed."""
 
 _NOISY = (
     "org.apache.spark.api.python",
@@ -99,18 +103,20 @@ def _launch(conf: Any) -> None:
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    before = {name: os.environ.get(name) for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")}
+    before = {name: os.environ.get(name) for name in ("JAVA_HOME", "PYTHONPATH")}
     os.environ.update(spark_environment())
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_ROOT, before["PYTHONPATH"])))
     log = spark_log()
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         with log.open("wb") as stderr:
             gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True, "stderr": stderr})  # type: ignore[no-untyped-call]
     finally:
-        if before["JAVA_HOME"] is None:
-            del os.environ["JAVA_HOME"]
-        else:
-            os.environ["JAVA_HOME"] = before["JAVA_HOME"]
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
     SparkContext._gateway = gateway
     SparkContext._jvm = gateway.jvm
 
