@@ -42,6 +42,7 @@ def test_killed_broker_is_waited_for(own: tuple[EmbeddedBroker, Host]) -> None:
     assert decoded(host.table(sink)) == expected_counts(numbered(4_000))
 
 
+@pytest.mark.slow
 def test_broker_killed_in_the_middle_of_records(own: tuple[EmbeddedBroker, Host]) -> None:
     broker, host = own
     source, sink = host.topic("in"), host.topic("out")

@@ -1,0 +1,64 @@
+"""Signals in, reports out: the lease of one generation says nothing to another."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kstreams_repl.instance.control import Control, LeaseWriter, Signal
+
+
+def make(tmp_path: Path, generation: int = 1) -> tuple[LeaseWriter, Control]:
+    writer = LeaseWriter(tmp_path / "control")
+    writer.write(generation, Signal.RUN)
+    return writer, Control(str(tmp_path / "control"), generation, 0)
+
+
+def test_signal_follows_the_lease(tmp_path: Path) -> None:
+    writer, control = make(tmp_path)
+    assert control.signal() is Signal.RUN
+    writer.write(1, Signal.PAUSE)
+    assert control.signal() is Signal.PAUSE
+
+
+def test_another_generation_supersedes(tmp_path: Path) -> None:
+    writer, control = make(tmp_path)
+    writer.write(2, Signal.RUN)
+    assert control.signal() is Signal.SUPERSEDED
+
+
+def test_lower_generation_cannot_take_the_lease_back(tmp_path: Path) -> None:
+    writer, _ = make(tmp_path, 5)
+    assert not writer.write(4, Signal.STOP)
+    assert writer.generation() == 5
+
+
+def test_missing_lease_stops(tmp_path: Path) -> None:
+    writer, control = make(tmp_path)
+    (writer.directory / "lease.json").unlink()
+    assert control.signal() is Signal.STOP
+
+
+def test_dead_parent_stops(tmp_path: Path) -> None:
+    writer, _ = make(tmp_path)
+    orphan = Control(str(writer.directory), 1, 0, parent=os.getppid() + 1)
+    assert orphan.signal() is Signal.STOP
+
+
+def test_reports_are_kept_by_generation_and_slot(tmp_path: Path) -> None:
+    writer, control = make(tmp_path)
+    control.report({"state": "running", "records": 5})
+    zombie = Control(str(writer.directory), 0, 0)
+    zombie.report({"state": "superseded"})
+    assert writer.reports(1)[0]["records"] == 5
+    assert control.told("running") and not control.told("paused")
+    writer.clear()
+    assert writer.reports(1) == {}
+
+
+def test_the_disk_is_not_asked_every_round(tmp_path: Path) -> None:
+    writer, control = make(tmp_path)
+    assert control.signal(now=100.0) is Signal.RUN
+    writer.write(1, Signal.STOP)
+    assert control.signal(now=100.001) is Signal.RUN
+    assert control.signal(now=101.0) is Signal.STOP
