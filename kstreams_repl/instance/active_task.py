@@ -49,6 +49,12 @@ class ActiveTask:
         self.joins = len(starts) > 1
         self._plan: CommitPlan | None = None
 
+    def is_internal(self, at: TopicPartition) -> bool:
+        """Whether an input is a topic of the application's own."""
+        spec = self.task.spec
+        prefix = f"{spec.application_id}-"
+        return at.topic.startswith(prefix) and at.topic.removeprefix(prefix) in spec.internal_topics
+
     def process(self, limit: int) -> int:
         done = self.task.process(limit)
         if done:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import gc
 
-_YOUNG = 100_000
+_YOUNG = 500_000
 
 
 def relax_collector() -> None:
-    """Collect after 100,000 new containers instead of 700, and never look at what exists now. Process-wide; repeating it is
+    """Collect after 500,000 new containers instead of 700, and never look at what exists now. Process-wide; repeating it is
     harmless.
     """
     gc.collect()

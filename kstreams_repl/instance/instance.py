@@ -4,6 +4,7 @@ keeps it between epochs.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any
 from kstreams_repl.commit.at_least_once import commit_at_least_once
 from kstreams_repl.commit.exactly_once import commit_exactly_once
 from kstreams_repl.commit.protocol import OffsetAndMetadata
-from kstreams_repl.errors import BrokerUnavailableError
+from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
 from kstreams_repl.instance.active_task import ActiveTask
 from kstreams_repl.instance.collector import KafkaRecordCollector
 from kstreams_repl.instance.global_tables import GlobalTables
@@ -21,6 +22,10 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.group_offsets import known_end
 from kstreams_repl.kafka.transactional import TransactionalProducer
 from kstreams_repl.types import TaskId, TopicPartition
+
+_LOG = logging.getLogger("kstreams_repl.instance")
+_PURGE_SECONDS = 30.0
+"""Kafka Streams' ``repartition.purge.interval.ms``."""
 
 
 def wall_clock() -> int:
@@ -77,6 +82,7 @@ class Instance:
         self.changelog_ends: dict[TopicPartition, int] = {}
         self.group = consumer.consumer_group_metadata()
         self.warm = False
+        self._next_purge = self.last_commit + _PURGE_SECONDS
 
     # ---- commit
     # ------------------------------------------------------------------------------------------------------------------
@@ -113,7 +119,20 @@ class Instance:
         self.totals.commits += 1
         self.totals.committed_at = time.time()
         self.last_commit = time.monotonic()
+        if self.last_commit >= self._next_purge:
+            self._next_purge = self.last_commit + _PURGE_SECONDS
+            self._purge()
         return True
+
+    def _purge(self) -> None:
+        """Delete from repartition topics what every commit has passed; they have no retention of their own."""
+        passed = {
+            at: offset for task in self.tasks for at, offset in task.committed.items() if task.is_internal(at) and offset > 0
+        }
+        try:
+            self.admin.delete_records(passed)
+        except KStreamsError as error:  # it is repeated in a while
+            _LOG.info("repartition topics were not purged: %s", error)
 
     def _flush(self) -> None:
         deadline = time.monotonic() + 30

@@ -10,15 +10,18 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 from kstreams_repl.commit.offset_metadata import decode
 from kstreams_repl.errors import KStreamsError
+from kstreams_repl.instance.control import LEASE, Signal, read_whole
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.kafka.admin import committed_by
 from kstreams_repl.types import TopicPartition
 
 Place = tuple[str, int]
+_WATCH_SECONDS = 0.2
 
 
 class WarmInstances:
@@ -81,15 +84,22 @@ class WarmInstances:
 
     def _close_forgotten(self) -> None:
         while True:
-            time.sleep(1.0)
+            time.sleep(_WATCH_SECONDS)
             now = time.monotonic()
             with self._lock:
-                late = [self._kept.pop(place)[1] for place, (deadline, _) in list(self._kept.items()) if now >= deadline]
+                over = [place for place, (deadline, kept) in self._kept.items() if now >= deadline or _is_over(kept)]
+                late = [self._kept.pop(place)[1] for place in over]
                 if not self._kept and not late:
                     self._watch = None
                     return
             for instance in late:
                 _close(instance)
+
+
+def _is_over(instance: Instance) -> bool:
+    """Whether its generation is neither to run nor only paused."""
+    lease = read_whole(Path(instance.plan.control_directory) / LEASE)
+    return lease is None or lease["generation"] != instance.plan.generation or lease["signal"] == Signal.STOP.value
 
 
 def _close(instance: Instance) -> None:
