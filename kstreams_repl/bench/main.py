@@ -6,7 +6,15 @@ import importlib
 
 import click
 
-BENCHES = {"engine": "kstreams_repl.bench.engine", "throughput": "kstreams_repl.bench.throughput"}
+BENCHES = {
+    "control": "kstreams_repl.bench.control",
+    "engine": "kstreams_repl.bench.engine",
+    "latency": "kstreams_repl.bench.latency",
+    "report": "kstreams_repl.bench.report",
+    "restore": "kstreams_repl.bench.restore",
+    "state-growth": "kstreams_repl.bench.state_growth",
+    "throughput": "kstreams_repl.bench.throughput",
+}
 
 
 class _Benches(click.Group):

@@ -79,14 +79,20 @@ def cache_directory() -> Path:
     return Path(root).expanduser() / "kstreams_repl" / "jars"
 
 
-def missing_jars(directory: Path | None = None) -> tuple[LockedJar, ...]:
-    """The jars that are not in the cache, or are there with other bytes than the lock says."""
+def missing_jars(directory: Path | None = None, *, jars: Iterable[LockedJar] | None = None) -> tuple[LockedJar, ...]:
+    """The jars (the broker's, unless others are given) that are not in the cache, or are there with other bytes than the lock says."""
     where = directory or cache_directory()
-    return tuple(jar for jar in locked_jars() if not jar.matches(where / jar.file_name))
+    return tuple(jar for jar in (locked_jars() if jars is None else jars) if not jar.matches(where / jar.file_name))
 
 
-def ensure_jars(directory: Path | None = None, *, mirror: str | None = None, progress: Progress | None = None) -> tuple[Path, ...]:
-    """The class path, complete and verified; fetches what is missing.
+def ensure_jars(
+    directory: Path | None = None,
+    *,
+    jars: Iterable[LockedJar] | None = None,
+    mirror: str | None = None,
+    progress: Progress | None = None,
+) -> tuple[Path, ...]:
+    """The class path (the broker's, unless other ``jars`` are given), complete and verified; fetches what is missing.
 
     Every jar's size and sha256 are checked on every call (38 MB, some 40 ms), so a jar damaged on disk is fetched again instead of being
     run. ``mirror`` (else ``$KSTREAMS_MAVEN_MIRROR``) is the root of a Maven repository to fetch from instead of the default one. Without
@@ -96,7 +102,8 @@ def ensure_jars(directory: Path | None = None, *, mirror: str | None = None, pro
         EmbeddedBrokerError: a jar could not be fetched, or what came has another size or sha256.
     """
     where = directory or cache_directory()
-    missing = missing_jars(where)
+    wanted = locked_jars() if jars is None else tuple(jars)
+    missing = missing_jars(where, jars=wanted)
     if missing:
         where.mkdir(parents=True, exist_ok=True, mode=0o700)
         total = sum(jar.size for jar in missing)
@@ -105,7 +112,7 @@ def ensure_jars(directory: Path | None = None, *, mirror: str | None = None, pro
         else:
             with _progress_bar(total) as bar:
                 _fetch(missing, where, mirror, total, bar)
-    return tuple(where / jar.file_name for jar in locked_jars())
+    return tuple(where / jar.file_name for jar in wanted)
 
 
 def _fetch(jars: Iterable[LockedJar], where: Path, mirror: str | None, total: int, progress: Progress) -> None:

@@ -1,0 +1,141 @@
+"""One workload deployed on Spark, measured by what its instances report.
+
+The clock starts when the first instance has processed its first records and stops with the commit after which every record of the input
+is committed: start-up is left out, the last commit is not. The reports are small local files, so looking at them costs the broker nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstreams_repl.bench import workloads
+from kstreams_repl.bench.processes import ProcessSampler
+from kstreams_repl.bench.site import COMPRESSION, LINGER_MS, Site, give_up
+from kstreams_repl.bench.workloads import Topics
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.spark.progress import ApplicationReport
+
+_LOOK_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a workload is deployed; the peer gets the same."""
+
+    guarantee: str = "exactly_once_v2"
+    instances: int = 2
+    commit_ms: int = 100
+    epoch_ms: int = 10_000
+    max_seconds: int = 300
+
+    def config(self) -> dict[str, Any]:
+        """As Kafka Streams' keys; linger and compression as the peer has them."""
+        return {
+            "processing.guarantee": self.guarantee,
+            "num.stream.threads": self.instances,
+            "commit.interval.ms": self.commit_ms,
+            "repl.epoch.ms": self.epoch_ms,
+            "producer.linger.ms": LINGER_MS,
+            "producer.compression.type": COMPRESSION,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run: when it began and ended (seconds since 1970), and what was committed in between, look by look."""
+
+    records: int
+    began: float
+    ended: float
+    cpu_seconds: float
+    broker_cpu_seconds: float
+    rss_mb: int
+    broker_rss_mb: int
+    looks: tuple[tuple[float, int], ...] = field(repr=False)
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.began
+
+    @property
+    def rate(self) -> float:
+        return self.records / self.seconds
+
+    def moment_of(self, count: int) -> float:
+        """When so many records were committed, a straight line between looks."""
+        before_at, before = self.began, 0
+        for at, committed in self.looks:
+            if committed >= count:
+                return before_at + (at - before_at) * (count - before) / max(1, committed - before)
+            before_at, before = at, committed
+        return self.ended
+
+
+def committed_of(told: ApplicationReport, topic: str) -> int:
+    """Records of a topic that are committed; the topic was not written in transactions, so offsets count records."""
+    return sum(offset for at, offset in told.committed.items() if at.rpartition("-")[0] == topic)
+
+
+def run_workload(site: Site, workload: str, topics: Topics, records: int, settings: Settings, name: str) -> Measured:
+    """Deploy, wait until every record is committed, stop, and delete what the application made (its output stays).
+
+    Raises:
+        KStreamsError: it failed, or was not done in time.
+    """
+    own, broker = ProcessSampler(site.own_processes), ProcessSampler(site.broker_processes)
+    looks: list[tuple[float, int]] = []
+    began: float | None = None
+    app = site.session.deploy(workloads.topology(workload, topics), name, config=settings.config())
+    try:
+        with own, broker:
+            deadline = time.monotonic() + settings.max_seconds
+            while True:
+                told = app.reports
+                done = committed_of(told, topics.input)
+                if not looks or done != looks[-1][1]:
+                    looks.append((_told_at(told), done))
+                firsts = [one.first_at for one in told.instances.values() if one.first_at is not None]
+                began = min([*firsts, *([] if began is None else [began])], default=None)
+                if done >= records:
+                    break
+                if app.status == "failed":
+                    raise app.error or KStreamsError(f"{name} failed")
+                if time.monotonic() > deadline:
+                    raise give_up(f"{workload}: {records:,} committed records (there are {done:,})", settings.max_seconds)
+                time.sleep(_LOOK_SECONDS)
+    finally:
+        app.stop()
+        site.session.cleanup(name, confirm=True)
+    ended = max(one.committed_at for one in told.instances.values() if one.committed_at is not None)
+    looks[-1] = (ended, done)
+    if workload == "join":
+        began = stream_began(looks, began)
+    assert began is not None  # something was committed, so something was processed
+    return Measured(
+        records,
+        began,
+        ended,
+        own.cpu_between(began, ended),
+        broker.cpu_between(began, ended),
+        own.peak_rss_mb,
+        broker.peak_rss_mb,
+        tuple(looks),
+    )
+
+
+def stream_began(looks: list[tuple[float, int]], processed_first: float | None) -> float | None:
+    """When the stream's first record was processed, where a table is read before it: drawn back from the first two looks that saw some,
+    not beyond the last look that saw none.
+    """
+    none_at = max((at for at, committed in looks if committed == 0), default=processed_first)
+    some = [(at, committed) for at, committed in looks if committed > 0]
+    if len(some) < 2 or none_at is None:
+        return processed_first
+    (at, committed), (later, more) = some[:2]
+    return max(none_at, at - committed * (later - at) / (more - committed))
+
+
+def _told_at(told: ApplicationReport) -> float:
+    return max((one.at_ms for one in told.instances.values()), default=int(time.time() * 1000)) / 1000

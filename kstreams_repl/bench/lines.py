@@ -1,0 +1,91 @@
+"""What a benchmark prints: one JSON line per measurement, and a first one that tells on what it was measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import click
+
+Line = dict[str, Any]
+
+
+def emit(bench: str, case: str, value: float, unit: str, **fields: Any) -> Line:
+    """Print one measurement and return it; fields that are None are left out."""
+    line: Line = {"bench": bench, "case": case, "value": value, "unit": unit}
+    line |= {name: field for name, field in fields.items() if field is not None}
+    click.echo(json.dumps(line))
+    return line
+
+
+def spread(values: Sequence[float], *, digits: int = 0) -> dict[str, float]:
+    """Smallest, largest and number of what a median was taken of."""
+    return {"min": rounded(min(values), digits), "max": rounded(max(values), digits), "runs": len(values)}
+
+
+def median(values: Sequence[float], *, digits: int = 0) -> float:
+    return rounded(statistics.median(values), digits)
+
+
+def rounded(value: float, digits: int) -> float:
+    """Whole numbers where no digits are asked for."""
+    return round(value, digits) if digits else round(value)
+
+
+def quantiles(values: Sequence[float], *, digits: int = 2) -> dict[str, float]:
+    """p50, p95, p99 and max by nearest rank."""
+    ordered = sorted(values)
+
+    def at(share: float) -> float:
+        return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], digits)
+
+    return {"p50": at(0.50), "p95": at(0.95), "p99": at(0.99), "max": round(ordered[-1], digits)}
+
+
+def emit_machine() -> Line:
+    """The machine, its load before anything of ours runs, and the versions measured with."""
+    load = [round(figure, 2) for figure in os.getloadavg()]
+    return emit(
+        "machine",
+        _processor(),
+        os.cpu_count() or 1,
+        "cores",
+        memory_gb=round(_memory_bytes() / 2**30, 1),
+        load=load,
+        at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        system=platform.system(),
+        versions={"python": platform.python_version()} | {name: found for name in _MEASURED if (found := _version(name))},
+    )
+
+
+_MEASURED = ("kstreams-repl", "pyspark", "confluent-kafka", "lmdb", "orjson")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass  # not Linux: the platform module's word is all there is
+    return platform.processor() or platform.machine()
+
+
+def _memory_bytes() -> int:
+    import psutil
+
+    return int(psutil.virtual_memory().total)

@@ -1,0 +1,173 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.lang.management.ManagementFactory;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.atomic.LongAdder;
+import org.apache.kafka.common.serialization.Serde;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.CloseOptions;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
+import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.WindowedSerdes;
+
+/**
+ * One workload of the benchmarks on Kafka Streams itself: the same topology as in workloads.py, over the same topics.
+ *
+ * <p>Arguments are name=value pairs. Standard output carries one JSON line. It ends when standard input does, so that it never outlives
+ * the benchmark that started it.
+ */
+public final class StreamsPeer {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final Serde<String> TEXT = Serdes.String();
+    private static final Serde<Long> LONG = Serdes.Long();
+
+    private final Map<String, String> options = new HashMap<>();
+    private final LongAdder seen = new LongAdder();
+    private final CountDownLatch first = new CountDownLatch(1);
+    private final AtomicReference<Throwable> failure = new AtomicReference<>();
+
+    private StreamsPeer(String[] arguments) {
+        for (String argument : arguments) {
+            int split = argument.indexOf('=');
+            options.put(argument.substring(0, split), argument.substring(split + 1));
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        Thread guard = new Thread(StreamsPeer::endWithParent, "guard");
+        guard.setDaemon(true);
+        guard.start();
+        new StreamsPeer(arguments).run();
+        System.exit(0);
+    }
+
+    private static void endWithParent() {
+        try {
+            while (System.in.read() >= 0) {
+                // what is sent does not matter, only that the pipe is open
+            }
+        } catch (IOException gone) {
+            // as if it had been closed
+        }
+        Runtime.getRuntime().halt(3);
+    }
+
+    private void run() throws Exception {
+        long wanted = Long.parseLong(option("records"));
+        KafkaStreams streams = new KafkaStreams(topology().build(), settings());
+        streams.setUncaughtExceptionHandler(error -> {
+            failure.set(error);
+            first.countDown();
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
+        });
+        streams.start();
+        long deadline = System.nanoTime() + Long.parseLong(option("max-seconds")) * 1_000_000_000L;
+        first.await();
+        long began = System.nanoTime();
+        double cpuBefore = cpuSeconds();
+        while (seen.sum() < wanted && failure.get() == null && System.nanoTime() < deadline) {
+            Thread.sleep(2);
+        }
+        double seconds = (System.nanoTime() - began) / 1e9;
+        double cpu = cpuSeconds() - cpuBefore;
+        long records = seen.sum();
+        CloseOptions leaving = CloseOptions.timeout(Duration.ofSeconds(30))
+            .withGroupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP);
+        boolean closed = streams.close(leaving); // commits what is processed
+        if (failure.get() != null) {
+            throw new IllegalStateException("the application failed", failure.get());
+        }
+        System.out.printf(Locale.ROOT, "{\"records\": %d, \"seconds\": %.4f, \"cpu_seconds\": %.2f, \"closed\": %b}%n",
+            records, seconds, cpu, closed);
+        System.out.flush();
+    }
+
+    private StreamsBuilder topology() {
+        StreamsBuilder builder = new StreamsBuilder();
+        String out = option("output");
+        String workload = option("workload");
+        KTable<String, String> users = workload.equals("join") ? builder.table(option("table"), Materialized.as("users")) : null;
+        KStream<String, String> stream = builder.<String, String>stream(option("input")).peek((key, value) -> {
+            seen.increment();
+            if (first.getCount() > 0) {
+                first.countDown();
+            }
+        });
+        switch (workload) {
+            case "stateless" -> stream
+                .mapValues(StreamsPeer::parsed)
+                .filter((key, value) -> value.get("amount").asInt() > 500)
+                .mapValues(value -> value.get("item").asText() + ":" + value.get("amount").asInt())
+                .to(out);
+            case "count" -> stream.groupByKey().count(Materialized.as("counts")).toStream().to(out, Produced.with(TEXT, LONG));
+            case "sum" -> stream
+                .mapValues(value -> parsed(value).get("amount").asLong())
+                .groupByKey(Grouped.with(TEXT, LONG))
+                .reduce(Long::sum, Materialized.as("sums"))
+                .toStream()
+                .to(out, Produced.with(TEXT, LONG));
+            case "window" -> stream
+                .groupByKey()
+                .windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofSeconds(1)))
+                .count(Materialized.as("wcounts"))
+                .toStream()
+                .to(out, Produced.with(WindowedSerdes.timeWindowedSerdeFrom(String.class, 1000), LONG));
+            case "join" -> stream.join(users, (value, row) -> row + "|" + parsed(value).get("amount").asInt()).to(out);
+            default -> throw new IllegalArgumentException(workload);
+        }
+        return builder;
+    }
+
+    private Properties settings() {
+        Properties settings = new Properties();
+        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, option("application"));
+        settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, option("bootstrap"));
+        settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, option("threads"));
+        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, option("guarantee"));
+        settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, option("commit-ms"));
+        settings.put(StreamsConfig.STATE_DIR_CONFIG, option("state-dir"));
+        settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+        settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+        settings.put("auto.offset.reset", "earliest");
+        settings.put("producer.linger.ms", option("linger-ms"));
+        settings.put("producer.compression.type", option("compression"));
+        return settings;
+    }
+
+    private String option(String name) {
+        String value = options.get(name);
+        if (value == null) {
+            throw new IllegalArgumentException("missing argument " + name + "=");
+        }
+        return value;
+    }
+
+    private static JsonNode parsed(String value) {
+        try {
+            return JSON.readTree(value);
+        } catch (IOException broken) {
+            throw new UncheckedIOException(broken);
+        }
+    }
+
+    private static double cpuSeconds() {
+        var system = (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
+        return system.getProcessCpuTime() / 1e9;
+    }
+}

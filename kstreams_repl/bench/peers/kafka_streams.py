@@ -1,0 +1,181 @@
+"""Kafka Streams itself on the JVM: compiled from `StreamsPeer.java` with the JDK that is found, on jars that `jars.lock` pins.
+
+Its clock runs from the first record *processed* to the last one processed: commits and output may still be on their way when it stops,
+which favours it by up to one commit interval.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from kstreams_repl.bench.deployed import Settings
+from kstreams_repl.bench.processes import ProcessSampler, tree
+from kstreams_repl.bench.site import COMPRESSION, LINGER_MS, Site
+from kstreams_repl.bench.workloads import Topics
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.java import MINIMUM_MAJOR, major_version
+from kstreams_repl.kafka.embedded.jars import LockedJar, ensure_jars, parse_lock
+
+SOURCE = "StreamsPeer.java"
+_CLASS = "StreamsPeer"
+_GRACE_SECONDS = 90
+"""What start and close may take beside the run itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerRun:
+    """One run of the peer; `complete` when it saw every record and closed in order."""
+
+    records: int
+    seconds: float
+    cpu_seconds: float
+    rss_mb: int
+    complete: bool
+
+    @property
+    def rate(self) -> float:
+        return self.records / self.seconds
+
+
+@cache
+def peer_jars() -> tuple[LockedJar, ...]:
+    """The peer's pinned class path."""
+    return parse_lock(files(__package__).joinpath("jars.lock").read_text(encoding="utf-8"))
+
+
+def find_jdk(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The home of a JDK (a Java with a compiler) of at least version 17: JAVA_HOME's, else the one on PATH; None when there is none."""
+    candidates = []
+    if environment.get("JAVA_HOME"):
+        candidates.append(Path(environment["JAVA_HOME"]) / "bin" / "javac")
+    on_path = shutil.which("javac", path=environment.get("PATH", ""))
+    if on_path:
+        candidates.append(Path(on_path).resolve())
+    for compiler in candidates:
+        home = compiler.parent.parent
+        if os.access(compiler, os.X_OK) and os.access(home / "bin" / "java", os.X_OK) and _major(compiler) >= MINIMUM_MAJOR:
+            return home
+    return None
+
+
+def _major(compiler: Path) -> int:
+    said = subprocess.run([compiler, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    return major_version((said.stdout + said.stderr).strip().removeprefix("javac "))
+
+
+class KafkaStreamsPeer:
+    """The compiled peer; a context manager, because what it compiled is temporary.
+
+    Args:
+        jdk: home of the JDK to compile and run with.
+        jars: its class path; None: the pinned one, fetched when it is not in the cache.
+
+    Raises:
+        KStreamsError: the jars cannot be had, or the source does not compile.
+    """
+
+    def __init__(self, jdk: Path, jars: tuple[Path, ...] | None = None) -> None:
+        self._jdk = jdk
+        self._jars = jars if jars is not None else ensure_jars(jars=peer_jars())
+        self._classes = Path(tempfile.mkdtemp(prefix="kstreams-peer-"))
+        try:
+            self._compile()
+        except BaseException:
+            self.close()
+            raise
+
+    def _compile(self) -> None:
+        with as_file(files(__package__).joinpath(SOURCE)) as source:
+            command = [self._jdk / "bin" / "javac", "-cp", self._class_path(), "-d", self._classes, source]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode:
+            raise KStreamsError(
+                f"the Kafka Streams peer does not compile: {done.stderr[:400]}", hint=f"the JDK at {self._jdk} may be too old"
+            )
+
+    def close(self) -> None:
+        shutil.rmtree(self._classes, ignore_errors=True)
+
+    def __enter__(self) -> KafkaStreamsPeer:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def run(self, site: Site, workload: str, topics: Topics, records: int, settings: Settings, name: str) -> PeerRun:
+        """Run one workload to the end of its input, and delete what it made but its output.
+
+        Raises:
+            KStreamsError: it failed, or did not end in time.
+        """
+        state = Path(tempfile.mkdtemp(prefix="kstreams-peer-state-"))
+        options = {
+            "application": name,
+            "bootstrap": site.session.bootstrap_servers,
+            "workload": workload,
+            "guarantee": settings.guarantee,
+            "records": records,
+            "input": topics.input,
+            "table": topics.table,
+            "output": topics.output,
+            "threads": settings.instances,
+            "commit-ms": settings.commit_ms,
+            "linger-ms": LINGER_MS,
+            "compression": COMPRESSION,
+            "state-dir": state,
+            "max-seconds": settings.max_seconds,
+        }
+        class_path = os.pathsep.join([self._class_path(), str(self._classes)])
+        command = [str(self._jdk / "bin" / "java"), "-cp", class_path, _CLASS, *(f"{key}={value}" for key, value in options.items())]
+        log = state / "peer.log"
+        try:
+            with log.open("wb") as errors:
+                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+                sampler = ProcessSampler(lambda: tree(process.pid))
+                try:
+                    with sampler:
+                        said = _line_of(process, settings.max_seconds + _GRACE_SECONDS)
+                finally:
+                    process.kill()
+                    process.communicate()
+            if not said:
+                raise KStreamsError(f"the Kafka Streams peer failed at {workload}: {_last_words(log)}")
+            told = json.loads(said)
+        finally:
+            shutil.rmtree(state, ignore_errors=True)
+            site.forget(name)
+        complete = told["records"] == records and told["closed"]
+        return PeerRun(told["records"], told["seconds"], told["cpu_seconds"], sampler.peak_rss_mb, complete)
+
+    def _class_path(self) -> str:
+        return os.pathsep.join(map(str, self._jars))
+
+
+def _line_of(process: subprocess.Popen[bytes], seconds: float) -> bytes:
+    """The process's one line; nothing when it ended without, or is not done in time."""
+    import selectors
+
+    assert process.stdout is not None
+    deadline = time.monotonic() + seconds
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while time.monotonic() < deadline:
+            if selector.select(0.2):
+                return process.stdout.readline()
+    return b""
+
+
+def _last_words(log: Path) -> str:
+    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip() and "SLF4J" not in line]
+    causes = [line for line in lines if line.startswith(("Exception", "Caused by", "Error"))]
+    return (causes or lines or ["it said nothing"])[-1][:400]

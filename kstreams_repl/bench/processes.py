@@ -1,0 +1,95 @@
+"""Memory and processor time of the processes that a measurement is about, sampled on a thread beside it.
+
+Memory is the sum of resident sets, so pages that forked workers share are counted once per worker: an upper bound.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+
+import psutil
+
+_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """At one moment: seconds of processor used so far, bytes resident."""
+
+    at: float
+    cpu: float
+    rss: int
+
+
+def tree(pid: int) -> list[psutil.Process]:
+    """A process and all its descendants that live."""
+    try:
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+class ProcessSampler:
+    """Samples a changing set of processes while its `with` block runs.
+
+    Args:
+        processes: gives those to be counted now; the time of one that ended in between stays counted.
+    """
+
+    def __init__(self, processes: Callable[[], Iterable[psutil.Process]]) -> None:
+        self._processes = processes
+        self._cpu: dict[int, float] = {}
+        self._before: dict[int, float] = {}
+        self._samples: list[Sample] = []
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="bench-sampler", daemon=True)
+
+    def __enter__(self) -> ProcessSampler:
+        self._sample()
+        self._before = dict(self._cpu)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._end.set()
+        self._thread.join()
+        self._sample()
+
+    @property
+    def peak_rss_mb(self) -> int:
+        return round(max((sample.rss for sample in self._samples), default=0) / 2**20)
+
+    def cpu_between(self, start: float, end: float) -> float:
+        """Processor seconds from one time (seconds since 1970) to another, straight lines between samples."""
+        return round(self._cpu_at(end) - self._cpu_at(start), 2)
+
+    def _cpu_at(self, moment: float) -> float:
+        before = self._samples[0]
+        for sample in self._samples:
+            if sample.at >= moment:
+                share = (moment - before.at) / (sample.at - before.at) if sample.at > before.at else 0.0
+                return before.cpu + max(0.0, share) * (sample.cpu - before.cpu)
+            before = sample
+        return before.cpu
+
+    def _run(self) -> None:
+        while not self._end.wait(_SECONDS):
+            self._sample()
+
+    def _sample(self) -> None:
+        rss = 0
+        for process in self._processes():
+            try:
+                with process.oneshot():
+                    times = process.cpu_times()
+                    rss += process.memory_info().rss
+            except psutil.Error:  # ended between listing and looking
+                continue
+            self._cpu[process.pid] = times.user + times.system
+        used = sum(seconds - self._before.get(pid, 0.0) for pid, seconds in self._cpu.items())
+        self._samples.append(Sample(time.time(), used, rss))

@@ -1,0 +1,167 @@
+"""Records per second of the deployed workloads, from the first record processed to the last one committed; beside Kafka Streams on the
+JVM if asked: same broker, same topic, same commit interval, linger and compression, and the final outputs compared.
+"""
+
+from __future__ import annotations
+
+import statistics
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import click
+
+from kstreams_repl.bench import lines, outputs
+from kstreams_repl.bench.deployed import Measured, Settings, run_workload
+from kstreams_repl.bench.outputs import Output
+from kstreams_repl.bench.peers.kafka_streams import KafkaStreamsPeer, PeerRun, find_jdk
+from kstreams_repl.bench.site import Site, open_site, where
+from kstreams_repl.bench.workloads import WORKLOADS, Topics
+from kstreams_repl.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
+from kstreams_repl.errors import KStreamsError
+
+BENCH = "throughput"
+KAFKA_STREAMS = "kafka-streams"
+BOTH = "both"
+
+
+@click.command(help="Deployed on Spark: records/s per workload and guarantee; --peer kafka-streams runs the JVM beside it.")
+@click.option("--workload", "workloads", multiple=True, type=click.Choice(list(WORKLOADS)), help="Only these; default: all.")
+@click.option("--guarantee", type=click.Choice([EXACTLY_ONCE_V2, AT_LEAST_ONCE, BOTH]), default=BOTH, show_default=True)
+@click.option("--records", type=click.IntRange(1), default=2_000_000, show_default=True, help="10000000 for a comparison with a JVM.")
+@click.option("--keys", type=click.IntRange(1), default=100_000, show_default=True)
+@click.option("--instances", type=click.IntRange(1), default=2, show_default=True, help="Instances; threads of the peer.")
+@click.option("--commit-ms", type=click.IntRange(0), default=100, show_default=True)
+@click.option("--epoch-ms", type=click.IntRange(500), default=10_000, show_default=True, help="Length of an epoch.")
+@click.option("--runs", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--max-seconds", type=click.IntRange(1), default=300, show_default=True, help="Of one run.")
+@click.option("--peer", type=click.Choice([KAFKA_STREAMS]), help="Run this one too; needs a JDK (javac).")
+@where
+def main(
+    workloads: tuple[str, ...],
+    guarantee: str,
+    records: int,
+    keys: int,
+    instances: int,
+    commit_ms: int,
+    epoch_ms: int,
+    runs: int,
+    max_seconds: int,
+    peer: str | None,
+    bootstrap: str | None,
+    directory: object,
+) -> None:
+    """One line per workload, guarantee and system, and one with the ratio of the two. Exit status 1 when the outputs differ."""
+    from pathlib import Path
+
+    lines.emit_machine()
+    guarantees = (EXACTLY_ONCE_V2, AT_LEAST_ONCE) if guarantee == BOTH else (guarantee,)
+    differing: list[str] = []
+    with ExitStack() as stack:
+        beside = _peer(stack) if peer else None
+        site = stack.enter_context(open_site(bootstrap, directory if isinstance(directory, Path) else None))
+        topics = site.input_topics(records, keys)
+        site.session.spark  # noqa: B018 (a cold Spark is no part of any run)
+        for mode in guarantees:
+            settings = Settings(mode, instances, commit_ms, epoch_ms, max_seconds)
+            for workload in workloads or tuple(WORKLOADS):
+                case = _Case(site, workload, topics, records, keys, settings, beside)
+                if not case.measure(runs):
+                    differing.append(f"{workload} {mode}")
+    if differing:
+        raise KStreamsError(f"the final outputs differ from Kafka Streams': {', '.join(differing)}")
+
+
+def _peer(stack: ExitStack) -> KafkaStreamsPeer | None:
+    jdk = find_jdk()
+    if jdk is None:
+        click.echo("no JDK (javac 17 or newer) on JAVA_HOME or PATH: the Kafka Streams peer is left out", err=True)
+        return None
+    return stack.enter_context(KafkaStreamsPeer(jdk))
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One workload under one guarantee."""
+
+    site: Site
+    workload: str
+    topics: Topics
+    records: int
+    keys: int
+    settings: Settings
+    peer: KafkaStreamsPeer | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.workload} {self.settings.guarantee}"
+
+    def measure(self, runs: int) -> bool:
+        """All runs, ours and the peer's in turn; False when the outputs of the last two differ."""
+        ours: list[Measured] = []
+        theirs: list[PeerRun] = []
+        same: bool | None = None
+        for number in range(1, runs + 1):
+            last = number == runs and self.peer is not None
+            measured, output = self._run_ours(number, read=last)
+            ours.append(measured)
+            if self.peer is not None:
+                run, other = self._run_peer(self.peer, number, read=last)
+                theirs.append(run)
+                if output is not None and other is not None:
+                    differences = output.differences(other)
+                    same = differences == 0
+                    if not same:
+                        click.echo(f"{self.name}: {differences} differences in the final output ({output} against {other})", err=True)
+        self._emit(ours, theirs, same)
+        return same is not False
+
+    def _run_ours(self, number: int, *, read: bool) -> tuple[Measured, Output | None]:
+        name = f"bench-{self.workload}-{self.settings.guarantee.replace('_', '-')}-{number}"
+        topics = replace(self.topics, output=self.site.fresh_topic(f"{name}-out"))
+        measured = run_workload(self.site, self.workload, topics, self.records, self.settings, name)
+        output = outputs.read_output(self.site, topics.output, self.workload) if read else None
+        self.site.admin.delete_topics([topics.output])
+        return measured, output
+
+    def _run_peer(self, peer: KafkaStreamsPeer, number: int, *, read: bool) -> tuple[PeerRun, Output | None]:
+        name = f"peer-{self.workload}-{self.settings.guarantee.replace('_', '-')}-{number}"
+        topics = replace(self.topics, output=self.site.fresh_topic(f"out-{name}"))
+        run = peer.run(self.site, self.workload, topics, self.records, self.settings, name)
+        output = outputs.read_output(self.site, topics.output, self.workload) if read and run.complete else None
+        self.site.admin.delete_topics([topics.output])
+        return run, output
+
+    def _emit(self, ours: list[Measured], theirs: list[PeerRun], same: bool | None) -> None:
+        sizes = {"records": self.records, "keys": self.keys, "instances": self.settings.instances}
+        sizes |= {"commit_ms": self.settings.commit_ms, "epoch_ms": self.settings.epoch_ms}
+        rates = [run.rate for run in ours]
+        lines.emit(
+            BENCH,
+            self.name,
+            lines.median(rates),
+            "records/s",
+            **lines.spread(rates),
+            seconds=lines.median([run.seconds for run in ours], digits=2),
+            cpu_seconds=lines.median([run.cpu_seconds for run in ours], digits=1),
+            broker_cpu_seconds=lines.median([run.broker_cpu_seconds for run in ours], digits=1),
+            peak_rss_mb=max(run.rss_mb + run.broker_rss_mb for run in ours),
+            broker_rss_mb=max(run.broker_rss_mb for run in ours),
+            **sizes,
+        )
+        if not theirs:
+            return
+        others = [run.rate for run in theirs]
+        lines.emit(
+            BENCH,
+            f"{self.name} {KAFKA_STREAMS}",
+            lines.median(others),
+            "records/s",
+            **lines.spread(others),
+            seconds=lines.median([run.seconds for run in theirs], digits=2),
+            cpu_seconds=lines.median([run.cpu_seconds for run in theirs], digits=1),
+            peak_rss_mb=max(run.rss_mb for run in theirs),
+            complete=all(run.complete for run in theirs),
+            **sizes,
+        )
+        ratio = statistics.median(rates) / statistics.median(others)
+        lines.emit(BENCH, f"{self.name} ratio", round(ratio, 2), "x", same_output=same, records=self.records)
