@@ -100,6 +100,30 @@ class TopoMagics(Magics):
         return self._workspace.session.deploy(topology, name, config=settings)
 
     @magic_arguments()
+    @argument("application", help="the application")
+    @argument("name", nargs="?", help="the changed builder or topology; default: the one of the application's name")
+    @line_magic
+    def topo_diff(self, line: str) -> Any:
+        """`app.edit(topology, dry_run=True)`: what an edit would do to every node and store."""
+        given = parse_argstring(self.topo_diff, line)
+        app = self._workspace.application(given.application)
+        return app.edit(self._workspace.source(given.name or given.application), dry_run=True)
+
+    @magic_arguments()
+    @argument("application", help="the application")
+    @argument("name", nargs="?", help="the changed builder or topology; default: the one of the application's name")
+    @argument("--dry-run", action="store_true", help="only show the plan")
+    @line_cell_magic
+    def topo_edit(self, line: str, cell: str | None = None) -> Any:
+        """`app.edit(topology)`: go on with the changed builder; in a cell, the cell's code changes it first (variable `builder`)."""
+        given = parse_argstring(self.topo_edit, line)
+        app = self._workspace.application(given.application)
+        name = given.name or given.application
+        if cell is not None:
+            self._define(name, cell)
+        return app.edit(self._workspace.source(name), dry_run=given.dry_run)
+
+    @magic_arguments()
     @argument("name", nargs="?", help="the application")
     @argument("--all", action="store_true", help="all of this session")
     @line_magic

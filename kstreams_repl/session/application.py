@@ -18,12 +18,14 @@ from kstreams_repl.display.picture import Mark, Picture, picture_of
 from kstreams_repl.errors import DeployError, KStreamsError
 from kstreams_repl.inspection.query import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
+from kstreams_repl.session.editing import EditPlan, Version
 from kstreams_repl.session.errors_shown import with_source
 from kstreams_repl.session.planned import check
 from kstreams_repl.session.remaining import remaining_records
 from kstreams_repl.session.state_rows import count_rows
 from kstreams_repl.session.store_view import StoreView
 from kstreams_repl.session.tables import all_stores
+from kstreams_repl.session.topologies import topology_of
 from kstreams_repl.topology.describe import TopologyDescription
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.topology.topology import Topology
@@ -49,6 +51,8 @@ class Application:
         self.topology = topology
         self.config = config
         self.session = session
+        self.versions: list[Version] = [Version.of(1, topology)]
+        """What ran so far, the present version last: number, time, source text."""
         self._deployment = deployment
         self._control = threading.Lock()
         self._starting: _Work | None = None
@@ -134,6 +138,32 @@ class Application:
         self._finish_start()
         return self
 
+    def edit(self, topology: Any, *, dry_run: bool = False) -> EditPlan:
+        """Go on with another topology: functions changed, nodes added or taken out. The plan says what that does to nodes and state.
+
+        Applied at a commit boundary: state and offsets are kept, and under exactly once no record is lost or seen twice. An application
+        that is paused or stopped takes the new topology when it is resumed.
+
+        Args:
+            topology: the builder (changed meanwhile), a topology, a stream or table.
+            dry_run: only make the plan.
+
+        Raises:
+            TopologyError: rows of a store would be read wrongly; the plan is in ``plan``, the ways out are in the hint.
+        """
+        plan = EditPlan(self, topology_of(topology, self.config))
+        return plan if dry_run else plan.apply()
+
+    def rollback(self) -> EditPlan:
+        """Edit back to the version before this one; the version that is left goes into the history, too.
+
+        Raises:
+            KStreamsError: this is the first version.
+        """
+        if len(self.versions) < 2:
+            raise KStreamsError(f"{self.name} is at its first version", hint="there is nothing to go back to")
+        return EditPlan(self, self.versions[-2].topology).apply()
+
     def pause(self) -> Application:
         """Stop at a commit boundary: returns when everything processed is committed. Pausing twice does nothing."""
         self._finish_start()
@@ -158,7 +188,7 @@ class Application:
             ApplicationFailedError and others: the application failed; the error is its own.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
-        condition = until or (lambda app: app.status == "running" and app.remaining() == 0)
+        condition = until or _CaughtUp()
         while True:
             if self.status == "failed":
                 raise self.error or DeployError(f"{self.name} failed")
@@ -226,6 +256,15 @@ class Application:
             if self._start_error is not None:
                 raise self._start_error
 
+    def _replace(self, topology: Topology) -> None:
+        """Step 3 of an edit."""
+        if self._starting is not None:
+            self._starting.wait()
+        self._run(lambda: self._deployment.replace(topology))
+        self.topology = topology
+        self._start_error = None
+        self.session.learn(self)
+
     def _run(self, call: Callable[[], Any]) -> None:
         work = _Work(self._control, call, name=f"control-{self.name}")
         work.wait()
@@ -264,3 +303,23 @@ class _Work:
 
     def wait(self) -> None:
         self._thread.join()
+
+
+class _CaughtUp:
+    """Nothing is left on the topics, and every instance has reported since: a report follows the commit of the local stores."""
+
+    PATIENCE_SECONDS = 3.0
+
+    def __init__(self) -> None:
+        self._at: float | None = None
+
+    def __call__(self, app: Application) -> bool:
+        if app.status != "running" or app.remaining() > 0:
+            self._at = None
+            return False
+        now = time.time()
+        if self._at is None:
+            self._at = now
+        told = app.reports.instances.values()
+        reported = bool(told) and all(report.at_ms > self._at * 1000 for report in told)
+        return reported or now - self._at > self.PATIENCE_SECONDS

@@ -18,11 +18,9 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.table import Table
 from kstreams_repl.errors import KStreamsError, did_you_mean
 from kstreams_repl.inspection import Limits, SqlResult, run_sql
-from kstreams_repl.inspection.columns import guess
-from kstreams_repl.inspection.topics import last_of
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.kafka.reading import ranges_of
 from kstreams_repl.session.application import Application
 from kstreams_repl.session.broker import SessionBroker
 from kstreams_repl.session.cleanup import Cleanup
@@ -32,7 +30,8 @@ from kstreams_repl.session.peeking import peek
 from kstreams_repl.session.planned import planned
 from kstreams_repl.session.producing import TopicProducer, milliseconds, parts_of
 from kstreams_repl.session.progress import Report, to_stderr
-from kstreams_repl.session.records import ReadRecord, Records
+from kstreams_repl.session.reading_topics import read_records
+from kstreams_repl.session.records import Records
 from kstreams_repl.session.samples import Sample, sample
 from kstreams_repl.session.tables import SessionTables
 from kstreams_repl.session.topologies import topology_of
@@ -209,32 +208,10 @@ class Session:
         Raises:
             UnknownTopicError: there is no such topic.
         """
-        since = milliseconds(start) if isinstance(start, str) and start != "earliest" else None
-        ranges = ranges_of(self.admin, topic, start=start if isinstance(start, int) else None, since_ms=since)
-        there = sum(item.end - item.start for item in ranges)
-        if start is None:
-            ranges = last_of(ranges, n)
-        elif n is not None:
-            ranges = tuple(type(item)(item.partition, item.start, min(item.end, item.start + n)) for item in ranges)
-        found: list[tuple[int, int, int, bytes | None, bytes | None, Any]] = []
-        for at, batch in read_ranges(self.settings, ranges):
-            headers = batch.headers or [None] * len(batch)
-            found += zip(
-                batch.timestamps, [at.partition] * len(batch), batch.offsets, batch.keys, batch.values, headers, strict=True
-            )
-        found.sort(key=lambda row: row[:3])
-        if n is not None:
-            found = found[-n:] if start is None and n else found[:n]
         known_key, known_value = self._known.of(topic)
-        read_key = _reader(known_key if key_serde is None else serde_library.resolve(key_serde), [row[3] for row in found])
-        read_value = _reader(
-            known_value if value_serde is None else serde_library.resolve(value_serde), [row[4] for row in found]
-        )
-        records = [
-            ReadRecord(read_key(key), read_value(value), timestamp, topic, partition, offset, list(headers or ()))
-            for timestamp, partition, offset, key, value, headers in found
-        ]
-        return Records(records, note=_read_note(topic, len(records), there), title=topic)
+        key = known_key if key_serde is None else serde_library.resolve(key_serde)
+        value = known_value if value_serde is None else serde_library.resolve(value_serde)
+        return read_records(self.admin, topic, n, start=start, key_serde=key, value_serde=value)
 
     def serdes_of(self, topic: str) -> tuple[Any, Any]:
         """(key serde, value serde) of a topic as far as this session knows them; None where it does not."""
@@ -337,7 +314,7 @@ class Session:
         application = self._application(name, built, checked, known)
         application.start()
         self._applications[name] = application
-        self._known.learn(built, name, checked)
+        self.learn(application)
         return application
 
     def plan(self, topology: Any, name: str, *, config: Mapping[str, Any] | None = None) -> Table:
@@ -376,7 +353,7 @@ class Session:
         checked = self._config(name, dict(config or {}))
         built = topology_of(topology, checked)
         self._applications[name] = self._application(name, built, checked, None)
-        self._known.learn(built, name, checked)
+        self.learn(self._applications[name])
         return self._applications[name]
 
     def cleanup(self, name: str, *, confirm: bool = False) -> Cleanup:
@@ -397,6 +374,10 @@ class Session:
                 del self._applications[name]
             found.apply()
         return found
+
+    def learn(self, application: Application) -> None:
+        """Take the serdes of an application's topics into what SQL and reading know."""
+        self._known.learn(application.topology, application.name, application.config)
 
     @cached_property
     def spark(self) -> Any:
@@ -475,24 +456,3 @@ class Session:
 
     def _is_internal(self, topic: str) -> bool:
         return topic.endswith(("-changelog", "-repartition", "-journal"))
-
-
-def _reader(serde: Any, cells: list[bytes | None]) -> Any:
-    """Reads single cells; what cannot be read is shown as its bytes."""
-    chosen = serde if serde is not None else serde_library.of(guess(cells))
-
-    def read(cell: bytes | None) -> Any:
-        if cell is None:
-            return None
-        try:
-            return chosen.deserialize(cell)
-        except Exception:  # a look must not fail over one record; the bytes say what is there
-            return cell
-
-    return read
-
-
-def _read_note(topic: str, shown: int, there: int) -> str:
-    if there == 0:
-        return f"0 records on {topic}; produce with session.produce({topic!r}, [...])"
-    return f"{shown:,} of {there:,} records" if shown != there else f"all {there:,} records"

@@ -207,6 +207,28 @@ class Deployment:
         """Go on after `pause`, `stop` or a failure, from what was committed; as `start`."""
         return self.start()
 
+    def replace(self, topology: Any) -> Deployment:
+        """Run another topology, from what was committed: 1. pause at a commit · 2. put the topology in place · 3. start a new
+        generation, if it was running. State and offsets stay; when the new one cannot be started the old one is, and the error raised.
+        """
+        with self._lock:
+            running = self._status is Status.RUNNING
+            # 1. Pause.
+            if running:
+                self.pause()
+            # 2. Put it in place; what was shipped is of the old one.
+            before, self.topology, self._shipment = self.topology, topology, None
+            # 3. Start.
+            if running:
+                try:
+                    self.start()
+                except BaseException:
+                    self.topology, self._shipment = before, None
+                    if self._status is not Status.RUNNING:
+                        self.start()
+                    raise
+        return self
+
     def pause(self) -> Deployment:
         """Stop at a commit boundary; returns when every instance has committed and said so. State and offsets stay; `resume`
         goes on.

@@ -1,0 +1,127 @@
+"""Editing a running application: the plan first, then the change at a commit boundary, and the history of what ran.
+
+Apply, numbered: 1. refuse what would read rows wrongly · 2. check the new topology against the cluster · 3. pause at a commit, put it
+in place, start a new generation (`Deployment.replace`) · 4. write the version into the history. A failure in 2 leaves everything as it
+was, one in 3 starts the old version again.
+"""
+
+from __future__ import annotations
+
+import linecache
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kstreams_repl.display.markup import clean_text
+from kstreams_repl.display.table import Table
+from kstreams_repl.errors import TopologyError
+from kstreams_repl.session.planned import check
+from kstreams_repl.topology.diff import NodeChange, StoreChange, TopologyDiff, diff
+from kstreams_repl.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from kstreams_repl.session.application import Application
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A topology that ran.
+
+    Attributes:
+        source: the text of the cells or files whose calls made it, as far as it is known.
+    """
+
+    number: int
+    at: float
+    topology: Topology
+    source: str
+
+    @classmethod
+    def of(cls, number: int, topology: Topology) -> Version:
+        return cls(number, time.time(), topology, source_of(topology))
+
+    def __repr__(self) -> str:
+        return f"Version({self.number}, {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.at))}, {self.topology!r})"
+
+
+def source_of(topology: Topology) -> str:
+    """The cells (whole) and lines of files that made the nodes, in order."""
+    texts: dict[str, None] = {}
+    for node in topology.nodes.values():
+        file, line = node.origin.file, node.origin.line
+        if file is None:
+            continue
+        whole = node.origin.cell is not None
+        texts["".join(linecache.getlines(file)) if whole else linecache.getline(file, line or 0)] = None
+    return "\n".join(text.rstrip() for text in texts if text.strip())
+
+
+class EditPlan:
+    """What an edit does: every node, every store. `apply()` does it; looking changes nothing."""
+
+    def __init__(self, application: Application, topology: Topology) -> None:
+        self.application = application
+        self.topology = topology
+        self.diff: TopologyDiff = diff(application.topology, topology)
+        self.applied = False
+
+    def apply(self) -> EditPlan:
+        """Put the new topology to work; does nothing when nothing changes.
+
+        Raises:
+            TopologyError: a store's rows would be read wrongly, or the topology does not fit the cluster.
+        """
+        app = self.application
+        if self.applied or self.diff.empty:
+            self.applied = True
+            return self
+        # 1. Refuse.
+        if self.diff.refused:
+            store = self.diff.refused[0]
+            raise TopologyError(
+                f"store {store.name!r} cannot be kept: {store.reason}", hint=store.hint, store=store.name, plan=str(self.diff)
+            )
+        # 2. Check.
+        check(app.session.admin, self.topology, app.name)
+        # 3. Pause, replace, start.
+        app._replace(self.topology)
+        # 4. History.
+        app.versions.append(Version.of(app.versions[-1].number + 1, self.topology))
+        self.applied = True
+        return self
+
+    def table(self) -> Table:
+        rows: list[tuple[Any, ...]] = [
+            ("node", node.name, str(node.change), node.reason)
+            for node in self.diff.nodes
+            if node.change is not NodeChange.UNCHANGED
+        ]
+        rows += [
+            ("store", store.name, str(store.change), " · ".join(filter(None, (store.reason, store.hint))))
+            for store in self.diff.stores
+        ]
+        rows += [("topic", topic, "read from now on", "") for topic in self.diff.topics_added]
+        rows += [("topic", topic, "no longer read", "") for topic in self.diff.topics_removed]
+        same = sum(node.change is NodeChange.UNCHANGED for node in self.diff.nodes)
+        return Table.of(
+            ("what", "name", "change", "because"),
+            rows,
+            note=f"{same} nodes unchanged; {self._said()}",
+            title=self.application.name,
+        )
+
+    def _said(self) -> str:
+        if self.diff.empty:
+            return "nothing to do"
+        if self.applied:
+            return f"applied as version {self.application.versions[-1].number}"
+        if self.diff.refused:
+            return "refused as it is"
+        kept = sum(store.change is StoreChange.KEPT for store in self.diff.stores)
+        return f"not applied yet; the rows of {kept} stores are kept"
+
+    def __repr__(self) -> str:
+        return clean_text(self.table().text())
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return self.table()._repr_mimebundle_()

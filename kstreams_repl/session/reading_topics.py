@@ -1,0 +1,66 @@
+"""Bounded reads of a topic as decoded records, in the order of their time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kstreams_repl import serdes as serde_library
+from kstreams_repl.inspection.columns import guess
+from kstreams_repl.inspection.topics import last_of
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.serdes import Serde
+from kstreams_repl.session.producing import milliseconds
+from kstreams_repl.session.records import ReadRecord, Records
+
+
+def read_records(
+    admin: Admin, topic: str, n: int | None, *, start: int | str | None, key_serde: Serde | None, value_serde: Serde | None
+) -> Records:
+    """As `Session.read`; serdes that are None are found out from the bytes.
+
+    Raises:
+        UnknownTopicError: there is no such topic.
+    """
+    since = milliseconds(start) if isinstance(start, str) and start != "earliest" else None
+    ranges = ranges_of(admin, topic, start=start if isinstance(start, int) else None, since_ms=since)
+    there = sum(item.end - item.start for item in ranges)
+    if start is None:
+        ranges = last_of(ranges, n)
+    elif n is not None:
+        ranges = tuple(type(item)(item.partition, item.start, min(item.end, item.start + n)) for item in ranges)
+    found: list[tuple[int, int, int, bytes | None, bytes | None, Any]] = []
+    for at, batch in read_ranges(admin.settings, ranges):
+        headers = batch.headers or [None] * len(batch)
+        found += zip(batch.timestamps, [at.partition] * len(batch), batch.offsets, batch.keys, batch.values, headers, strict=True)
+    found.sort(key=lambda row: row[:3])
+    if n is not None:
+        found = found[-n:] if start is None and n else found[:n]
+    read_key = _reader(key_serde, [row[3] for row in found])
+    read_value = _reader(value_serde, [row[4] for row in found])
+    records = [
+        ReadRecord(read_key(key), read_value(value), timestamp, topic, partition, offset, list(headers or ()))
+        for timestamp, partition, offset, key, value, headers in found
+    ]
+    return Records(records, note=_read_note(topic, len(records), there), title=topic)
+
+
+def _reader(serde: Any, cells: list[bytes | None]) -> Any:
+    """Reads single cells; what cannot be read is shown as its bytes."""
+    chosen = serde if serde is not None else serde_library.of(guess(cells))
+
+    def read(cell: bytes | None) -> Any:
+        if cell is None:
+            return None
+        try:
+            return chosen.deserialize(cell)
+        except Exception:  # a look must not fail over one record; the bytes say what is there
+            return cell
+
+    return read
+
+
+def _read_note(topic: str, shown: int, there: int) -> str:
+    if there == 0:
+        return f"0 records on {topic}; produce with session.produce({topic!r}, [...])"
+    return f"{shown:,} of {there:,} records" if shown != there else f"all {there:,} records"

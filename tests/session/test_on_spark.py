@@ -1,0 +1,178 @@
+"""An application in a session, on a real broker and real Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import kstreams_repl as ks
+from kstreams_repl.errors import DeployError, StreamsProcessingError, TopologyError
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.session.directory import SessionDirectory
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).resolve().parents[2]
+EXACTLY_ONCE = {"processing.guarantee": "exactly_once_v2", "commit.interval.ms": 50}
+
+
+@pytest.fixture
+def session(broker: Any, tmp_path: Path) -> Iterator[ks.Session]:
+    with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as session:
+        yield session
+
+
+@pytest.fixture
+def name() -> str:
+    return f"app-{uuid.uuid4().hex[:8]}"
+
+
+def counting(topic: str, keep: Any = lambda key, value: True) -> ks.StreamsBuilder:
+    builder = ks.StreamsBuilder()
+    words = builder.stream(topic, key_serde="string", value_serde="string").filter(keep, name="kept")
+    words.group_by_key(key_serde="string", value_serde="string").count(store="counts")
+    return builder
+
+
+def counts(app: ks.Application) -> dict[str, int]:
+    return dict(app.sql("counts").df()[["key", "value"]].itertuples(index=False, name=None))
+
+
+def test_life_of_an_application(session: ks.Session, name: str) -> None:
+    """Deploy returns at once, counts are exact, pause and resume go on, state outlives the session object's application."""
+    topic = f"{name}-in"
+    session.produce(topic, [(f"k{i % 5}", "word", 1000 + i) for i in range(1000)])
+    app = session.deploy(counting(topic), name, config=EXACTLY_ONCE)
+    assert app.status in ("starting", "running")
+    assert app.wait(120)
+    assert counts(app) == {f"k{i}": 200 for i in range(5)}
+    assert app.store("counts").get("k1") == 200 and app.store("counts").get("nobody") is None
+    with pytest.raises(DeployError, match="already"):
+        session.deploy(counting(topic), name)
+    app.pause()
+    assert app.status == "paused" and app.pause().status == "paused"
+    session.produce(topic, [("k0", "word", 5000)])
+    time.sleep(0.5)
+    assert counts(app)["k0"] == 200
+    app.resume()
+    assert app.wait(60)
+    assert counts(app)["k0"] == 201
+    picture = app._repr_mimebundle_()
+    assert "running" in picture["text/plain"] and "data:image/svg+xml" in picture["text/html"]
+    app.stop()
+    assert app.status == "stopped"
+
+
+def test_an_edit_keeps_counts_and_a_rollback_goes_back(session: ks.Session, name: str) -> None:
+    topic = f"{name}-in"
+    session.produce(topic, [("a", "word", 1000 + i) for i in range(100)])
+    app = session.deploy(counting(topic), name, config=EXACTLY_ONCE)
+    assert app.wait(120)
+    plan = app.edit(counting(topic, lambda key, value: value != "skip"), dry_run=True)
+    assert plan.diff.code_only and not plan.applied
+    assert "code only" in repr(plan) and "kept" in repr(plan)
+    plan.apply()
+    session.produce(topic, [("a", "skip", 2000), ("a", "word", 2001)])
+    assert app.wait(60)
+    assert counts(app) == {"a": 101}
+    assert [version.number for version in app.versions] == [1, 2]
+    app.rollback()
+    session.produce(topic, [("a", "skip", 3000)])
+    assert app.wait(60)
+    assert counts(app) == {"a": 102}
+
+
+def test_an_edit_that_would_read_rows_wrongly_is_refused(session: ks.Session, name: str) -> None:
+    topic = f"{name}-in"
+    session.produce(topic, [("a", "word", 1000)])
+    app = session.deploy(counting(topic), name, config=EXACTLY_ONCE)
+    assert app.wait(120)
+    other = ks.StreamsBuilder()
+    words = other.stream(topic, key_serde="bytes", value_serde="string").filter(lambda key, value: True, name="kept")
+    words.group_by_key(key_serde="bytes", value_serde="string").count(store="counts")
+    with pytest.raises(TopologyError, match="counts"):
+        app.edit(other)
+    assert app.status == "running" and counts(app) == {"a": 1}
+
+
+def test_structure_can_change_under_a_kept_store(session: ks.Session, name: str) -> None:
+    topic = f"{name}-in"
+    session.produce(topic, [("a", "word", 1000)])
+    app = session.deploy(counting(topic), name, config=EXACTLY_ONCE)
+    assert app.wait(120)
+    session.create_topic(f"{name}-out")
+    builder = counting(topic)
+    builder.stream(f"{name}-out", value_serde="string").group_by_key().count(store="second")
+    app.edit(builder)
+    session.produce(topic, [("a", "word", 2000)])
+    session.produce(f"{name}-out", [("x", "word", 2000)])
+    assert app.wait(60)
+    assert counts(app) == {"a": 2}
+    assert app.sql("SELECT count(*) FROM second").fetchall() == [(1,)]
+
+
+def test_an_application_is_found_again_with_its_state(session: ks.Session, name: str, broker: Any, tmp_path: Path) -> None:
+    topic = f"{name}-in"
+    session.produce(topic, [("a", "word", 1000)])
+    app = session.deploy(counting(topic), name, config=EXACTLY_ONCE)
+    assert app.wait(120)
+    app.stop()
+    with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as other:
+        again = other.attach(name, counting(topic), config=EXACTLY_ONCE)
+        other.produce(topic, [("a", "word", 2000)], key_serde="string", value_serde="string")
+        again.resume()
+        assert again.wait(120)
+        assert counts(again) == {"a": 2}
+
+
+def test_an_error_of_the_users_function_names_its_node_and_line(session: ks.Session, name: str) -> None:
+    topic = f"{name}-in"
+    session.produce(topic, [("a", "word", 1000)])
+    builder = ks.StreamsBuilder()
+    builder.stream(topic, key_serde="string", value_serde="string").map_values(lambda word: 1 / len(word[9:]), name="broken")
+    app = session.deploy(builder, name)
+    with pytest.raises(StreamsProcessingError, match="ZeroDivisionError") as caught:
+        app.wait(120)
+    assert caught.value.node == "broken"
+    assert "1 / len(word[9:])" in str(caught.value)
+    assert app.status == "failed"
+    assert "✖ failed" in str(__import__("kstreams_repl.display", fromlist=["svg_of"]).svg_of(app.picture()))
+
+
+ORPHAN = """
+import sys, time
+import kstreams_repl as ks
+session = ks.connect(directory="temporary")
+session.produce("words", [("a", "word", 1000)])
+builder = ks.StreamsBuilder()
+builder.stream("words", key_serde="string", value_serde="string").group_by_key().count(store="counts")
+app = session.deploy(builder, "orphan")
+assert app.wait(120)
+print("running", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.integration
+def test_killing_the_process_leaves_no_process_port_or_directory() -> None:
+    """R16: the leak check around this test is the second half of it."""
+    process = subprocess.Popen([sys.executable, "-c", ORPHAN], cwd=ROOT, stdout=subprocess.PIPE, text=True, env=os.environ)
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == "running"
+    below = psutil.Process(process.pid).children(recursive=True)
+    assert any("java" in child.name() for child in below)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    _, alive = psutil.wait_procs(below, timeout=10)
+    assert alive == []
