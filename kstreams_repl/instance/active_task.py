@@ -70,7 +70,6 @@ class ActiveTask:
         return ran
 
     # ---- commit.protocol.CommittingTask
-    # ------------------------------------------------------------------------------------------
 
     def check_owner(self) -> None:
         owner = getattr(self.environment, "owner", None)
@@ -101,7 +100,6 @@ class ActiveTask:
         self.touched = False
 
     # ---- end
-    # ---------------------------------------------------------------------------------------------------------------------
 
     def close(self, *, keep: bool = False) -> None:
         """Close processors, stores and environment; what was not committed is forgotten."""

@@ -62,7 +62,6 @@ class KafkaRecordCollector:
         self.dropped = 0
 
     # ---- RecordCollector
-    # ---------------------------------------------------------------------------------------------------------
 
     def partitions(self, topic: str) -> int:
         count = self._counts.get(topic)
@@ -96,7 +95,6 @@ class KafkaRecordCollector:
         return send
 
     # ---- commit
-    # ------------------------------------------------------------------------------------------------------------------
 
     def seal(self) -> None:
         """Send what changelog senders hold back, with the callbacks that tell the positions. Flush the producer after it."""
@@ -125,7 +123,6 @@ class KafkaRecordCollector:
             self._failed = found
 
     # ---- inside
-    # ------------------------------------------------------------------------------------------------------------------
 
     def _changelog_sender(self, topic: str) -> Send:
         produce, refused, learnt = self._producer.produce, self._refused, self._learnt

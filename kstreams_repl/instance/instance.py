@@ -85,7 +85,6 @@ class Instance:
         self._next_purge = self.last_commit + _PURGE_SECONDS
 
     # ---- commit
-    # ------------------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Open a transaction; nothing reaches the broker before the first record."""
@@ -153,7 +152,6 @@ class Instance:
         return self.admin.end_offsets(wanted, isolation="read_uncommitted") if wanted else {}
 
     # ---- end
-    # ---------------------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Let go of everything; what is not committed is taken back by whoever comes next."""
@@ -179,7 +177,6 @@ class Instance:
         self.producer.close(0)
 
     # ---- looks
-    # -------------------------------------------------------------------------------------------------------------------
 
     def lags(self) -> dict[TaskId, int]:
         """Records behind the end of the log as of the last fetch; -1 while unknown."""

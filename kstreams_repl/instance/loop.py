@@ -153,7 +153,6 @@ class Loop:
         return max(nap, 0.0)
 
     # ---- input
-    # -------------------------------------------------------------------------------------------------------------------
 
     def _route(self, messages: list[Any]) -> None:
         by_partition = self.instance.by_partition
@@ -193,7 +192,6 @@ class Loop:
             )
 
     # ---- work
-    # --------------------------------------------------------------------------------------------------------------------
 
     def _process(self) -> int:
         tasks = self.instance.tasks

@@ -145,7 +145,6 @@ class _Runner:
         return dict(self._done)
 
     # ---- steps
-    # -------------------------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         if self.instance is not None:
@@ -212,7 +211,6 @@ class _Runner:
             self._before[name] = task.records
 
     # ---- reports
-    # -----------------------------------------------------------------------------------------------------------------
 
     def figures(self) -> dict[str, Any]:
         instance = self.instance

@@ -125,7 +125,6 @@ class Deployment:
         return f"Deployment({self.application_id!r}, {self._status}, generation {generation})"
 
     # ---- looks
-    # -------------------------------------------------------------------------------------------------------------------
 
     @property
     def status(self) -> Status:
@@ -148,7 +147,6 @@ class Deployment:
         return read_reports(self._lease, plan.generation if plan is not None else 0)
 
     # ---- life
-    # --------------------------------------------------------------------------------------------------------------------
 
     def start(self) -> Deployment:
         """Deploy; returns as soon as the query is started. Starting a running application does nothing.
@@ -209,7 +207,8 @@ class Deployment:
 
     def replace(self, topology: Any) -> Deployment:
         """Run another topology, from what was committed: 1. pause at a commit · 2. put the topology in place · 3. start a new
-        generation, if it was running. State and offsets stay; when the new one cannot be started the old one is, and the error raised.
+        generation, if it was running. State and offsets stay; when the new one cannot be started the old one is, and the
+        error raised.
         """
         with self._lock:
             running = self._status is Status.RUNNING
@@ -278,7 +277,6 @@ class Deployment:
         self.stop()
 
     # ---- inside
-    # ------------------------------------------------------------------------------------------------------------------
 
     def _go_on(self, plan: ApplicationPlan, shipment: Shipment) -> Deployment:
         """Resume after a pause that every instance has confirmed, in the same generation: nobody else can have come in

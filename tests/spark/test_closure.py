@@ -1,0 +1,76 @@
+"""What travels to the workers: user functions by value, packages by reference, nothing that cannot be sent."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from kstreams_repl import StreamsBuilder
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.errors import DeployError
+from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.runtime.task import TaskSpec
+from kstreams_repl.spark.closure import pack, unpack
+from kstreams_repl.topology.nodes import ProcessorNode
+from kstreams_repl.types import TaskId, TopicPartition
+
+
+def plan_of(mapper: object) -> ApplicationPlan:
+    builder = StreamsBuilder()
+    builder.stream("in").map_values(mapper, name="shape").to("out")  # type: ignore[arg-type]
+    config = StreamsConfig({"application.id": "a", "bootstrap.servers": "b:1", "sasl.password": "hunter2"})
+    sub = builder.build().subtopologies()[0]
+    source = sub.nodes[0].name
+    spec = TaskSpec("a", sub, TaskId(0, 0), {TopicPartition("in", 0): source}, config)
+    return ApplicationPlan("a", 1, config, ClientSettings("b:1"), ((spec,),), "state", "control")
+
+
+def mapper_of(plan: ApplicationPlan) -> object:
+    return next(node.operator.mapper for node in plan.assignment[0][0].subtopology.nodes if isinstance(node, ProcessorNode))
+
+
+def test_local_function_travels_with_what_it_closes_over() -> None:
+    factor = 3
+    sent = unpack(pack(plan_of(lambda value: value * factor)))
+    assert mapper_of(sent)(14) == 42  # type: ignore[operator]
+    assert sent.transactional_id(0) == "a-0"
+
+
+def test_function_of_the_users_own_module_travels_by_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_functions.py").write_text("def shout(value):\n    return value.upper()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import my_functions  # type: ignore[import-not-found]
+
+    shipment = pack(plan_of(my_functions.shout))
+    del sys.modules["my_functions"]
+    (tmp_path / "my_functions.py").unlink()
+    assert mapper_of(unpack(shipment))("a") == "A"  # type: ignore[operator]
+
+
+def test_same_plan_has_the_same_digest_and_another_function_another() -> None:
+    def one(value: int) -> int:
+        return value + 1
+
+    def two(value: int) -> int:
+        return value + 2
+
+    assert pack(plan_of(one)).digest != pack(plan_of(two)).digest
+
+
+def test_what_cannot_be_sent_is_told_before_anything_starts() -> None:
+    lock = threading.Lock()
+    with pytest.raises(DeployError, match="cannot be sent") as told:
+        pack(plan_of(lambda value: lock))
+    assert told.value.__cause__ is not None
+
+
+def test_only_a_plan_is_unpacked() -> None:
+    shipment = pack(plan_of(str))
+    assert isinstance(pickle.loads(shipment.content), ApplicationPlan)
+    assert not isinstance(shipment.content, ModuleType)
