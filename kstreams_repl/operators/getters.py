@@ -80,7 +80,13 @@ class StoreGetter(ValueGetter):
     def build(self, node: NodeContext) -> Get:
         store = node.store(self.store)
         if self.kind is StoreKindRead.KEY_VALUE:
-            return store.get  # type: ignore[no-any-return]
+            to_bytes, read, refuse = store.serialize_key, store.get_raw, store.get
+
+            def get_row(key: Any) -> tuple[Any, int] | None:
+                data = to_bytes(key)
+                return read(data) if data is not None else refuse(key)  # type: ignore[no-any-return]
+
+            return get_row
         if self.kind is StoreKindRead.VERSIONED:
             get = store.get
 

@@ -37,7 +37,7 @@ class StreamAggregate(Operator):
         if self.versioned:
             return self._build_versioned(node, forward)
         store = node.store(self.store)
-        to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_raw, node.drop, self.send_old_values
+        to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_cell, node.drop, self.send_old_values
         initializer, aggregator = self.initializer, self.aggregator
         if forwards_on_flush(node, store, forward, send_old):
 
@@ -48,10 +48,13 @@ class StreamAggregate(Operator):
                 data = to_bytes(key)
                 row = get(data)
                 if row is None:
-                    put(data, aggregator(key, value, initializer()), timestamp)
+                    new = aggregator(key, value, initializer())
                 else:
                     old, before = row
-                    put(data, aggregator(key, value, old), timestamp if timestamp > before else before)
+                    new = aggregator(key, value, old)
+                    if before > timestamp:
+                        timestamp = before
+                put(data, None if new is None else (new, timestamp))
 
             return aggregate_cached
 
@@ -69,7 +72,7 @@ class StreamAggregate(Operator):
                 new = aggregator(key, value, old)
                 if before > timestamp:
                     timestamp = before
-            put(data, new, timestamp)
+            put(data, None if new is None else (new, timestamp))
             forward(key, (new, old if send_old else None, True), timestamp, headers)
 
         return aggregate
@@ -117,7 +120,7 @@ class StreamReduce(Operator):
         if self.versioned:
             return self._build_versioned(node, forward)
         store = node.store(self.store)
-        to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_raw, node.drop, self.send_old_values
+        to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_cell, node.drop, self.send_old_values
         reducer = self.reducer
         if forwards_on_flush(node, store, forward, send_old):
 
@@ -128,10 +131,13 @@ class StreamReduce(Operator):
                 data = to_bytes(key)
                 row = get(data)
                 if row is None:
-                    put(data, value, timestamp)
+                    new = value
                 else:
                     old, before = row
-                    put(data, reducer(old, value), timestamp if timestamp > before else before)
+                    new = reducer(old, value)
+                    if before > timestamp:
+                        timestamp = before
+                put(data, None if new is None else (new, timestamp))
 
             return reduce_cached
 
@@ -148,7 +154,7 @@ class StreamReduce(Operator):
                 new = reducer(old, value)
                 if before > timestamp:
                     timestamp = before
-            put(data, new, timestamp)
+            put(data, None if new is None else (new, timestamp))
             forward(key, (new, old if send_old else None, True), timestamp, headers)
 
         return reduce
@@ -193,7 +199,7 @@ class StreamCount(Operator):
         if self.versioned:
             return self._build_versioned(node, forward)
         store = node.store(self.store)
-        to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_raw, node.drop, self.send_old_values
+        to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_cell, node.drop, self.send_old_values
         if forwards_on_flush(node, store, forward, send_old):
 
             def count_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -203,10 +209,10 @@ class StreamCount(Operator):
                 data = to_bytes(key)
                 row = get(data)
                 if row is None:
-                    put(data, 1, timestamp)
+                    put(data, (1, timestamp))
                 else:
                     old, before = row
-                    put(data, old + 1, timestamp if timestamp > before else before)
+                    put(data, (old + 1, timestamp if timestamp > before else before))
 
             return count_cached
 
@@ -223,7 +229,7 @@ class StreamCount(Operator):
                 new = old + 1
                 if before > timestamp:
                     timestamp = before
-            put(data, new, timestamp)
+            put(data, (new, timestamp))
             forward(key, (new, old if send_old else None, True), timestamp, headers)
 
         return count

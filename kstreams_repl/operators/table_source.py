@@ -53,14 +53,14 @@ class TableSource(Operator):
 
     def _build_timestamped(self, node: NodeContext, forward: Process, name: str) -> Process:
         store, drop, send_old = node.store(name), node.drop, self.send_old_values
-        to_bytes, get, put = store.serialize_key, store.get_raw, store.put_raw
+        to_bytes, get, put = store.serialize_key, store.get_raw, store.put_cell
         if forwards_on_flush(node, store, forward, send_old):
 
             def source_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
                 if key is None:
                     drop("null key")
                     return
-                put(to_bytes(key), value, timestamp)
+                put(to_bytes(key), None if value is None else (value, timestamp))
 
             return source_cached
 
@@ -73,7 +73,7 @@ class TableSource(Operator):
                 row = get(data)
                 if row is not None:
                     old = row[0]
-            put(data, value, timestamp)
+            put(data, None if value is None else (value, timestamp))
             forward(key, (value, old, True), timestamp, headers)
 
         return source_stored

@@ -3,13 +3,14 @@
 The queue keeps the *head* decoded and time-stamped, because the task chooses between partitions by head timestamp; a poison record is
 met when it becomes head. Invariants: records leave in offset order; the timestamp extractor sees the partition time of records already
 taken; a queue that holds only poison records still moves the offset on (the last of them becomes a head that is not processed).
-`run` is the hot loop of the engine.
+Columns are decoded ahead, a batch at a time, by serdes that allow it. `run` is the hot loop of the engine.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kstreams_repl.types import Headers, RecordBatch, TopicPartition
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 UNKNOWN = -1
 
 
+DeserializeMany = Callable[[Sequence[bytes | None]], list[Any]]
+"""Read a column at once (`Serde.deserialize_many`)."""
+
+
 class Source(Protocol):
     """What a queue needs of its compiled source node."""
 
@@ -27,6 +32,8 @@ class Source(Protocol):
     enter: Callable[[Any, Any, int, Headers], None]
     deserialize_key: Callable[[bytes | None], Any]
     deserialize_value: Callable[[bytes | None], Any]
+    deserialize_keys: DeserializeMany | None
+    deserialize_values: DeserializeMany | None
     extract: Callable[[RecordQueue, Any, Any, int, int, Headers], int] | None
     """(queue, key, value, timestamp, offset, headers) -> ms"""
 
@@ -48,14 +55,25 @@ class StreamClock:
         self.now = UNKNOWN
 
 
-_Row = tuple[bytes | None, bytes | None, int, int, Any]
+_UNREAD: Any = object()
+_Row = tuple[bytes | None, bytes | None, Any, Any, int, int, Any]
+"""(raw key, raw value, key or `_UNREAD`, value or `_UNREAD`, timestamp, offset, headers or None)."""
 
 
-def _rows(batch: RecordBatch) -> Iterator[_Row]:
-    headers = batch.headers
-    if headers is None:
-        headers = [None] * len(batch.offsets)
-    return zip(batch.keys, batch.values, batch.timestamps, batch.offsets, headers, strict=True)
+def _rows(batch: RecordBatch, source: Source) -> Iterator[_Row]:
+    headers: Iterable[Any] = repeat(None, len(batch.offsets)) if batch.headers is None else batch.headers
+    keys, values = _read_ahead(batch.keys, source.deserialize_keys), _read_ahead(batch.values, source.deserialize_values)
+    return zip(batch.keys, batch.values, keys, values, batch.timestamps, batch.offsets, headers, strict=True)
+
+
+def _read_ahead(column: Sequence[bytes | None], deserialize_many: DeserializeMany | None) -> Iterable[Any]:
+    """The column's objects; `_UNREAD` when its serde wants them one by one, or one of them is poison."""
+    if deserialize_many is None:
+        return repeat(_UNREAD, len(column))
+    try:
+        return deserialize_many(column)
+    except Exception:  # the record it comes from raises it again, in its turn
+        return repeat(_UNREAD, len(column))
 
 
 class RecordQueue:
@@ -126,7 +144,7 @@ class RecordQueue:
             self._find_head()
             return 1
         source, record, clock = self.source, self.record, self.clock
-        enter, de_key, de_value = source.enter, source.deserialize_key, source.deserialize_value
+        enter, de_key, de_value, unread = source.enter, source.deserialize_key, source.deserialize_value, _UNREAD
         if source.extract is not None:
             return self._run_extracting(count, limit)
         record.topic, record.partition = self.topic, self.partition.partition
@@ -136,7 +154,7 @@ class RecordQueue:
         partition_time = self.partition_time
         done = 0
         while True:
-            for next_raw_key, next_raw_value, next_ts, next_offset, next_headers in self._rows:
+            for next_raw_key, next_raw_value, next_key, next_value, next_ts, next_offset, next_headers in self._rows:
                 record.offset = offset
                 record.timestamp = ts
                 record.headers = headers
@@ -151,8 +169,8 @@ class RecordQueue:
                 raw_key, raw_value, ts, offset = next_raw_key, next_raw_value, next_ts, next_offset
                 headers = [] if next_headers is None else next_headers
                 try:
-                    key = de_key(raw_key)
-                    value = de_value(raw_value)
+                    key = de_key(raw_key) if next_key is unread else next_key
+                    value = de_value(raw_value) if next_value is unread else next_value
                 except Exception as error:
                     self._leave(done, partition_time)
                     self._skip_poison(error, raw_key, raw_value, ts, offset, headers)
@@ -231,11 +249,13 @@ class RecordQueue:
         """Decode until a good record is found; with none left the last poison record becomes a head that only moves the offset."""
         source, extract = self.source, self.source.extract
         while True:
-            for raw_key, raw_value, ts, offset, row_headers in self._rows:
+            for raw_key, raw_value, key, value, ts, offset, row_headers in self._rows:
                 headers: Headers = [] if row_headers is None else row_headers
                 try:
-                    key = source.deserialize_key(raw_key)
-                    value = source.deserialize_value(raw_value)
+                    if key is _UNREAD:
+                        key = source.deserialize_key(raw_key)
+                    if value is _UNREAD:
+                        value = source.deserialize_value(raw_value)
                 except Exception as error:
                     self._ask(error, raw_key, raw_value, ts, offset, headers)
                     poison_offset = offset
@@ -250,7 +270,7 @@ class RecordQueue:
             if not self._pending:
                 break
             batch = self._pending.popleft()
-            self._rows = _rows(batch)
+            self._rows = _rows(batch, source)
             self.topic = batch.topic or self.partition.topic
         self.head_ts = UNKNOWN
         if poison_offset is not None:

@@ -44,8 +44,9 @@ class CompiledSource:
     def __init__(self, node: SourceNode, enter: Process, services: TaskServices, handler: Handler | None) -> None:
         self.name = node.name
         self.enter = enter
-        self.deserialize_key = services.key_serde(node.key_serde).deserialize
-        self.deserialize_value = services.value_serde(node.value_serde).deserialize
+        key_serde, value_serde = services.key_serde(node.key_serde), services.value_serde(node.value_serde)
+        self.deserialize_key, self.deserialize_keys = key_serde.deserialize, key_serde.deserialize_many
+        self.deserialize_value, self.deserialize_values = value_serde.deserialize, value_serde.deserialize_many
         self._services = services
         self._handler = handler
         # what we write to our own topics has a good timestamp already, as in Kafka Streams

@@ -11,7 +11,7 @@ and serialize later; everything else is serialized at once, so that a change mad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kstreams_repl.errors import SerializationError
@@ -40,6 +40,8 @@ class Serde:
         none_safe: both functions take None themselves.
         base_key_suffix: so many bytes at the end of a serialized key have no say in its partition (window bounds).
         layout: the code of the `struct` module that writes the same big-endian bytes; None when there is none.
+        deserialize_many: reads a column at once; it may run ahead of the records' turn, so it must be free of effects, and when it
+            raises, each one is read on its own.
         recipe: (function, arguments) that makes this serde again, where its own functions cannot travel to a worker.
 
     Example:
@@ -58,6 +60,7 @@ class Serde:
         "size_of",
         "base_key_suffix",
         "layout",
+        "deserialize_many",
         "_recipe",
         "_builtin",
     )
@@ -75,6 +78,7 @@ class Serde:
         none_safe: bool = False,
         base_key_suffix: int = 0,
         layout: str | None = None,
+        deserialize_many: Callable[[Sequence[bytes | None]], list[Any]] | None = None,
         recipe: tuple[Callable[..., Serde], tuple[Any, ...]] | None = None,
     ) -> None:
         self.name = name
@@ -86,6 +90,7 @@ class Serde:
         self.size_of: Callable[[Any], int] = size_of or _guess_size
         self.base_key_suffix = base_key_suffix
         self.layout = layout
+        self.deserialize_many = deserialize_many
         self._recipe = recipe
         self._builtin = False
 

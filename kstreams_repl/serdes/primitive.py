@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from kstreams_repl.serdes.base import Serde, wrong_bytes, wrong_type
@@ -47,6 +48,7 @@ def _number(name: str, layout: struct.Struct, kind: type, text: str) -> Serde:
         size_of=size_of,
         none_safe=True,
         layout=layout.format[-1],
+        deserialize_many=lambda column: [number for (number,) in map(unpack, column)],  # type: ignore[arg-type]
     )
 
 
@@ -81,6 +83,13 @@ def _deserialize_string(data: bytes | None) -> str | None:
         return data.decode("utf-8", "replace")  # type: ignore[union-attr]
 
 
+def _deserialize_strings(column: Sequence[bytes | None]) -> list[Any]:
+    try:
+        return list(map(bytes.decode, column))  # type: ignore[arg-type]
+    except (TypeError, UnicodeDecodeError):
+        return list(map(_deserialize_string, column))
+
+
 def _canonical_text(data: bytes) -> bool:
     if data.isascii():
         return True
@@ -99,6 +108,7 @@ BYTES = Serde(
     canonical=lambda data: True,
     immutable=(bytes,),
     none_safe=True,
+    deserialize_many=list,
 )
 STRING = Serde(
     _serialize_string,  # type: ignore[arg-type]
@@ -108,6 +118,7 @@ STRING = Serde(
     canonical=_canonical_text,
     immutable=(str,),
     none_safe=True,
+    deserialize_many=_deserialize_strings,
 )
 LONG = _number("long", _LONG, int, "an int of 64 bits, 8 bytes big-endian")
 INTEGER = _number("integer", _INTEGER, int, "an int of 32 bits, 4 bytes big-endian")

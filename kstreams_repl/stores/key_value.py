@@ -34,6 +34,8 @@ class KeyValue:
         self._count = count
         self.get_raw: Callable[[bytes], Any] = cells.get
         """(serialized key) -> cell or None."""
+        self.put_cell: Callable[[bytes, Any], None] = cells.put
+        """(serialized key, cell or None)."""
         self.serialize_key = key_serde.serialize
         self.get, self.put = self._make_access()
 
@@ -131,7 +133,7 @@ class KeyValue:
 
 
 class TimestampedKeyValue(KeyValue):
-    """A key-value store whose cells are `(value, timestamp)`."""
+    """A key-value store whose cells are `(value, timestamp)`; `put_cell` takes one, or None, under a serialized key."""
 
     def _make_access(self) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
         to_bytes, read, write, refuse = self._key.serialize, self._cells.get, self._cells.put, self._null_key
@@ -151,11 +153,10 @@ class TimestampedKeyValue(KeyValue):
             else:
                 write(data, None if cell is None or cell[0] is None else cell)
 
-        def put_raw(key: bytes, value: Any, timestamp: int | None = None) -> None:
-            write(key, None if value is None else (value, timestamp))
-
-        self.put_raw = put_raw  # type: ignore[method-assign]
         return get, put
+
+    def put_raw(self, key: bytes, value: Any, timestamp: int | None = None) -> None:
+        self._cells.put(key, None if value is None else (value, timestamp))
 
     def _present(self, cell: Any) -> Any:
         return _make_value_and_timestamp(cell)

@@ -18,12 +18,13 @@ from kstreams_repl.stores.engine.base import Hooks, Row
 class MemoryEngine:
     """One ordered map in memory. `rows` is the live dict; write through `put` only."""
 
-    __slots__ = ("name", "rows", "get", "put", "_undo", "_index", "_fresh", "_stale")
+    __slots__ = ("name", "rows", "get", "put", "_undo", "_undo_columns", "_index", "_fresh", "_stale")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.rows: dict[bytes, bytes] = {}
         self._undo: dict[bytes, bytes | None] = {}
+        self._undo_columns: list[tuple[Sequence[bytes], Sequence[bytes | None]]] = []
         self._index: SortedList | None = None
         self._fresh: list[bytes] = []
         self._stale: set[bytes] = set()
@@ -51,16 +52,21 @@ class MemoryEngine:
         return put
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-        rows, undo = self.rows, self._undo
         if self._index is not None or None in values:
             put = self.put
             for key, value in zip(keys, values, strict=True):
                 put(key, value)
             return
-        before = dict(zip(keys, map(rows.get, keys), strict=True))
-        before.update(undo)
-        undo.update(before)
-        rows.update(zip(keys, values, strict=True))  # type: ignore[arg-type]
+        self._begin_column()
+        self._undo_columns.append((keys, list(map(self.rows.get, keys))))
+        self.rows.update(zip(keys, values, strict=True))  # type: ignore[arg-type]
+
+    def _begin_column(self) -> None:
+        """What was written one by one comes before the next column."""
+        undo = self._undo
+        if undo:
+            self._undo_columns.append((list(undo), list(undo.values())))
+            undo.clear()
 
     def _sorted(self) -> SortedList:
         index = self._index
@@ -99,12 +105,15 @@ class MemoryEngine:
 
     def commit(self) -> None:
         self._undo.clear()
+        self._undo_columns.clear()
 
     def rollback(self) -> None:
         put = self.put
-        for key, value in list(self._undo.items()):
-            put(key, value)
-        self._undo.clear()
+        self._begin_column()
+        for keys, before in reversed(self._undo_columns):
+            for key, value in zip(keys, before, strict=True):
+                put(key, value)
+        self.commit()
 
 
 class MemoryEnvironment(Hooks):
