@@ -1,7 +1,8 @@
 """One workload deployed on Spark, measured by what its instances report.
 
-The clock starts when the first instance has processed its first records and stops with the commit after which every record of the input
-is committed: start-up is left out, the last commit is not. The reports are small local files, so looking at them costs the broker nothing.
+The clock starts when the first instance has processed its first records and stops with the commit after which every
+record of the input is committed: start-up is left out, the last commit is not. The reports are small local files, so
+looking at them costs the broker nothing.
 """
 
 from __future__ import annotations
@@ -126,9 +127,8 @@ def run_workload(site: Site, workload: str, topics: Topics, records: int, settin
 
 
 def stream_began(looks: list[tuple[float, int]], processed_first: float | None) -> float | None:
-    """When the stream's first record was processed, where a table is read before it: drawn back from the first two looks that saw some,
-    not beyond the last look that saw none.
-    """
+    """When the stream's first record was processed, where a table is read before it: drawn back from the first two looks
+    that saw some, not beyond the last look that saw none."""
     none_at = max((at for at, committed in looks if committed == 0), default=processed_first)
     some = [(at, committed) for at, committed in looks if committed > 0]
     if len(some) < 2 or none_at is None:

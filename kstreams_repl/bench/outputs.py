@@ -1,5 +1,6 @@
-"""What a run put on its output topic, in a form that two systems can be compared by: the last value of each key where the output is a
-table's changes (how many changes there are depends on caches and commits), else every record, in any order.
+"""What a run put on its output topic, in a form that two systems can be compared by: the last value of each key where
+the output is a table's changes (how many changes there are depends on caches and commits), else every record, in any
+order.
 """
 
 from __future__ import annotations

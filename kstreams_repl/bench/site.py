@@ -98,7 +98,7 @@ def produce(settings: ClientSettings, topic: str, rows: Iterable[Row], *, linger
         ProductionError: the broker did not take them all.
     """
     failed: list[Any] = []
-    options = {"linger_ms": linger_ms, "compression_type": COMPRESSION}
+    options: dict[str, Any] = {"linger_ms": linger_ms, "compression_type": COMPRESSION}
     producer = make_producer(settings, on_delivery_error=lambda error, message: failed.append(error), **options)
     send, count = producer.produce, 0
     try:
@@ -140,7 +140,9 @@ def where(command: Any) -> Any:
     for option in (
         click.option("--bootstrap", metavar="HOST:PORT", help="A cluster of yours; default: an embedded broker."),
         click.option(
-            "--directory", type=click.Path(file_okay=False, path_type=Path), help="Keep broker data here, and with them the input topics."
+            "--directory",
+            type=click.Path(file_okay=False, path_type=Path),
+            help="Keep broker data here, and with them the input topics.",
         ),
     ):
         command = option(command)

@@ -1,5 +1,6 @@
-"""Records per second of the deployed workloads, from the first record processed to the last one committed; beside Kafka Streams on the
-JVM if asked: same broker, same topic, same commit interval, linger and compression, and the final outputs compared.
+"""Records per second of the deployed workloads, from the first record processed to the last one committed; beside Kafka
+Streams on the JVM if asked: same broker, same topic, same commit interval, linger and compression, and the final
+outputs compared.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ BOTH = "both"
 @click.command(help="Deployed on Spark: records/s per workload and guarantee; --peer kafka-streams runs the JVM beside it.")
 @click.option("--workload", "workloads", multiple=True, type=click.Choice(list(WORKLOADS)), help="Only these; default: all.")
 @click.option("--guarantee", type=click.Choice([EXACTLY_ONCE_V2, AT_LEAST_ONCE, BOTH]), default=BOTH, show_default=True)
-@click.option("--records", type=click.IntRange(1), default=2_000_000, show_default=True, help="10000000 for a comparison with a JVM.")
+@click.option(
+    "--records", type=click.IntRange(1), default=2_000_000, show_default=True, help="10000000 for a comparison with a JVM."
+)
 @click.option("--keys", type=click.IntRange(1), default=100_000, show_default=True)
 @click.option("--instances", type=click.IntRange(1), default=2, show_default=True, help="Instances; threads of the peer.")
 @click.option("--commit-ms", type=click.IntRange(0), default=100, show_default=True)
@@ -111,7 +114,9 @@ class _Case:
                     differences = output.differences(other)
                     same = differences == 0
                     if not same:
-                        click.echo(f"{self.name}: {differences} differences in the final output ({output} against {other})", err=True)
+                        click.echo(
+                            f"{self.name}: {differences} differences in the final output ({output} against {other})", err=True
+                        )
         self._emit(ours, theirs, same)
         return same is not False
 

@@ -1,7 +1,7 @@
 """The workloads that are measured, the same everywhere: engine alone, deployed, and on the peers.
 
-Records are those of the peers: key ``user-N``, value ``{"user":N,"amount":A,"item":"abcdefghijI","ts":T}``; the timestamp advances 1 ms every thousand
-records, as it does in a topic filled at a million records a second.
+Records are those of the peers: key ``user-N``, value ``{"user":N,"amount":A,"item":"abcdefghijI","ts":T}``; the
+timestamp advances 1 ms every thousand records, as it does in a topic filled at a million records a second.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def count(builder: StreamsBuilder, topics: Topics = TOPICS) -> None:
 
 def total(builder: StreamsBuilder, topics: Topics = TOPICS) -> None:
     """Sum of amounts per key."""
-    amounts = builder.stream(topics.input, key_serde=serdes.string, value_serde=serdes.string).map_values(lambda value: orjson.loads(value)["amount"])
+    amounts = builder.stream(topics.input, key_serde=serdes.string, value_serde=serdes.string).map_values(
+        lambda value: orjson.loads(value)["amount"]
+    )
     sums = amounts.group_by_key(key_serde=serdes.string, value_serde=serdes.long).reduce(lambda a, b: a + b, store="sums")
     sums.to_stream().to(topics.output, key_serde=serdes.string, value_serde=serdes.long)
 
@@ -79,7 +81,9 @@ def total(builder: StreamsBuilder, topics: Topics = TOPICS) -> None:
 def window(builder: StreamsBuilder, topics: Topics = TOPICS) -> None:
     """Count per key and tumbling second."""
     stream = builder.stream(topics.input, key_serde=serdes.string, value_serde=serdes.string)
-    windows = stream.group_by_key(key_serde=serdes.string, value_serde=serdes.string).windowed_by(TimeWindows.of_size(timedelta(seconds=1)))
+    windows = stream.group_by_key(key_serde=serdes.string, value_serde=serdes.string).windowed_by(
+        TimeWindows.of_size(timedelta(seconds=1))
+    )
     counts = windows.count(store="wcounts")
     counts.to_stream().to(topics.output, key_serde=serdes.time_windowed(serdes.string, 1000), value_serde=serdes.long)
 
@@ -88,10 +92,18 @@ def join(builder: StreamsBuilder, topics: Topics = TOPICS) -> None:
     """Join each record with its user's row."""
     table = builder.table(topics.table, key_serde=serdes.string, value_serde=serdes.string, store="users")
     stream = builder.stream(topics.input, key_serde=serdes.string, value_serde=serdes.string)
-    stream.join(table, lambda value, row: f"{row}|{orjson.loads(value)['amount']}").to(topics.output, key_serde=serdes.string, value_serde=serdes.string)
+    stream.join(table, lambda value, row: f"{row}|{orjson.loads(value)['amount']}").to(
+        topics.output, key_serde=serdes.string, value_serde=serdes.string
+    )
 
 
-WORKLOADS: dict[str, Callable[[Any, Topics], None]] = {"stateless": stateless, "count": count, "sum": total, "window": window, "join": join}
+WORKLOADS: dict[str, Callable[[Any, Topics], None]] = {
+    "stateless": stateless,
+    "count": count,
+    "sum": total,
+    "window": window,
+    "join": join,
+}
 
 
 def topology(workload: str, topics: Topics = TOPICS) -> Any:

@@ -1,7 +1,8 @@
-"""Kafka Streams itself on the JVM: compiled from `StreamsPeer.java` with the JDK that is found, on jars that `jars.lock` pins.
+"""Kafka Streams itself on the JVM: compiled from `StreamsPeer.java` with the JDK that is found, on jars that `jars.lock`
+pins.
 
-Its clock runs from the first record *processed* to the last one processed: commits and output may still be on their way when it stops,
-which favours it by up to one commit interval.
+Its clock runs from the first record *processed* to the last one processed: commits and output may still be on their
+way when it stops, which favours it by up to one commit interval.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def peer_jars() -> tuple[LockedJar, ...]:
 
 
 def find_jdk(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The home of a JDK (a Java with a compiler) of at least version 17: JAVA_HOME's, else the one on PATH; None when there is none."""
+    """The home of a JDK (a Java with a compiler) of at least version 17: JAVA_HOME's, else the one on PATH; None when there
+    is none."""
     candidates = []
     if environment.get("JAVA_HOME"):
         candidates.append(Path(environment["JAVA_HOME"]) / "bin" / "javac")
@@ -96,7 +98,8 @@ class KafkaStreamsPeer:
 
     def _compile(self) -> None:
         with as_file(files(__package__).joinpath(SOURCE)) as source:
-            command = [self._jdk / "bin" / "javac", "-cp", self._class_path(), "-d", self._classes, source]
+            compiler = str(self._jdk / "bin" / "javac")
+            command = [compiler, "-cp", self._class_path(), "-d", str(self._classes), str(source)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
             raise KStreamsError(
@@ -136,7 +139,13 @@ class KafkaStreamsPeer:
             "max-seconds": settings.max_seconds,
         }
         class_path = os.pathsep.join([self._class_path(), str(self._classes)])
-        command = [str(self._jdk / "bin" / "java"), "-cp", class_path, _CLASS, *(f"{key}={value}" for key, value in options.items())]
+        command = [
+            str(self._jdk / "bin" / "java"),
+            "-cp",
+            class_path,
+            _CLASS,
+            *(f"{key}={value}" for key, value in options.items()),
+        ]
         log = state / "peer.log"
         try:
             with log.open("wb") as errors:
@@ -176,6 +185,8 @@ def _line_of(process: subprocess.Popen[bytes], seconds: float) -> bytes:
 
 
 def _last_words(log: Path) -> str:
-    lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip() and "SLF4J" not in line]
+    lines = [
+        line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip() and "SLF4J" not in line
+    ]
     causes = [line for line in lines if line.startswith(("Exception", "Caused by", "Error"))]
     return (causes or lines or ["it said nothing"])[-1][:400]

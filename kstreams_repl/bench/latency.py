@@ -1,0 +1,73 @@
+"""How long a record takes from the call that sends it to a reader of committed output, under exactly once: at a slow and
+a fast pace, within one epoch and over the turns of short ones.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kstreams_repl.bench import lines
+from kstreams_repl.bench.probe import Probe, await_running, passing, warm_up
+from kstreams_repl.bench.site import Site, open_site, where
+from kstreams_repl.config import EXACTLY_ONCE_V2
+
+BENCH = "latency"
+_LONG_EPOCH_MS = 600_000
+_SHORT_EPOCH_MS = 2_000
+_TURN_SECONDS = 0.25
+_WARM_SECONDS = 1.0
+
+
+@click.command(help="Input record to read_committed output under exactly_once_v2, in ms: p50 (the value), p95, p99, max.")
+@click.option("--slow", type=click.FloatRange(1), default=50, show_default=True, help="Records per second of the slow cases.")
+@click.option("--fast", type=click.FloatRange(1), default=20_000, show_default=True, help="Records per second of the fast case.")
+@click.option("--seconds", type=click.FloatRange(1), default=15, show_default=True, help="Of each case within an epoch.")
+@click.option("--turns", type=click.IntRange(0), default=20, show_default=True, help="Epochs to run over; 0 leaves the case out.")
+@click.option("--instances", type=click.IntRange(1), default=2, show_default=True)
+@where
+def main(
+    slow: float, fast: float, seconds: float, turns: int, instances: int, bootstrap: str | None, directory: Path | None
+) -> None:
+    """One line per pace and kind of epoch."""
+    lines.emit_machine()
+    with open_site(bootstrap, directory) as site:
+        warm_up(site, instances=instances)
+        _case(site, f"{slow:g}/s within an epoch", slow, seconds, _LONG_EPOCH_MS, instances)
+        if turns:
+            span = turns * (_SHORT_EPOCH_MS / 1000 + _TURN_SECONDS)
+            _case(site, f"{slow:g}/s over {turns} epoch turns", slow, span, _SHORT_EPOCH_MS, instances)
+        _case(site, f"{fast:g}/s within an epoch", fast, seconds, _LONG_EPOCH_MS, instances)
+
+
+def _case(site: Site, case: str, rate: float, seconds: float, epoch_ms: int, instances: int) -> None:
+    source, sink = site.fresh_topic("bench-latency-in"), site.fresh_topic("bench-latency-out")
+    config = {"processing.guarantee": EXACTLY_ONCE_V2, "num.stream.threads": instances, "repl.epoch.ms": epoch_ms}
+    app = site.session.deploy(passing(source, sink), "bench-latency", config=config)
+    try:
+        with Probe(site.settings, source, sink) as probe:
+            await_running(app)
+            probe.send_at(rate, _WARM_SECONDS)
+            probe.await_arrivals(probe.sent, app)
+            warm = probe.arrived
+            probe.send_at(rate, seconds)
+            probe.await_arrivals(probe.sent, app)
+            taken = [arrival.milliseconds for arrival in probe.arrivals[warm:]]
+    finally:
+        app.stop()
+        site.session.cleanup("bench-latency", confirm=True)
+        site.admin.delete_topics([source, sink])
+    found = lines.quantiles(taken)
+    lines.emit(
+        BENCH,
+        case,
+        found["p50"],
+        "ms",
+        **found,
+        records=len(taken),
+        pace=rate,
+        epoch_ms=epoch_ms,
+        instances=instances,
+        seconds=round(seconds, 1),
+    )

@@ -1,0 +1,164 @@
+"""Follows single records through a running application: each carries the time it was sent at, a reader of committed
+output takes the time it arrives at. Both ends are in this process, so one clock serves.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from kstreams_repl import StreamsBuilder, serdes
+from kstreams_repl.bench.site import PARTITIONS, Site, give_up
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.kafka.clients import ClientSettings, make_consumer, make_producer
+from kstreams_repl.kafka.group_offsets import assign, is_partition_end, is_passing
+from kstreams_repl.kafka.reading import READ_GROUP
+from kstreams_repl.kafka.record_batch import columns
+from kstreams_repl.session.application import Application
+from kstreams_repl.types import TopicPartition
+
+_TICK_SECONDS = 0.001
+
+
+def passing(source: str, sink: str) -> Any:
+    """A topology of one operator: what comes in goes out."""
+    builder = StreamsBuilder()
+    stream = builder.stream(source, key_serde=serdes.bytes, value_serde=serdes.bytes)
+    stream.map_values(lambda value: value).to(sink, key_serde=serdes.bytes, value_serde=serdes.bytes)
+    return builder.build()
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A record that arrived: when it was sent and when it was there (ns of the process's clock)."""
+
+    sent: int
+    arrived: int
+
+    @property
+    def milliseconds(self) -> float:
+        return (self.arrived - self.sent) / 1e6
+
+
+class Probe:
+    """Sends to one topic and reads the committed records of another; a context manager.
+
+    The reader begins at the start of its topic and runs on a thread of its own, so an arrival is noticed when it happens.
+    """
+
+    def __init__(self, settings: ClientSettings, source: str, sink: str, *, linger_ms: int = 0) -> None:
+        self._source = source
+        self._producer = make_producer(settings, linger_ms=linger_ms)
+        self._consumer = make_consumer(settings, group_id=READ_GROUP, fetch_wait_max_ms=10)
+        assign(self._consumer, {TopicPartition(sink, number): 0 for number in range(PARTITIONS)})
+        self._arrivals: list[Arrival] = []
+        self._error: KStreamsError | None = None
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="bench-probe", daemon=True)
+        self.sent = 0
+
+    def __enter__(self) -> Probe:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._end.set()
+        self._thread.join()
+        self._consumer.close()
+        self._producer.flush(10)
+        self._producer.close()
+
+    @property
+    def arrived(self) -> int:
+        return len(self._arrivals)
+
+    @property
+    def arrivals(self) -> list[Arrival]:
+        return list(self._arrivals)
+
+    def send(self) -> None:
+        """One record, its value the present time."""
+        self._producer.produce(self._source, b"%d" % time.perf_counter_ns(), b"%d" % self.sent)
+        self.sent += 1
+        self._producer.poll(0)
+
+    def send_at(self, rate: float, seconds: float) -> None:
+        """Records at an even pace; above a thousand a second in small bursts, one each millisecond."""
+        start, before = time.perf_counter(), self.sent
+        while (now := time.perf_counter() - start) < seconds:
+            for _ in range(int(now * rate) - (self.sent - before)):
+                self.send()
+            following = (self.sent - before + 1) / rate
+            time.sleep(max(_TICK_SECONDS, following - (time.perf_counter() - start)))
+
+    def await_arrivals(self, count: int, app: Application, seconds: float = 60.0) -> None:
+        """Wait until so many records have arrived in all.
+
+        Raises:
+            KStreamsError: they did not in time, the application failed, or the topic could not be read.
+        """
+        deadline = time.monotonic() + seconds
+        while len(self._arrivals) < count:
+            if self._error is not None:
+                raise self._error
+            if app.status == "failed":
+                raise app.error or KStreamsError(f"{app.name} failed")
+            if time.monotonic() > deadline:
+                raise give_up(f"the arrival of {count:,} records ({len(self._arrivals):,} are there)", seconds)
+            time.sleep(0.001)
+
+    def _read(self) -> None:
+        poll, consume = self._consumer.poll, self._consumer.consume
+        append = self._arrivals.append
+        try:
+            while not self._end.is_set():
+                message = poll(0.05)
+                if message is None:
+                    continue
+                messages = [message, *consume(10_000, 0)]
+                now = time.perf_counter_ns()
+                for _, batch in columns(messages, _on_error):
+                    for value in batch.values:
+                        append(Arrival(int(value or b"0"), now))
+        except KStreamsError as error:
+            self._error = error
+
+
+def _on_error(message: Any, error: Any) -> None:
+    if not is_partition_end(error) and not is_passing(error):
+        raise KStreamsError(f"the probe's topic cannot be read: {error.str()}")
+
+
+def await_running(app: Application, seconds: float = 60.0) -> None:
+    """Wait until every instance runs its loop.
+
+    Raises:
+        KStreamsError: the application failed, or it took too long.
+    """
+    wanted = app.config["num.stream.threads"]
+    deadline = time.monotonic() + seconds
+    while sum(one.state == "running" for one in app.reports.instances.values()) < wanted:
+        if app.status == "failed":
+            raise app.error or KStreamsError(f"{app.name} failed")
+        if time.monotonic() > deadline:
+            raise give_up(f"the start of {wanted} instances", seconds)
+        time.sleep(0.02)
+
+
+def warm_up(site: Site, *, instances: int = 2) -> None:
+    """Start Spark and its worker pool by one application that comes and goes."""
+    source, sink = site.fresh_topic("bench-warm-in"), site.fresh_topic("bench-warm-out")
+    config = {"processing.guarantee": "exactly_once_v2", "num.stream.threads": instances}
+    app = site.session.deploy(passing(source, sink), "bench-warm", config=config)
+    try:
+        with Probe(site.settings, source, sink) as probe:
+            await_running(app)
+            probe.send()
+            probe.await_arrivals(1, app)
+    finally:
+        app.stop()
+        site.session.cleanup("bench-warm", confirm=True)
+        site.admin.delete_topics([source, sink])

@@ -1,0 +1,102 @@
+"""How fast an instance brings an empty store up to its changelog, as its reports tell: from the first word of the
+restore to the first word of the running loop. The changelog is filled by hand, so that its size is known and nothing
+else is measured.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from kstreams_repl.bench import lines, workloads
+from kstreams_repl.bench.probe import await_running
+from kstreams_repl.bench.site import PARTITIONS, Site, give_up, open_site, produce, where
+from kstreams_repl.bench.workloads import Row, Topics
+from kstreams_repl.config import EXACTLY_ONCE_V2
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.spark.progress import InstanceReport
+from kstreams_repl.types import TopicPartition
+
+BENCH = "restore"
+
+
+@click.command(help="Changelog records per second and instance into an empty store; median of the runs.")
+@click.option("--records", type=click.IntRange(1), default=2_000_000, show_default=True, help="In the changelog.")
+@click.option("--keys", type=click.IntRange(1), default=100_000, show_default=True)
+@click.option("--instances", type=click.IntRange(1), default=2, show_default=True)
+@click.option("--runs", type=click.IntRange(1), default=3, show_default=True)
+@where
+def main(records: int, keys: int, instances: int, runs: int, bootstrap: str | None, directory: Path | None) -> None:
+    """One line for one instance alone, and one for all at once where more are asked for."""
+    lines.emit_machine()
+    with open_site(bootstrap, directory) as site:
+        app = "bench-restore"
+        topics = Topics(site.fresh_topic("bench-restore-in"), "", site.fresh_topic("bench-restore-out"))
+        _make_changelog(site, app, topics, records, keys)
+        for count in dict.fromkeys((1, instances)):
+            rates: list[float] = []
+            for number in range(1, runs + 1):
+                rates += _restore(site, app, topics, count, f"restore-{count}-{number}")
+            case = "count, one instance" if count == 1 else f"count, each of {count} instances"
+            lines.emit(
+                BENCH, case, lines.median(rates), "records/s", **lines.spread(rates), records=records, keys=keys, instances=count
+            )
+        site.session.cleanup(app, confirm=True)
+        site.admin.delete_topics([topics.input, topics.output])
+
+
+def _make_changelog(site: Site, app: str, topics: Topics, records: int, keys: int) -> None:
+    """Let the application make its topics and stop, then fill the changelog as it would have."""
+    started = site.session.deploy(workloads.topology("count", topics), app, config=_config(1))
+    await_running(started)
+    started.stop()
+    produce(site.settings, f"{app}-counts-changelog", changelog_rows(records, keys))
+
+
+def changelog_rows(records: int, keys: int, *, seed: int = 1) -> Iterator[Row]:
+    """Counts of uniform keys as a store's changelog has them: Java's long, the record's time beside it."""
+    pick, now = random.Random(seed).randrange, int(time.time() * 1000)
+    for number in range(records):
+        yield b"user-%d" % pick(keys), (number + 1).to_bytes(8, "big"), now
+
+
+def _config(instances: int, state: Path | None = None) -> dict[str, object]:
+    config: dict[str, object] = {"processing.guarantee": EXACTLY_ONCE_V2, "num.stream.threads": instances}
+    return config if state is None else {**config, "state.dir": str(state)}
+
+
+def _restore(site: Site, name: str, topics: Topics, instances: int, run: str, seconds: float = 120.0) -> list[float]:
+    """Deploy on an empty state directory; records per second of each instance."""
+    partitions = [TopicPartition(f"{name}-counts-changelog", number) for number in range(PARTITIONS)]
+    ends = site.admin.end_offsets(partitions)
+    starts = site.admin.beginning_offsets(partitions)
+    began: dict[int, int] = {}
+    ready: dict[int, InstanceReport] = {}
+    app = site.session.deploy(workloads.topology("count", topics), name, config=_config(instances, site.scratch / run))
+    try:
+        deadline = time.monotonic() + seconds
+        while True:
+            told = app.reports.instances
+            for slot, one in told.items():
+                if one.state == "restoring" and one.restore_remaining:
+                    began.setdefault(slot, one.at_ms)
+                elif one.state == "running":
+                    ready.setdefault(slot, one)
+            if len(ready) == instances:
+                break
+            if app.status == "failed":
+                raise app.error or KStreamsError(f"{name} failed")
+            if time.monotonic() > deadline:
+                raise give_up("the restore", seconds)
+            time.sleep(0.02)
+    finally:
+        app.stop()
+    return [
+        sum(ends[at] - starts[at] for at in partitions if f"0_{at.partition}" in one.tasks) / ((one.at_ms - began[slot]) / 1000)
+        for slot, one in ready.items()
+        if slot in began
+    ]
