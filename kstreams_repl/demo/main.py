@@ -22,6 +22,8 @@ from kstreams_repl.errors import KStreamsError
 
 APPLICATION = "flights-demo"
 _PRODUCED = "produced.json"
+_NEAR = 100
+"""From this lag on the broker is asked what is left."""
 _SHOWN = {
     "airlines by mean departure delay": """
         SELECT value.airline AS airline, value.flights AS flights, round(value.mean_delay, 2) AS mean_delay_minutes
@@ -100,7 +102,7 @@ class _Screen:
                     began = now
                 bar.update(followed, completed=min(total, told.records), rate=f"{told.rate:,.0f} records/s" if told.rate else "")
                 # the reports are a cheap look at a file; only the broker knows that nothing is left
-                if app.wait(0, until=lambda app, lag=told.lag: lag <= 0 and app.remaining() == 0):
+                if app.wait(0, until=lambda app, lag=told.lag: lag <= _NEAR and app.remaining() == 0):
                     return total, time.monotonic() - (began or now)
                 time.sleep(0.05 if told.lag >= 0 else 0.25)
 

@@ -75,6 +75,8 @@ class Instance:
         self.collector = collector
         self.tasks: list[ActiveTask] = []
         self.by_partition: dict[TopicPartition, ActiveTask] = {}
+        self.ends: dict[TopicPartition, int] = {}
+        """Where the consumer last met the end of each partition, beyond any transaction markers."""
         self.globals: GlobalTables | None = None
         self.totals = Totals()
         self.commit_id = 0
@@ -179,12 +181,14 @@ class Instance:
     # ---- looks
 
     def lags(self) -> dict[TaskId, int]:
-        """Records behind the end of the log as of the last fetch; -1 while unknown."""
+        """Records behind the end of the log as of the last fetch; -1 while unknown. Transaction markers at the end are no lag."""
         lags = {}
         for task in self.tasks:
             lag = 0
             for at, offset in task.committed.items():
                 end = known_end(self.consumer, at)
+                if not task.task.buffered:
+                    offset = max(offset, self.ends.get(at, 0))
                 lag = -1 if end is None or lag < 0 else lag + max(0, end - offset)
             lags[task.id] = lag
         return lags

@@ -184,6 +184,7 @@ class Loop:
         at = place_of(message)
         if is_partition_end(error):
             task = self.instance.by_partition.get(at)
+            self.instance.ends[at] = message.offset()
             if task is not None:
                 task.task.set_lag(at, 0)
         elif not is_passing(error):
