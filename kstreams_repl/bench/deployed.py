@@ -68,6 +68,8 @@ class Measured:
         """When so many records were committed, a straight line between looks."""
         before_at, before = self.began, 0
         for at, committed in self.looks:
+            if not committed:
+                continue
             if committed >= count:
                 return before_at + (at - before_at) * (count - before) / max(1, committed - before)
             before_at, before = at, committed

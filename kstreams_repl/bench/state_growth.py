@@ -67,7 +67,8 @@ def _size(site: Site, keys: int, records: int, settings: Settings) -> float:
     produce(site.settings, topics.input, grown_rows(keys, records))
     measured = run_workload(site, "count", topics, keys + records, settings, f"bench-growth-{keys}")
     site.admin.delete_topics([topics.input, topics.output])
-    seconds = measured.ended - measured.moment_of(keys)
+    filled = measured.moment_of(keys)
+    seconds = measured.ended - filled
     cost = seconds / records * 1e6
     lines.emit(
         BENCH,
@@ -75,7 +76,7 @@ def _size(site: Site, keys: int, records: int, settings: Settings) -> float:
         round(cost, 3),
         "us/record",
         records_per_second=round(records / seconds),
-        fill_records_per_second=round(keys / (measured.moment_of(keys) - measured.began)),
+        fill_records_per_second=round(keys / (filled - measured.began)),
         peak_rss_mb=measured.rss_mb + measured.broker_rss_mb,
         records=records,
         keys=keys,

@@ -1,0 +1,84 @@
+"""docs/benchmarks.md from measured lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kstreams_repl.bench.main import BENCHES, main
+from kstreams_repl.bench.report import read_lines, render
+from kstreams_repl.errors import KStreamsError
+
+
+def line(bench: str, case: str, value: float, **fields: Any) -> dict[str, Any]:
+    return {"bench": bench, "case": case, "value": value, "unit": "records/s", **fields}
+
+
+RUN = {"min": 900, "max": 1100, "runs": 3, "records": 5000, "cpu_seconds": 2.5, "peak_rss_mb": 700}
+LINES = [
+    line("machine", "A processor", 2, memory_gb=8, load=[0.5, 1, 2], at="2026-01-02 03:04 UTC", system="Linux", versions={"python": "3"}),
+    line("throughput", "count exactly_once_v2", 1000, **RUN),
+    line("throughput", "count exactly_once_v2 kafka-streams", 400, **RUN),
+    line("throughput", "count exactly_once_v2 ratio", 2.5, same_output=True),
+    line("control", "pause", 0.1, min=0.05, max=0.2, runs=5),
+]
+
+
+def test_peer_and_ratio_stand_in_the_row_of_their_case() -> None:
+    page = render(LINES)
+    (row,) = [text for text in page.splitlines() if text.startswith("| count exactly_once_v2")]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[:7] == ["count exactly_once_v2", "5,000", "3", "1,000 (900-1,100)", "400 (900-1,100)", "2.50", "yes"]
+
+
+def test_a_difference_in_the_output_cannot_be_overlooked() -> None:
+    assert "| NO |" in render([*LINES, line("throughput", "count exactly_once_v2 ratio", 2.5, same_output=False)])
+
+
+def test_page_tells_machine_load_and_notes() -> None:
+    page = render(LINES, ["A quiet afternoon."])
+    assert "A processor, 2 cores, 8 GB" in page
+    assert "0.50 (03:04)" in page
+    assert "A quiet afternoon." in page
+
+
+def test_later_lines_replace_earlier_ones() -> None:
+    page = render([*LINES, line("control", "pause", 0.7)])
+    assert "| pause | 0.7 |" in page
+    assert "| pause | 0.1 |" not in page
+
+
+def test_benches_without_a_text_of_their_own_still_get_a_table() -> None:
+    assert "## other" in render([line("other", "thing", 3)])
+
+
+def test_lines_that_are_no_measurement_are_skipped(tmp_path: Path) -> None:
+    file = tmp_path / "lines.jsonl"
+    file.write_text("starting ...\n" + json.dumps(LINES[4]) + "\n{}\n")
+    assert read_lines([file]) == [LINES[4]]
+
+
+def test_a_file_without_measurements_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "empty.jsonl"
+    file.write_text("nothing\n")
+    with pytest.raises(KStreamsError, match="no measurements"):
+        read_lines([file])
+
+
+def test_report_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
+    file, page = tmp_path / "lines.jsonl", tmp_path / "page.md"
+    file.write_text("\n".join(map(json.dumps, LINES)))
+    done = CliRunner().invoke(main, ["report", str(file), "--output", str(page)])
+    assert done.exit_code == 0, done.output
+    assert page.read_text() == render(LINES)
+
+
+@pytest.mark.parametrize("name", sorted(BENCHES))
+def test_every_benchmark_explains_itself(name: str) -> None:
+    done = CliRunner().invoke(main, [name, "--help"])
+    assert done.exit_code == 0, done.output
+    assert "Usage:" in done.output
