@@ -106,7 +106,7 @@ def run_once(workload: str, rows: list[workloads.Row], table: list[workloads.Row
 
 @click.command(help="Engine alone: records/s per workload, median of the runs.")
 @click.option("--records", default=500_000, show_default=True)
-@click.option("--keys", default=100_000, show_default=True)
+@click.option("--keys", default=10_000, show_default=True, help="Distinct keys, picked at random.")
 @click.option("--runs", default=5, show_default=True)
 @click.option("--case", "cases", multiple=True, type=click.Choice([*CASES, "sum", "driver"]), help="Only these; default: all.")
 def main(records: int, keys: int, runs: int, cases: tuple[str, ...]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kstreams_repl.types import Headers, RecordBatch, TopicPartition
@@ -55,15 +55,24 @@ class StreamClock:
         self.now = UNKNOWN
 
 
+_READ_AHEAD = 128
 _UNREAD: Any = object()
 _Row = tuple[bytes | None, bytes | None, Any, Any, int, int, Any]
 """(raw key, raw value, key or `_UNREAD`, value or `_UNREAD`, timestamp, offset, headers or None)."""
 
 
 def _rows(batch: RecordBatch, source: Source) -> Iterator[_Row]:
-    headers: Iterable[Any] = repeat(None, len(batch.offsets)) if batch.headers is None else batch.headers
-    keys, values = _read_ahead(batch.keys, source.deserialize_keys), _read_ahead(batch.values, source.deserialize_values)
-    return zip(batch.keys, batch.values, keys, values, batch.timestamps, batch.offsets, headers, strict=True)
+    return chain.from_iterable(_chunks(batch, source))
+
+
+def _chunks(batch: RecordBatch, source: Source) -> Iterator[Iterable[_Row]]:
+    """Columns are read so little ahead that what was read is still in the processor's cache when its turn comes."""
+    for start in range(0, len(batch.offsets), _READ_AHEAD):
+        chunk = slice(start, start + _READ_AHEAD)
+        raw_keys, raw_values, offsets = batch.keys[chunk], batch.values[chunk], batch.offsets[chunk]
+        keys, values = _read_ahead(raw_keys, source.deserialize_keys), _read_ahead(raw_values, source.deserialize_values)
+        headers = repeat(None, len(offsets)) if batch.headers is None else batch.headers[chunk]
+        yield zip(raw_keys, raw_values, keys, values, batch.timestamps[chunk], offsets, headers, strict=True)
 
 
 def _read_ahead(column: Sequence[bytes | None], deserialize_many: DeserializeMany | None) -> Iterable[Any]:

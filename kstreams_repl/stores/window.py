@@ -97,7 +97,7 @@ class Window:
             return self._make_unchecked(self._cells)
         read, write, interval, pack = self._cells.get, self._cells.put, self._rows.interval_ms, _LONG.pack
         cached_segments = self._cached_segments
-        last, head, tail = -1, b"", b""
+        last, head, tail, noted = -1, b"", b"", -1
         read_key, physical = b"", b""
 
         def fetch_raw(key: bytes, start: int) -> Any:
@@ -108,11 +108,12 @@ class Window:
             return read(physical)
 
         def put_raw(key: bytes, cell: Any, start: int) -> None:
-            nonlocal last, head, tail, read_key, physical
+            nonlocal last, head, tail, noted, read_key, physical
             if start != last or key is not read_key:
                 last, head, tail = start, pack(start // interval), pack(start) + _NO_SEQUENCE
                 read_key, physical = key, head + key + tail
-            if cached_segments is not None:
+            if start != noted and cached_segments is not None:
+                noted = start
                 cached_segments.add(start // interval)
             write(physical, cell)
             if self._index is not None:
