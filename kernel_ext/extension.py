@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from kernel_ext.cells import CellTracker
 from kernel_ext.completion import NameMatcher
@@ -14,6 +15,8 @@ from kernel_ext.workspace import Workspace
 from kstreams_repl.display.objects import install
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.embedded.jars import KAFKA_VERSION
+from kstreams_repl.session import Application
+from kstreams_repl.session.progress import report_to, to_stderr
 
 _ATTRIBUTE = "_kstreams_repl_extension"
 
@@ -24,6 +27,7 @@ class Extension:
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self.workspace = Workspace(shell)
+        self._panels: WeakKeyDictionary[Application, Any] = WeakKeyDictionary()
         self._cells = CellTracker(shell)
         self._matcher = NameMatcher(self.workspace)
         self._magics = TopoMagics(shell, self.workspace)
@@ -35,10 +39,13 @@ class Extension:
 
     def load(self) -> None:
         install()
+        report_to(print)
         self.shell.register_magics(self._magics)
         self._cells.start()
         self.shell.Completer.custom_matchers.append(self._matcher.match)
         self.shell.set_custom_exc((KStreamsError,), show_error)
+        if self._has_widgets():
+            self.shell.display_formatter.mimebundle_formatter.for_type(Application, self.show_application)
         setattr(self.shell, _ATTRIBUTE, self)
         print(self.greeting())
 
@@ -47,10 +54,29 @@ class Extension:
             for name in magics:
                 self.shell.magics_manager.magics[kind].pop(name, None)
         self._cells.stop()
+        report_to(to_stderr)
         matchers = self.shell.Completer.custom_matchers
         matchers[:] = [matcher for matcher in matchers if matcher != self._matcher.match]
         self.shell.set_custom_exc((), None)
+        self.shell.display_formatter.mimebundle_formatter.type_printers.pop(Application, None)
         delattr(self.shell, _ATTRIBUTE)
+
+    def _has_widgets(self) -> bool:
+        """A kernel, not a terminal, with the libraries of the panel."""
+        libraries = all(importlib.util.find_spec(name) is not None for name in ("ipywidgets", "anywidget"))
+        return libraries and getattr(self.shell, "kernel", None) is not None
+
+    def show_application(self, app: Application, include: Any = None, exclude: Any = None) -> Any:
+        """Text, picture, and the panel where it can be built: one panel per application."""
+        bundle = app._repr_mimebundle_()
+        from kernel_ext.panel import Panel
+
+        panel = self._panels.get(app)
+        if panel is None:
+            panel = self._panels[app] = Panel(app)
+        view = panel._repr_mimebundle_() or {}
+        data, metadata = view if isinstance(view, tuple) else (view, {})
+        return {**data, **bundle}, metadata
 
     def greeting(self) -> str:
         """Three lines: broker, Spark, what next."""

@@ -9,7 +9,7 @@ from typing import Any
 from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.session.directory import SessionDirectory
 from kstreams_repl.session.ending import close_at_exit
-from kstreams_repl.session.progress import Report, to_stderr
+from kstreams_repl.session.progress import Report, default_report
 from kstreams_repl.session.session import Session
 
 _latest: list[tuple[tuple[Any, ...], Session]] = []
@@ -32,7 +32,7 @@ def connect(
         spark: a Spark session, or a master (``"local[8]"``, ``"spark://host:7077"``); None = a local one, started by the first deploy.
         config: settings of every application of this session, by their Kafka Streams names.
         directory: where data and state are kept: a path, ``"temporary"``, or None for ``.kstreams`` in the current directory.
-        report: takes the lines that say what is going on; None prints them to standard error.
+        report: takes the lines that say what is going on; None prints them (to standard error outside notebooks).
         **client_settings: the Kafka clients' settings, with underscores for dots: ``sasl_password="..."``,
             ``security_protocol="SASL_SSL"``.
 
@@ -61,7 +61,7 @@ def connect(
         config=config,
         directory=where,
         client_settings=properties,
-        report=report or to_stderr,
+        report=report or default_report,
     )
     close_at_exit(session)
     _latest[:] = [(asked, session)]

@@ -16,6 +16,20 @@ def to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+class _Default:
+    report: Report = staticmethod(to_stderr)
+
+
+def report_to(report: Report) -> None:
+    """Where sessions report that were connected without a `report` of their own; a notebook says `print`."""
+    _Default.report = staticmethod(report)
+
+
+def default_report(line: str) -> None:
+    """Reports where `report_to` said last."""
+    _Default.report(line)
+
+
 @contextmanager
 def step(report: Report, doing: str, done: Callable[[], str]) -> Iterator[None]:
     """Says what is being done, then what came of it and how long it took."""

@@ -29,7 +29,7 @@ from kstreams_repl.session.known_serdes import KnownSerdes
 from kstreams_repl.session.peeking import peek
 from kstreams_repl.session.planned import planned
 from kstreams_repl.session.producing import TopicProducer, milliseconds, parts_of
-from kstreams_repl.session.progress import Report, to_stderr
+from kstreams_repl.session.progress import Report, default_report
 from kstreams_repl.session.reading_topics import read_records
 from kstreams_repl.session.records import Records
 from kstreams_repl.session.samples import Sample, sample
@@ -60,7 +60,7 @@ class Session:
         config: Mapping[str, Any] | None = None,
         directory: SessionDirectory | None = None,
         client_settings: Mapping[str, Any] | None = None,
-        report: Report = to_stderr,
+        report: Report = default_report,
     ) -> None:
         self.directory = directory or SessionDirectory(None)
         self.report = report
@@ -76,6 +76,8 @@ class Session:
         self._master = master
         self._known = KnownSerdes()
         self._applications: dict[str, Application] = {}
+        self.topic_configs: dict[str, str] = {"retention.ms": "-1"} if self._broker is not None else {}
+        """Settings of the topics that this session makes."""
         self.variables: Mapping[str, Any] = {}
         """A notebook's variables: where SQL looks for dataframes last."""
         self.closed = False
@@ -150,9 +152,8 @@ class Session:
         Raises:
             InvalidNameError: Kafka would refuse the name.
         """
-        kept = {"retention.ms": "-1"} if self._broker is not None else {}
         return self.admin.create_topic(
-            validate_name(topic, "topic"), partitions, configs={**kept, **(configs or {})}, exist_ok=exist_ok
+            validate_name(topic, "topic"), partitions, configs={**self.topic_configs, **(configs or {})}, exist_ok=exist_ok
         )
 
     def produce(

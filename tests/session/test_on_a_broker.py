@@ -28,6 +28,9 @@ pytestmark = pytest.mark.kafka
 @pytest.fixture
 def session(broker: Any, tmp_path: Path) -> Iterator[ks.Session]:
     with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as session:
+        session.topic_configs["retention.ms"] = (
+            "-1"  # timestamps of tests are of 1970; a cluster's default would delete such records
+        )
         yield session
 
 

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 import kstreams_repl as ks
+from kstreams_repl.display import svg_of
 from kstreams_repl.errors import DeployError, StreamsProcessingError, TopologyError
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.session.directory import SessionDirectory
@@ -29,6 +30,9 @@ EXACTLY_ONCE = {"processing.guarantee": "exactly_once_v2", "commit.interval.ms":
 @pytest.fixture
 def session(broker: Any, tmp_path: Path) -> Iterator[ks.Session]:
     with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as session:
+        session.topic_configs["retention.ms"] = (
+            "-1"  # timestamps of tests are of 1970; a cluster's default would delete such records
+        )
         yield session
 
 
@@ -146,7 +150,7 @@ def test_an_error_of_the_users_function_names_its_node_and_line(session: ks.Sess
     assert caught.value.node == "broken"
     assert "1 / len(word[9:])" in str(caught.value)
     assert app.status == "failed"
-    assert "✖ failed" in str(__import__("kstreams_repl.display", fromlist=["svg_of"]).svg_of(app.picture()))
+    assert "✖ failed" in svg_of(app.picture())
 
 
 ORPHAN = """
