@@ -16,7 +16,7 @@ from kstreams_repl.display.picture import Kind, Link, Picture, Shape
 PADDING = 14.0
 HEADER = 22.0
 LABEL_LIMIT = 44
-_CHARACTER = 6.7
+_CHARACTER = 7.3
 _LINE = 15.0
 
 
