@@ -10,7 +10,7 @@ from kstreams_repl import serdes
 from kstreams_repl.errors import SerializationError, StreamsProcessingError
 from kstreams_repl.processor import Processor
 from kstreams_repl.topology.topology import Topology
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.types import RecordBatch, TopicPartition
 from tests.unit.runtime.rig import Rig, keys, recording
 
 AT = TopicPartition("in", 0)
@@ -194,3 +194,23 @@ def test_after_a_failure_the_queue_stands_at_the_record_that_failed(bad: tuple[A
     with pytest.raises((SerializationError, StreamsProcessingError)):
         rig.run()
     assert (keys(seen), rig.task.group.queues[AT].resume_offset) == ("ab", 2)
+
+
+@pytest.mark.parametrize("at", [0, 1, 127, 128, 299])
+def test_columns_read_ahead_keep_poison_in_its_turn(at: int) -> None:
+    seen: list[Any] = []
+    config = {"default.value.serde": serdes.long, "deserialization.exception.handler": "continue"}
+    rig = Rig(recording(seen, "in"), config)
+    values = [index.to_bytes(8, "big") for index in range(300)]
+    values[at] = b"short"
+    rig.pipe("in", *((b"k%d" % index, value, index) for index, value in enumerate(values))).run()
+    assert [value for _, value, _ in seen] == [index for index in range(300) if index != at]
+    assert rig.task.dropped == {"deserialization": 1} and offset(rig) == 300
+
+
+def test_null_keys_and_tombstones_are_read_ahead_like_all_others() -> None:
+    seen: list[Any] = []
+    rig = Rig(recording(seen, "in"), {"default.value.serde": serdes.string})
+    rig.task.add_records(AT, RecordBatch([None, b"\xff", b"k"], [b"v", None, b"\xc3\xbc"], [1, 2, 3], [0, 1, 2]))
+    rig.run()
+    assert seen == [(None, "v", 1), ("\ufffd", None, 2), ("k", "ü", 3)]

@@ -233,3 +233,33 @@ def test_a_task_that_failed_takes_processes_and_commits_nothing_more_but_closes(
             attempt()
         assert isinstance(failure.value.__cause__, StreamsProcessingError)
     rig.task.close()
+
+
+def flushed(topology: Any, partitions: int = 1) -> list[Any]:
+    rig = Rig(topology, {"statestore.cache.max.bytes": 1_000_000, "default.value.serde": serdes.string}, partitions=partitions)
+    rig.pipe("in", (b"a", b"x", 1), (b"bb", b"y", 2, [("h", b"1")]), (b"a", b"z", 3)).run()
+    rig.commit()
+    return [record for record in rig.outbox.sent if record[0] == "out"]
+
+
+def counted(*, windowed: bool, through: bool) -> Any:
+    from datetime import timedelta
+
+    from kstreams_repl.dsl import StreamsBuilder, TimeWindows
+
+    builder = StreamsBuilder()
+    grouped = builder.stream("in").group_by_key()
+    table = (grouped.windowed_by(TimeWindows.of_size(timedelta(seconds=1))) if windowed else grouped).count(store="counts")
+    stream = table.to_stream()
+    if through:
+        stream = stream.filter(lambda key, value: True)
+    key_serde = serdes.time_windowed(serdes.string, 1000) if windowed else serdes.string
+    stream.to("out", key_serde=key_serde, value_serde=serdes.long)
+    return builder.build()
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+def test_rows_that_go_straight_to_a_topic_are_those_that_are_forwarded(windowed: bool) -> None:
+    straight, forwarded = (flushed(counted(windowed=windowed, through=through), partitions=5) for through in (False, True))
+    assert straight == forwarded and len(straight) == 2
+    assert straight[0][4] == [("h", b"1")]
