@@ -183,11 +183,25 @@ def longs(parts: Sequence[bytes]) -> pa.Array:
     return _numbers(parts, "q", pa.int64())
 
 
+def long_pairs(parts: Sequence[bytes]) -> tuple[pa.Array, pa.Array]:
+    """The first and the second int64 of sixteen big-endian bytes each."""
+    both = _native(parts, "q")
+    return _as_arrow(both[0::2], pa.int64()), _as_arrow(both[1::2], pa.int64())
+
+
 def _numbers(parts: Sequence[bytes], code: str, kind: pa.DataType) -> pa.Array:
+    return _as_arrow(_native(parts, code), kind)
+
+
+def _native(parts: Sequence[bytes], code: str) -> array[Any]:
     numbers = array(code)
     numbers.frombytes(b"".join(parts))
     if sys.byteorder == "little":
         numbers.byteswap()
+    return numbers
+
+
+def _as_arrow(numbers: array[Any], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
 

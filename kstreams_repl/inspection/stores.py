@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute
 
-from kstreams_repl.inspection.columns import TableData, decode, longs, milliseconds, unreadable_note
+from kstreams_repl.inspection.columns import TableData, decode, long_pairs, longs, milliseconds, unreadable_note
 from kstreams_repl.serdes import Serde
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 
@@ -47,11 +48,11 @@ def store_table(
     """
     layout = _LAYOUTS.get(builder.kind, _raw)
     seen = [_visible(builder, part) for part in parts]
-    keys = [key for part in seen for key in part.keys]
-    values = [value for part in seen for value in part.values]
-    partitions = [part.partition for part in seen for _ in part.keys]
+    keys = list(chain.from_iterable(part.keys for part in seen))
+    values = list(chain.from_iterable(part.values for part in seen))
+    partitions = [pa.array([part.partition], pa.int32()).take(pa.array(bytes(len(part.keys)), pa.uint8())) for part in seen]
     columns, json_columns, notes = layout(builder, keys, values, key_serde, value_serde)
-    columns["partition"] = pa.array(partitions, pa.int32())
+    columns["partition"] = pa.concat_arrays(partitions) if partitions else pa.array([], pa.int32())
     bound = f"store {builder.name}: {len(keys):,} rows of {len(parts)} task{'s' if len(parts) != 1 else ''}"
     if not all(part.complete for part in parts):
         bound += " (cut off; rows=None reads all)"
@@ -81,8 +82,13 @@ def _key_value(builder: StoreBuilder, keys: list[bytes], values: list[bytes], ke
 
 
 def _timestamped(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:
-    times = {"timestamp": milliseconds(longs([value[:8] for value in values]))}
-    return _columns(keys, key_serde, [value[8:] for value in values], value_serde, {}, times)
+    if value_serde.name == "long" and value_serde._builtin and set(map(len, values)) == {16}:
+        # counts, the commonest store: both numbers of all rows at once
+        times, numbers = long_pairs(values)
+        columns, json_columns, notes = _columns(keys, key_serde, [], value_serde, {}, {"timestamp": milliseconds(times)})
+        return {**columns, "value": numbers}, json_columns, notes
+    stamps = {"timestamp": milliseconds(longs([value[:8] for value in values]))}
+    return _columns(keys, key_serde, [value[8:] for value in values], value_serde, {}, stamps)
 
 
 def _window(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:

@@ -134,12 +134,11 @@ def _snapshot(path: Path) -> Iterator[Any]:
 def _read_task(path: Path, partition: int, builder: StoreBuilder, limit: int | None) -> list[tuple[StoreRows, int]]:
     try:
         with _snapshot(path) as view:
-            rows, complete = view.read(builder.name, limit=limit, seconds=READ_SECONDS)
+            keys, values, complete = view.columns(builder.name, limit=limit, seconds=READ_SECONDS)
             observed = view.attribute(f"{builder.name}/observed-time")
             commit = view.commit_id
     except InvalidStateStoreError:  # nothing committed yet in this task
         return []
-    keys, values = zip(*rows, strict=True) if rows else ((), ())
     return [(StoreRows(partition, keys, values, -1 if observed is None else _LONG.unpack(observed)[0], complete), commit)]
 
 

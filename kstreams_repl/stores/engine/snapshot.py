@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -21,6 +21,7 @@ from kstreams_repl.stores.engine.base import Row, after
 from kstreams_repl.stores.engine.failures import storage_error
 from kstreams_repl.stores.engine.lmdb import _OPEN, ENGINE_PREFIX, MAX_DATABASES, MAX_READERS, META, open_database
 from kstreams_repl.stores.engine.lmdb_engine import LmdbTree
+from kstreams_repl.stores.engine.long_keys import BUCKET_SIZE
 
 _LONG = struct.Struct(">q")
 DEFAULT_SECONDS = 5.0
@@ -181,6 +182,19 @@ class SnapshotView:
 
     def count(self, name: str) -> int:
         return self._snapshot.tree(name).count(self._transaction)
+
+    def columns(
+        self, name: str, *, limit: int | None = None, seconds: float = DEFAULT_SECONDS
+    ) -> tuple[Sequence[bytes], Sequence[bytes], bool]:
+        """(keys, values, whether that is all): as `read`, in columns, which is several times faster for large stores."""
+        tree = self._snapshot.tree(name)
+        if limit is None or tree.count(self._transaction) < limit:
+            cursor = self._transaction.cursor(db=tree.database)
+            keys: list[bytes] = list(cursor.iternext(True, False))
+            if tree.get(self._transaction, b"") is None and max(map(len, keys), default=0) < BUCKET_SIZE:
+                return keys, list(self._transaction.cursor(db=tree.database).iternext(False, True)), True
+        rows, complete = self.read(name, limit=limit, seconds=seconds)
+        return [key for key, _ in rows], [value for _, value in rows], complete
 
     def read(
         self,
