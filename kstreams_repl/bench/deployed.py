@@ -62,7 +62,7 @@ class Measured:
 
     @property
     def rate(self) -> float:
-        return self.records / self.seconds
+        return self.records / max(self.seconds, 0.001)
 
     def moment_of(self, count: int) -> float:
         """When so many records were committed, a straight line between looks."""
@@ -98,7 +98,9 @@ def run_workload(site: Site, workload: str, topics: Topics, records: int, settin
                 told = app.reports
                 done = committed_of(told, topics.input)
                 if not looks or done != looks[-1][1]:
-                    looks.append((_told_at(told), done))
+                    looks.append((moment_told(told), done))
+                elif not done:
+                    looks[-1] = (moment_told(told), 0)
                 firsts = [one.first_at for one in told.instances.values() if one.first_at is not None]
                 began = min([*firsts, *([] if began is None else [began])], default=None)
                 if done >= records:
@@ -112,7 +114,6 @@ def run_workload(site: Site, workload: str, topics: Topics, records: int, settin
         app.stop()
         site.session.cleanup(name, confirm=True)
     ended = max(one.committed_at for one in told.instances.values() if one.committed_at is not None)
-    looks[-1] = (ended, done)
     if workload == "join":
         began = stream_began(looks, began)
     assert began is not None  # something was committed, so something was processed
@@ -139,5 +140,9 @@ def stream_began(looks: list[tuple[float, int]], processed_first: float | None) 
     return max(none_at, at - committed * (later - at) / (more - committed))
 
 
-def _told_at(told: ApplicationReport) -> float:
-    return max((one.at_ms for one in told.instances.values()), default=int(time.time() * 1000)) / 1000
+def moment_told(told: ApplicationReport) -> float:
+    """The time that a report's sum of commits is of: of the last commit, or, before the first, one at which nobody had committed yet."""
+    commits = [one.committed_at for one in told.instances.values() if one.committed_at is not None]
+    if commits:
+        return max(commits)
+    return min((one.at_ms / 1000 for one in told.instances.values()), default=time.time())

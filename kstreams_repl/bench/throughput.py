@@ -60,7 +60,7 @@ def main(
     guarantees = (EXACTLY_ONCE_V2, AT_LEAST_ONCE) if guarantee == BOTH else (guarantee,)
     differing: list[str] = []
     with ExitStack() as stack:
-        beside = _peer(stack) if peer else None
+        beside = chosen_peer(peer, stack)
         site = stack.enter_context(open_site(bootstrap, directory if isinstance(directory, Path) else None))
         topics = site.input_topics(records, keys)
         site.session.spark  # noqa: B018 (a cold Spark is no part of any run)
@@ -74,7 +74,10 @@ def main(
         raise KStreamsError(f"the final outputs differ from Kafka Streams': {', '.join(differing)}")
 
 
-def _peer(stack: ExitStack) -> KafkaStreamsPeer | None:
+def chosen_peer(peer: str | None, stack: ExitStack) -> KafkaStreamsPeer | None:
+    """The peer that was asked for, compiled; None, and a word about it, where there is no JDK."""
+    if peer is None:
+        return None
     jdk = find_jdk()
     if jdk is None:
         click.echo("no JDK (javac 17 or newer) on JAVA_HOME or PATH: the Kafka Streams peer is left out", err=True)

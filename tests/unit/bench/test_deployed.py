@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kstreams_repl.bench.deployed import Measured, Settings, committed_of, stream_began
+from kstreams_repl.bench.deployed import Measured, Settings, committed_of, moment_told, stream_began
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.spark.progress import ApplicationReport, InstanceReport, TaskReport
 
@@ -43,6 +43,16 @@ def test_committed_counts_one_topic_over_all_tasks() -> None:
     tasks = {"0_0": task("0_0", in_0=5, table_0=9), "0_1": task("0_1", in_1=6, in_table_1=3)}
     told = ApplicationReport(1, {0: InstanceReport(0, "running", 1, 0, tasks=tasks)})
     assert committed_of(told, "in") == 11
+
+
+def instances(*told: tuple[int, float | None]) -> ApplicationReport:
+    reports = {slot: InstanceReport(slot, "running", 1, at_ms, committed_at=at) for slot, (at_ms, at) in enumerate(told)}
+    return ApplicationReport(1, reports)
+
+
+def test_a_look_is_of_the_last_commit_and_before_any_of_the_oldest_word() -> None:
+    assert moment_told(instances((9000, 8.5), (9500, 8.7))) == 8.7
+    assert moment_told(instances((9000, None), (9500, None))) == 9.0
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])

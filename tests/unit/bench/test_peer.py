@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from kstreams_repl.bench import throughput
 from kstreams_repl.bench.peers import kafka_streams
 from kstreams_repl.bench.peers.kafka_streams import KafkaStreamsPeer, find_jdk, peer_jars
 from kstreams_repl.errors import KStreamsError
@@ -47,3 +49,16 @@ def test_peer_uses_the_brokers_own_jars_where_both_need_one() -> None:
     assert len(shared) == len(peer_jars()) - 2
     assert all(of_broker[jar.group, jar.artifact] == jar for jar in shared)
     assert any(jar.artifact == "kafka-streams" and jar.version == "4.3.1" for jar in peer_jars())
+
+
+def test_without_a_jdk_the_peer_is_left_out_with_a_word(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(throughput, "find_jdk", lambda: None)
+    with ExitStack() as stack:
+        assert throughput.chosen_peer("kafka-streams", stack) is None
+    assert "no JDK" in capsys.readouterr().err
+
+
+def test_a_peer_that_nobody_asked_for_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throughput, "find_jdk", lambda: pytest.fail("looked for"))
+    with ExitStack() as stack:
+        assert throughput.chosen_peer(None, stack) is None
