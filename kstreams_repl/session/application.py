@@ -263,7 +263,7 @@ class Application:
         self._run(lambda: self._deployment.replace(topology))
         self.topology = topology
         self._start_error = None
-        self.session.learn(self)
+        self.session._learn(self)
 
     def _run(self, call: Callable[[], Any]) -> None:
         work = _Work(self._control, call, name=f"control-{self.name}")

@@ -315,7 +315,7 @@ class Session:
         application = self._application(name, built, checked, known)
         application.start()
         self._applications[name] = application
-        self.learn(application)
+        self._learn(application)
         return application
 
     def plan(self, topology: Any, name: str, *, config: Mapping[str, Any] | None = None) -> Table:
@@ -354,7 +354,7 @@ class Session:
         checked = self._config(name, dict(config or {}))
         built = topology_of(topology, checked)
         self._applications[name] = self._application(name, built, checked, None)
-        self.learn(self._applications[name])
+        self._learn(self._applications[name])
         return self._applications[name]
 
     def cleanup(self, name: str, *, confirm: bool = False) -> Cleanup:
@@ -376,7 +376,7 @@ class Session:
             found.apply()
         return found
 
-    def learn(self, application: Application) -> None:
+    def _learn(self, application: Application) -> None:
         """Take the serdes of an application's topics into what SQL and reading know."""
         self._known.learn(application.topology, application.name, application.config)
 

@@ -27,7 +27,9 @@ SESSION = [
     "sample", "serdes_of", "settings", "spark", "sql", "start", "started", "topics",
 ]  # fmt: skip
 APPLICATION = [
-    "bootstrap_servers", "describe", "error", "pause", "picture", "remaining", "reports", "resume", "sql", "start", "status", "stop",
+    "bootstrap_servers", "describe", "edit", "error", "pause", "picture", "remaining", "reports", "resume", "rollback", "sql", "start",
+    "status",
+    "stop",
     "store", "stores", "wait",
 ]  # fmt: skip
 

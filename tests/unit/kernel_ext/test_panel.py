@@ -1,0 +1,21 @@
+"""The panel without a front end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import kernel_ext.panel as panel
+
+SOURCE = (Path(panel.__file__).parent / "static" / "panel.js").read_text(encoding="utf-8")
+
+
+def test_the_front_end_is_one_file_that_fetches_nothing() -> None:
+    for word in ("import ", "import(", "fetch(", "http:", "https:", "XMLHttpRequest", "WebSocket", "eval("):
+        assert word not in SOURCE
+    assert "export default { render }" in SOURCE
+
+
+def test_only_markup_of_ours_becomes_html() -> None:
+    """Everything else goes in as text."""
+    assert SOURCE.count("innerHTML") == 2
+    assert 'innerHTML = model.get("svg")' in SOURCE and 'innerHTML = model.get("detail")' in SOURCE
