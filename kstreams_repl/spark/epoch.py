@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.spark.closure import Shipment
+from kstreams_repl.spark.session import claim_pool
 from kstreams_repl.spark.worker import REPORT_DDL, run_epoch
 
 POOL_VARIABLE = "KSTREAMS_POOL"
@@ -47,7 +48,7 @@ def start_query(
             .option("numPartitions", instances)
             .load()
         )
-        with _own_pool(session, application_id):
+        with _own_pool(session, claim_pool(application_id, instances)):
             ran = clock.mapInArrow(epoch, REPORT_DDL)
         reports = ran.observe(
             "epoch",
@@ -69,13 +70,11 @@ def start_query(
 
 
 @contextmanager
-def _own_pool(session: Any, application_id: str) -> Iterator[None]:
-    """Workers of one application in a pool of their own: Spark keys pools by the environment variables of the function. In a
-    shared pool an epoch meets workers that hold other instances, or none, and instances hop.
-    """
+def _own_pool(session: Any, pool: str) -> Iterator[None]:
+    """Make functions inside for one worker pool: Spark keys pools by the environment variables of the function."""
     environment = session.sparkContext.environment
     with _pool_lock:
-        environment[POOL_VARIABLE] = application_id
+        environment[POOL_VARIABLE] = pool
         try:
             yield
         finally:

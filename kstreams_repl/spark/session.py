@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +58,21 @@ _NOISY = (
     "org.apache.spark.util.Utils",
 )
 
+_IDLE_WORKER_SECONDS = 70.0
+
+
+@dataclass(slots=True)
+class _Pool:
+    """Who holds a worker pool, how many workers it was used with, and since when it is free."""
+
+    holder: str | None
+    workers: int
+    since: float = 0.0
+
+
 _lock = threading.Lock()
 _used: dict[str, int] = {}
+_pools: dict[str, _Pool] = {}
 
 
 def get_session(master: str | None = None, *, slots: int = LOCAL_SLOTS, settings: Mapping[str, str] | None = None) -> Any:
@@ -148,6 +163,7 @@ def stop_session() -> None:
         SparkContext._gateway = None
         SparkContext._jvm = None
         _used.clear()
+        _pools.clear()
 
 
 def total_slots(session: Any) -> int:
@@ -179,5 +195,29 @@ def claim_slots(session: Any, name: str, count: int) -> None:
 
 
 def release_slots(name: str) -> None:
+    """Give slots and pool back."""
     with _lock:
         _used.pop(name, None)
+        for pool in _pools.values():
+            if pool.holder == name:
+                pool.holder, pool.since = None, time.monotonic()
+
+
+def claim_pool(name: str, instances: int) -> str:
+    """The worker pool of an application: its own while it runs, then free for the next one.
+
+    In a pool that is shared an epoch meets whatever worker was idle longest, and instances hop. A free pool is taken over
+    when its workers are as many as needed, or gone (Spark ends idle ones after a minute), because its daemon, with all
+    modules loaded, is still there.
+    """
+    with _lock:
+        now = time.monotonic()
+        for number, pool in _pools.items():
+            if pool.holder == name or (
+                pool.holder is None and (pool.workers == instances or now - pool.since > _IDLE_WORKER_SECONDS)
+            ):
+                pool.holder, pool.workers = name, instances
+                return number
+        number = f"pool-{len(_pools)}"
+        _pools[number] = _Pool(name, instances)
+        return number
