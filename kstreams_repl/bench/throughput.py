@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import click
 
@@ -51,17 +52,15 @@ def main(
     max_seconds: int,
     peer: str | None,
     bootstrap: str | None,
-    directory: object,
+    directory: Path | None,
 ) -> None:
     """One line per workload, guarantee and system, and one with the ratio of the two. Exit status 1 when the outputs differ."""
-    from pathlib import Path
-
     lines.emit_machine()
     guarantees = (EXACTLY_ONCE_V2, AT_LEAST_ONCE) if guarantee == BOTH else (guarantee,)
     differing: list[str] = []
     with ExitStack() as stack:
         beside = chosen_peer(peer, stack)
-        site = stack.enter_context(open_site(bootstrap, directory if isinstance(directory, Path) else None))
+        site = stack.enter_context(open_site(bootstrap, directory))
         topics = site.input_topics(records, keys)
         site.session.spark  # noqa: B018 (a cold Spark is no part of any run)
         for mode in guarantees:
