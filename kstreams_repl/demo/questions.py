@@ -22,7 +22,8 @@ ASKED_OF_APPLICATION = {
         SELECT key AS origin, CAST(epoch_ms(window_start) AS BIGINT) AS day_ms, CAST(value AS BIGINT) AS flights
         FROM "flights-per-day" ORDER BY origin, day_ms""",
     "heavily delayed flights": """
-        SELECT key AS carrier, CAST(value.flight AS BIGINT) AS flight, value.origin AS origin, CAST(value.scheduled_ms AS BIGINT) AS scheduled_ms,
+        SELECT key AS carrier, CAST(value.flight AS BIGINT) AS flight, value.origin AS origin,
+               CAST(value.scheduled_ms AS BIGINT) AS scheduled_ms,
                CAST(value.dep_delay AS BIGINT) AS dep_delay, value.airline AS airline
         FROM "delayed-flights" ORDER BY ALL""",
 }

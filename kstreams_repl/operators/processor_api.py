@@ -78,7 +78,9 @@ class NodeProcessorContext:
         if not isinstance(record, FixedKeyRecord if self._fixed_key else Record):
             raise KStreamsError(
                 f"{self._node.name} forwarded a {type(record).__name__}",
-                hint="forward a FixedKeyRecord (record.with_value(...))" if self._fixed_key else "forward a Record (record.with_value(...), Record(key, value, timestamp))",
+                hint="forward a FixedKeyRecord (record.with_value(...))"
+                if self._fixed_key
+                else "forward a Record (record.with_value(...), Record(key, value, timestamp))",
                 node=self._node.name,
             )
         (self._forward if child is None else self._node.child(child))(record.key, record.value, record.timestamp, record.headers)
@@ -90,7 +92,12 @@ class NodeProcessorContext:
         return self._node.store(name)
 
     def schedule(
-        self, interval: timedelta | int, punctuation: PunctuationType, callback: Callable[[int], None], *, start: int | None = None
+        self,
+        interval: timedelta | int,
+        punctuation: PunctuationType,
+        callback: Callable[[int], None],
+        *,
+        start: int | None = None,
     ) -> Cancellable:
         """See `ProcessingContext.schedule`."""
         milliseconds = interval if isinstance(interval, int) else round(interval.total_seconds() * 1000)

@@ -15,7 +15,6 @@ from kstreams_repl.processor.record import FixedKeyRecord, Record
 from kstreams_repl.types import RecordMetadata
 
 
-
 class Cancellable(Protocol):
     def cancel(self) -> None: ...
 

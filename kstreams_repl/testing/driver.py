@@ -92,7 +92,9 @@ class TopologyTestDriver:
         ('a', 'HELLO')
     """
 
-    def __init__(self, topology: Any, config: Mapping[str, Any] | None = None, *, start_ms: int | None = None, tap: Tap | None = None) -> None:
+    def __init__(
+        self, topology: Any, config: Mapping[str, Any] | None = None, *, start_ms: int | None = None, tap: Tap | None = None
+    ) -> None:
         settings = dict(config) if config is not None else {}
         self.config = StreamsConfig(_DRIVER_SETTINGS | settings)
         self._now = int(time.time() * 1000) if start_ms is None else start_ms
@@ -108,14 +110,18 @@ class TopologyTestDriver:
         global_subs = [sub for sub in subtopologies if sub.global_]
         self._global = None
         if global_subs:
-            self._global = GlobalTask(application, global_subs, config=self.config, environment=MemoryEnvironment(), wall_clock=self._clock)
+            self._global = GlobalTask(
+                application, global_subs, config=self.config, environment=MemoryEnvironment(), wall_clock=self._clock
+            )
         self._task: StreamTask | None = None
         active = [sub for sub in subtopologies if not sub.global_]
         self._inputs: dict[str, TopicPartition] = {}
         self._patterns: list[tuple[Any, TopicPartition]] = []
         if active:
             self._task = self._make_task(topology, active)
-        self.sink_topics = {self._real(node.topic) for sub in active for node in sub.nodes if isinstance(node, SinkNode) and node.topic}
+        self.sink_topics = {
+            self._real(node.topic) for sub in active for node in sub.nodes if isinstance(node, SinkNode) and node.topic
+        }
         if self._task is not None:
             self._task.initialize()
             self._capture()
@@ -155,10 +161,18 @@ class TopologyTestDriver:
     # ---- topics ----------------------------------------------------------------------------------------------------------------
 
     def create_input_topic(
-        self, topic: str, key_serde: Any = None, value_serde: Any = None, *, start_timestamp: int | None = None, auto_advance: int | timedelta = 0
+        self,
+        topic: str,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        *,
+        start_timestamp: int | None = None,
+        auto_advance: int | timedelta = 0,
     ) -> TestInputTopic:
         """A handle to pipe records into `topic`; serdes (or their names) default to bytes, timestamps to the mocked wall clock."""
-        return TestInputTopic(self, topic, serdes.resolve(key_serde), serdes.resolve(value_serde), start_timestamp, _milliseconds(auto_advance))
+        return TestInputTopic(
+            self, topic, serdes.resolve(key_serde), serdes.resolve(value_serde), start_timestamp, _milliseconds(auto_advance)
+        )
 
     def create_output_topic(self, topic: str, key_serde: Any = None, value_serde: Any = None) -> TestOutputTopic:
         """A handle to read what was written to `topic`, oldest first, each record once."""
@@ -184,7 +198,9 @@ class TopologyTestDriver:
         if name in stores:
             return stores[name]
         raise InvalidStateStoreError(
-            f"the topology has no store {name!r}", hint=did_you_mean(name, stores) or f"its stores: {', '.join(sorted(stores)) or 'none'}", store=name
+            f"the topology has no store {name!r}",
+            hint=did_you_mean(name, stores) or f"its stores: {', '.join(sorted(stores)) or 'none'}",
+            store=name,
         )
 
     def all_state_stores(self) -> dict[str, Any]:
@@ -215,7 +231,9 @@ class TopologyTestDriver:
 
     # ---- inside ----------------------------------------------------------------------------------------------------------------
 
-    def pipe_bytes(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None = None) -> None:
+    def pipe_bytes(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None = None
+    ) -> None:
         """Pipe one record as it would lie on the broker, and run until nothing is left to do."""
         at, known = self._partition(topic), False
         if at is not None:
@@ -228,7 +246,9 @@ class TopologyTestDriver:
         if not known:
             topics = [*self._inputs, *(self._global.topics if self._global else ())]
             raise UnknownTopicError(
-                f"the topology does not read topic {topic!r}", hint=did_you_mean(topic, topics) or f"it reads: {', '.join(topics)}", topic=topic
+                f"the topology does not read topic {topic!r}",
+                hint=did_you_mean(topic, topics) or f"it reads: {', '.join(topics)}",
+                topic=topic,
             )
 
     def output(self, topic: str) -> deque[ProducedRecord]:
@@ -243,7 +263,9 @@ class TopologyTestDriver:
                     return place
         return at
 
-    def _enqueue(self, at: TopicPartition, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+    def _enqueue(
+        self, at: TopicPartition, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
+    ) -> None:
         assert self._task is not None
         offset = self._offsets.get(at.topic, 0)
         self._offsets[at.topic] = offset + 1
@@ -297,14 +319,18 @@ class TestInputTopic:
 
     __test__ = False
 
-    def __init__(self, driver: TopologyTestDriver, topic: str, key_serde: Any, value_serde: Any, start: int | None, advance: int) -> None:
+    def __init__(
+        self, driver: TopologyTestDriver, topic: str, key_serde: Any, value_serde: Any, start: int | None, advance: int
+    ) -> None:
         self._driver = driver
         self.topic = topic
         self._key, self._value = key_serde.serialize, value_serde.serialize
         self._next = start
         self._advance = advance
 
-    def pipe_input(self, key: Any = None, value: Any = None, timestamp: int | None = None, headers: Headers | None = None) -> None:
+    def pipe_input(
+        self, key: Any = None, value: Any = None, timestamp: int | None = None, headers: Headers | None = None
+    ) -> None:
         """Pipe one record and run until nothing is left to do.
 
         Args:

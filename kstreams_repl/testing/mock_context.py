@@ -63,7 +63,9 @@ class MockProcessorContext:
         42
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, *, stores: tuple[StoreBuilder, ...] = (), task_id: TaskId | None = None) -> None:
+    def __init__(
+        self, config: Mapping[str, Any] | None = None, *, stores: tuple[StoreBuilder, ...] = (), task_id: TaskId | None = None
+    ) -> None:
         self.config = StreamsConfig({"application.id": "mock"} | dict(config or {}))
         self.application_id: str = self.config["application.id"]
         self.task_id = task_id or TaskId(0, 0)
@@ -87,7 +89,12 @@ class MockProcessorContext:
         self._forwarded.clear()
 
     def schedule(
-        self, interval: timedelta | int, punctuation: PunctuationType, callback: Callable[[int], None], *, start: int | None = None
+        self,
+        interval: timedelta | int,
+        punctuation: PunctuationType,
+        callback: Callable[[int], None],
+        *,
+        start: int | None = None,
     ) -> CapturedPunctuator:
         """Capture a punctuation; nothing runs by itself."""
         milliseconds = interval if isinstance(interval, int) else round(interval.total_seconds() * 1000)
@@ -107,7 +114,9 @@ class MockProcessorContext:
     def get_state_store(self, name: str) -> Any:
         if name not in self._stores:
             raise InvalidStateStoreError(
-                f"the mock context has no store {name!r}", hint=did_you_mean(name, self._stores) or "pass its builder: stores=(...,)", store=name
+                f"the mock context has no store {name!r}",
+                hint=did_you_mean(name, self._stores) or "pass its builder: stores=(...,)",
+                store=name,
             )
         return self._stores[name]
 

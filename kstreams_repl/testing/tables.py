@@ -1,7 +1,7 @@
 """Table literals: records written as a table, so that a test reads as a specification.
 
-A table is text with a header line; columns are separated by two or more spaces (or by ``|``). `key`, `value`, `timestamp` (or `ts`) are the record; cells are JSON where
-they parse as JSON, else text; `-` is null. Any further column is a header of that name.
+A table is text with a header line; columns are separated by two or more spaces (or by ``|``). `key`, `value`, `timestamp` (or
+`ts`) are the record; cells are JSON where they parse as JSON, else text; `-` is null. Any further column is a header of that name.
 """
 
 from __future__ import annotations
@@ -47,19 +47,36 @@ def assert_output(topic: TestOutputTopic, table: str) -> None:
     """
     want = records(table)
     lines = [line for line in table.splitlines() if line.strip()]
-    columns = ["timestamp" if name == "ts" else name for name in _COLUMN.split(lines[0].strip().strip("|").strip())] if lines else []
+    columns = (
+        ["timestamp" if name == "ts" else name for name in _COLUMN.split(lines[0].strip().strip("|").strip())] if lines else []
+    )
     got = topic.read_records()
-    seen = [tuple(_comparable(getattr(record, name, None) if name in TestRecord._fields else _header(record, name)) for name in columns) for record in got]
-    hoped = [tuple(_comparable(getattr(record, name, None) if name in TestRecord._fields else _header(record, name)) for name in columns) for record in want]
+    seen = [
+        tuple(
+            _comparable(getattr(record, name, None) if name in TestRecord._fields else _header(record, name)) for name in columns
+        )
+        for record in got
+    ]
+    hoped = [
+        tuple(
+            _comparable(getattr(record, name, None) if name in TestRecord._fields else _header(record, name)) for name in columns
+        )
+        for record in want
+    ]
     if seen != hoped:
         raise AssertionError(f"expected on {topic.topic}:\n{_table(columns, hoped)}\ngot:\n{_table(columns, seen)}")
 
 
 def _record(columns: list[str], cells: list[str], line: str) -> TestRecord:
     if len(cells) != len(columns):
-        raise KStreamsError(f"{len(cells)} cells for {len(columns)} columns: {line!r}", hint="separate columns by two spaces or |; write null as -")
+        raise KStreamsError(
+            f"{len(cells)} cells for {len(columns)} columns: {line!r}",
+            hint="separate columns by two spaces or |; write null as -",
+        )
     row = {name: _cell(cell) for name, cell in zip(columns, cells, strict=True)}
-    headers = [(name, None if cell is None else str(cell).encode()) for name, cell in row.items() if name not in TestRecord._fields]
+    headers = [
+        (name, None if cell is None else str(cell).encode()) for name, cell in row.items() if name not in TestRecord._fields
+    ]
     return TestRecord(row.get("key"), row.get("value"), row.get("timestamp"), headers)
 
 
@@ -84,4 +101,6 @@ def _comparable(cell: Any) -> Any:
 def _table(columns: list[str], rows: list[tuple[Any, ...]]) -> str:
     shown = [columns, *([("-" if cell is None else str(cell)) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in shown) for i in range(len(columns))]
-    return "\n".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown)
+    return "\n".join(
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown
+    )

@@ -1,6 +1,7 @@
 """Run conformance cases: build each with our own DSL, drive it with the test driver, compare step by step with the JVM's result.
 
-A case fails on the first difference found in: the refusal at build time, `describe()`, the trace (which records left at which step), topics,
+A case fails on the first difference found in: the refusal at build time, `describe()`, the trace (which records left at which
+step), topics,
 stores, dump, dropped. Waivers are by id, each with its reason (docs/divergences.md); a waived case that passes is simply passed.
 """
 
@@ -25,7 +26,9 @@ BASE_CONFIG = {
     "default.value.serde": serdes.json,
     "repl.changelog.suppression": "false",
 }
-QUIRKS_WAIVED = frozenset({"retention-zero", "sliding-zero", "grace-null-key", "cogroup-two-rekeyed", "as-of-valid-to", "private-bytes"})
+QUIRKS_WAIVED = frozenset(
+    {"retention-zero", "sliding-zero", "grace-null-key", "cogroup-two-rekeyed", "as-of-valid-to", "private-bytes"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,10 @@ def _difference(case: dict[str, Any]) -> str | None:
 
 
 def _compare_run(case: dict[str, Any], expect: dict[str, Any], driver: TopologyTestDriver) -> str | None:
-    outputs = {topic: driver.create_output_topic(topic, *_observed_serdes(types)) for topic, types in sorted(case.get("observe", {}).items())}
+    outputs = {
+        topic: driver.create_output_topic(topic, *_observed_serdes(types))
+        for topic, types in sorted(case.get("observe", {}).items())
+    }
     keys: set[str] = set()
     failed = False
     for number, (event, want) in enumerate(zip(case["events"], expect["trace"], strict=False)):
@@ -98,20 +104,28 @@ def _compare_run(case: dict[str, Any], expect: dict[str, Any], driver: TopologyT
         for topic, output in outputs.items():
             if not output.is_empty():
                 got[topic] = [_shown(record, case["observe"][topic]) for record in output.read_records()]
-        if ("error" in want) != ("error" in got) or {k: v for k, v in want.items() if k != "error"} != {k: v for k, v in got.items() if k != "error"}:
+        if ("error" in want) != ("error" in got) or {k: v for k, v in want.items() if k != "error"} != {
+            k: v for k, v in got.items() if k != "error"
+        }:
             return f"step {number} {json.dumps(event)}\n" + _diff([json.dumps(want)], [json.dumps(got)])
         if failed:
             break
     return _compare_end(case, expect, driver, keys, failed)
 
 
-def _compare_end(case: dict[str, Any], expect: dict[str, Any], driver: TopologyTestDriver, keys: set[str], failed: bool) -> str | None:
+def _compare_end(
+    case: dict[str, Any], expect: dict[str, Any], driver: TopologyTestDriver, keys: set[str], failed: bool
+) -> str | None:
     topics = sorted(driver.produced_topic_names())
     if topics != expect.get("topics", topics):
         return "topics differ\n" + _diff(expect["topics"], topics)
-    stores = {name: "persistent" if store.persistent else "in-memory" for name, store in sorted(driver.all_state_stores().items())}
+    stores = {
+        name: "persistent" if store.persistent else "in-memory" for name, store in sorted(driver.all_state_stores().items())
+    }
     if "stores" in expect and stores != expect["stores"]:
-        return "stores differ\n" + _diff([f"{k}: {v}" for k, v in expect["stores"].items()], [f"{k}: {v}" for k, v in stores.items()])
+        return "stores differ\n" + _diff(
+            [f"{k}: {v}" for k, v in expect["stores"].items()], [f"{k}: {v}" for k, v in stores.items()]
+        )
     if case.get("dump") and not failed:
         for name, want in expect["dump"].items():
             if want.get("type") in ("other", "unreadable") or _internal_rows(want):
@@ -121,16 +135,20 @@ def _compare_end(case: dict[str, Any], expect: dict[str, Any], driver: TopologyT
                 continue  # private to operators (outer join): no processor can read it
             got = _dump(store, keys)
             if got != want["rows"]:
-                return f"store {name} differs\n" + _diff([json.dumps(row) for row in want["rows"]], [json.dumps(row) for row in got])
+                return f"store {name} differs\n" + _diff(
+                    [json.dumps(row) for row in want["rows"]], [json.dumps(row) for row in got]
+                )
     if driver.dropped != expect.get("dropped", driver.dropped):
         return f"dropped: expected {expect['dropped']}, got {driver.dropped}"
     return None
 
 
+_PRIVATE = ("org.apache.kafka", "SubscriptionWrapper", "LeftOrRight", "CombinedKey", "TimestampedKeyAndJoinSide")
+
+
 def _internal_rows(want: dict[str, Any]) -> bool:
     """Rows of private stores (outer join, foreign key) show Kafka Streams' own Java text; they need not be compared."""
-    return any(isinstance(cell, str) and ("org.apache.kafka" in cell or "SubscriptionWrapper" in cell or "LeftOrRight" in cell or "CombinedKey" in cell
-                                          or "TimestampedKeyAndJoinSide" in cell) for row in want.get("rows", ()) for cell in row)  # fmt: skip
+    return any(isinstance(cell, str) and any(name in cell for name in _PRIVATE) for row in want.get("rows", ()) for cell in row)
 
 
 def _apply(driver: TopologyTestDriver, event: dict[str, Any], keys: set[str]) -> None:
