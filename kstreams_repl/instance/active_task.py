@@ -105,9 +105,8 @@ class ActiveTask:
         """Close processors, stores and environment; what was not committed is forgotten."""
         try:
             self.environment.rollback()
-        except TaskMigratedError:
-            pass  # somebody else owns it by now, so there is nothing of ours to take back
-        try:
-            self.task.close()
         finally:
-            self.environment.close()
+            try:
+                self.task.close()
+            finally:
+                self.environment.close()

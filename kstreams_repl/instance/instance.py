@@ -181,7 +181,9 @@ class Instance:
     # ---- looks
 
     def lags(self) -> dict[TaskId, int]:
-        """Records behind the end of the log as of the last fetch; -1 while unknown. Transaction markers at the end are no lag."""
+        """Records behind the end of the log as of the last fetch; -1 while unknown. Transaction markers at the end are no
+        lag.
+        """
         lags = {}
         for task in self.tasks:
             lag = 0

@@ -155,7 +155,7 @@ class _Runner:
         else:
             self._tell("restoring")
             self.instance = open_instance(
-                self.plan, self.slot, in_force=self._in_force, executor=self.executor, progress=self._restoring
+                self.plan, self.slot, in_force=self._in_force, executor=self.executor, progress=self._restoring, stage=self._stage
             )
         self._before = {str(task.id): task.records for task in self.instance.tasks}
         self._last_rate = (time.monotonic(), self.instance.totals.records)
@@ -250,6 +250,9 @@ class _Runner:
 
     def _tell(self, state: str) -> None:
         self.control.report({"state": state, "trouble": self._trouble, **self.figures()})
+
+    def _stage(self, name: str) -> None:
+        self.control.report({"state": "restoring", "trouble": self._trouble, "stage": name})
 
     def _restoring(self, progress: RestoreProgress) -> None:
         self.control.report({"state": "restoring", "restored": progress.records, "restore_remaining": progress.remaining})

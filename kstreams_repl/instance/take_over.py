@@ -93,8 +93,12 @@ def open_instance(
     in_force: InForce,
     executor: str = "driver",
     progress: Callable[[RestoreProgress], None] | None = None,
+    stage: Callable[[str], None] = lambda name: None,
 ) -> Instance:
     """Take the slot's tasks over and return them running.
+
+    Args:
+        stage: told each step as it begins, so that one that does not end can be seen.
 
     Raises:
         TaskMigratedError: a newer generation is in force.
@@ -108,6 +112,7 @@ def open_instance(
         _check(in_force, plan)
         admin = Admin(plan.settings)
         # 2. Fence older holders of this id, under at least once too: it is what stops one on another host.
+        stage("fencing older holders")
         transactions = TransactionalProducer(
             plan.settings, plan.transactional_id(slot), timeout_ms=config["transaction.timeout.ms"]
         )
@@ -118,16 +123,20 @@ def open_instance(
         undo.pop_all()
         undo.callback(_quietly(instance.close))
         if plan.global_subtopologies:
+            stage("loading global tables")
             instance.globals = GlobalTables(plan, admin, wall_clock=wall_clock)
             if not instance.globals.load(in_force):
                 raise Interrupted("stopped while a global table was loaded")
         specs = plan.assignment[slot]
         # 3. Own the stores.
+        stage("taking the stores")
         token = owner_token(plan.generation, slot)
         environments, logs = _own_stores(plan, specs, executor, undo, token, admin)
         # 4. Where input begins.
+        stage("reading committed offsets")
         starts = _starts(plan, specs, environments, admin)
         # 5. Bring the stores up to date.
+        stage("restoring stores")
         finished = restore_changelogs(
             plan.settings,
             admin,

@@ -33,6 +33,7 @@ class InstanceReport:
         rate: records per second, lately.
         restored, restore_remaining: of a restore that is on its way.
         first_at, committed_at: when its first records were processed, and when it last committed any (seconds since 1970).
+        stage: which step of its take-over an instance is at.
         trouble: why it is recovering.
     """
 
@@ -49,6 +50,7 @@ class InstanceReport:
     committed_at: float | None = None
     restored: int = 0
     restore_remaining: int = 0
+    stage: str | None = None
     trouble: str | None = None
     failure: Mapping[str, Any] | None = None
     tasks: Mapping[str, TaskReport] = field(default_factory=dict)
