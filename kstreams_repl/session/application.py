@@ -194,7 +194,8 @@ class Application:
                 raise self.error or DeployError(f"{self.name} failed")
             if condition(self):
                 return True
-            if self.status not in (STARTING, "running", "created") or (deadline is not None and time.monotonic() >= deadline):
+            at_rest = self.status in ("paused", "stopped")  # a failure that came meanwhile is raised in the next round
+            if at_rest or (deadline is not None and time.monotonic() >= deadline and self.status != "failed"):
                 return False
             time.sleep(0.05)
 

@@ -167,3 +167,21 @@ def test_connecting_again_with_the_same_arguments_gives_the_same_session() -> No
     assert repr(second) == "Session(closed)"
     with pytest.raises(KStreamsError, match="closed"):
         second.topics()
+
+
+def test_a_failure_that_comes_while_waiting_looks_is_raised_not_taken_for_rest() -> None:
+    looks = iter(["running", "failed", "failed", "failed"])
+
+    class Failing(ks.Application):
+        def __init__(self) -> None: ...
+
+        @property
+        def status(self) -> str:
+            return next(looks)
+
+        @property
+        def error(self) -> KStreamsError:
+            return StreamsProcessingError("it raised", node="broken")
+
+    with pytest.raises(StreamsProcessingError, match="it raised"):
+        Failing().wait(0.1, until=lambda app: False)
