@@ -129,6 +129,7 @@ def open_site(bootstrap: str | None, directory: Path | None) -> Iterator[Site]:
     broker.start()
     try:
         home = broker.directory / "session" if directory is None else directory.expanduser().absolute() / "session"
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with connect(broker.bootstrap_servers, directory=home) as session:
             yield Site(session, home, broker.pid)
     finally:

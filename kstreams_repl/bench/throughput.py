@@ -59,8 +59,9 @@ def main(
     guarantees = (EXACTLY_ONCE_V2, AT_LEAST_ONCE) if guarantee == BOTH else (guarantee,)
     differing: list[str] = []
     with ExitStack() as stack:
-        beside = chosen_peer(peer, stack)
+        jdk = chosen_jdk(peer)
         site = stack.enter_context(open_site(bootstrap, directory))
+        beside = None if jdk is None else stack.enter_context(KafkaStreamsPeer(jdk, scratch=site.scratch))
         topics = site.input_topics(records, keys)
         site.session.spark  # noqa: B018 (a cold Spark is no part of any run)
         for mode in guarantees:
@@ -73,15 +74,14 @@ def main(
         raise KStreamsError(f"the final outputs differ from Kafka Streams': {', '.join(differing)}")
 
 
-def chosen_peer(peer: str | None, stack: ExitStack) -> KafkaStreamsPeer | None:
-    """The peer that was asked for, compiled; None, and a word about it, where there is no JDK."""
+def chosen_jdk(peer: str | None) -> Path | None:
+    """What to run the peer with if one was asked for; None, and a word about it, where there is no JDK."""
     if peer is None:
         return None
     jdk = find_jdk()
     if jdk is None:
         click.echo("no JDK (javac 17 or newer) on JAVA_HOME or PATH: the Kafka Streams peer is left out", err=True)
-        return None
-    return stack.enter_context(KafkaStreamsPeer(jdk))
+    return jdk
 
 
 @dataclass(frozen=True, slots=True)

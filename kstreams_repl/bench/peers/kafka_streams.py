@@ -81,15 +81,17 @@ class KafkaStreamsPeer:
     Args:
         jdk: home of the JDK to compile and run with.
         jars: its class path; None: the pinned one, fetched when it is not in the cache.
+        scratch: where its files go; the site's own directory goes even if this process is killed.
 
     Raises:
         KStreamsError: the jars cannot be had, or the source does not compile.
     """
 
-    def __init__(self, jdk: Path, jars: tuple[Path, ...] | None = None) -> None:
+    def __init__(self, jdk: Path, jars: tuple[Path, ...] | None = None, *, scratch: Path | None = None) -> None:
         self._jdk = jdk
         self._jars = jars if jars is not None else ensure_jars(jars=peer_jars())
-        self._classes = Path(tempfile.mkdtemp(prefix="kstreams-peer-"))
+        self._scratch = scratch
+        self._classes = Path(tempfile.mkdtemp(prefix="kstreams-peer-", dir=scratch))
         try:
             self._compile()
         except BaseException:
@@ -121,7 +123,7 @@ class KafkaStreamsPeer:
         Raises:
             KStreamsError: it failed, or did not end in time.
         """
-        state = Path(tempfile.mkdtemp(prefix="kstreams-peer-state-"))
+        state = Path(tempfile.mkdtemp(prefix="kstreams-peer-state-", dir=self._scratch))
         options = {
             "application": name,
             "bootstrap": site.session.bootstrap_servers,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -37,7 +36,7 @@ def test_an_old_jdk_is_passed_over_for_one_on_the_path(tmp_path: Path) -> None:
 def test_a_source_that_does_not_compile_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     classes = tmp_path / "classes"
     classes.mkdir()
-    monkeypatch.setattr(kafka_streams.tempfile, "mkdtemp", lambda prefix: str(classes))
+    monkeypatch.setattr(kafka_streams.tempfile, "mkdtemp", lambda prefix, dir: str(classes))
     with pytest.raises(KStreamsError, match="no such class"):
         KafkaStreamsPeer(fake_jdk(tmp_path / "jdk", "javac 21", status=1), jars=())
     assert not classes.exists()
@@ -53,12 +52,10 @@ def test_peer_uses_the_brokers_own_jars_where_both_need_one() -> None:
 
 def test_without_a_jdk_the_peer_is_left_out_with_a_word(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(throughput, "find_jdk", lambda: None)
-    with ExitStack() as stack:
-        assert throughput.chosen_peer("kafka-streams", stack) is None
+    assert throughput.chosen_jdk("kafka-streams") is None
     assert "no JDK" in capsys.readouterr().err
 
 
 def test_a_peer_that_nobody_asked_for_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throughput, "find_jdk", lambda: pytest.fail("looked for"))
-    with ExitStack() as stack:
-        assert throughput.chosen_peer(None, stack) is None
+    assert throughput.chosen_jdk(None) is None
