@@ -10,6 +10,7 @@ BENCHES = {
     "control": "kstreams_repl.bench.control",
     "engine": "kstreams_repl.bench.engine",
     "latency": "kstreams_repl.bench.latency",
+    "python-peers": "kstreams_repl.bench.python_peers",
     "report": "kstreams_repl.bench.report",
     "restore": "kstreams_repl.bench.restore",
     "state-growth": "kstreams_repl.bench.state_growth",

@@ -37,6 +37,14 @@ warm-up of its JVM; its other settings are its defaults, and so are ours. *Same 
 value of each key (count, sum, window) or all records in any order (stateless, join) were read from both output
 topics, committed records only, and were equal.""",
     ),
+    "python-peers": (
+        "Beside other Python stream processors",
+        """`./kstreams bench python-peers --python PATH`: Quix Streams, Bytewax and Faust on the same topics, as many processes as
+we have instances, each with its own defaults for commits (exactly once: 100 ms, as ours). A peer's clock runs from the
+first record processed to the last one processed, or as far as it came in its time; ours to the last commit. Bytewax
+keeps its state in memory without recovery; Faust is at least once. Their outputs are not compared. *Ratio*: the slower
+of our two guarantees to the fastest of all peers.""",
+    ),
     "engine": (
         "Engine alone",
         """`./kstreams bench engine`: one thread, in-memory stores, serdes, record queues, changelog and commits included; no

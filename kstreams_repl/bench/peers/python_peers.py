@@ -1,0 +1,156 @@
+"""Quix Streams, Bytewax and Faust on the same topics, each in the user's own environment that has it.
+
+A peer is as many processes as we have instances. Its clock runs from the first record it *processed* to the last one or
+to the end of its time; what it had not sent or committed by then counts for it. Outputs are not compared: their formats
+differ. What they promise differs too: Bytewax here keeps nothing beyond its process, Faust is at least once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from kstreams_repl.bench.deployed import Settings
+from kstreams_repl.bench.peers.kafka_streams import PeerRun
+from kstreams_repl.bench.peers.python import counter
+from kstreams_repl.bench.processes import ProcessSampler, tree
+from kstreams_repl.bench.site import COMPRESSION, LINGER_MS, PARTITIONS, Site
+from kstreams_repl.bench.workloads import Topics
+from kstreams_repl.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
+from kstreams_repl.errors import KStreamsError
+
+_LOOK_SECONDS = 0.02
+_START_SECONDS = 90
+_SETTLED_SECONDS = 3.0
+"""A peer that has counted nothing new for so long has seen everything it is going to see."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonPeer:
+    """One of them: its script, the package its environment must have, and the guarantees it offers ("none" for Bytewax)."""
+
+    name: str
+    script: str
+    package: str
+    guarantees: tuple[str, ...]
+
+    def run(self, python: Path, site: Site, workload: str, topics: Topics, records: int, settings: Settings, run: str) -> PeerRun:
+        """Process up to `records` or until `settings.max_seconds` have passed, then kill it and delete its internal topics.
+
+        Raises:
+            KStreamsError: it ended or counted nothing; its last words are told.
+        """
+        scratch = Path(tempfile.mkdtemp(prefix="kstreams-peer-", dir=site.scratch))
+        try:
+            with ExitStack() as stack:
+                folder = stack.enter_context(as_file(files("kstreams_repl.bench.peers") / "python"))
+                ports = _free_ports(settings.instances)
+                options = {
+                    "name": run,
+                    "folder": str(scratch),
+                    "bootstrap": site.session.bootstrap_servers,
+                    "workload": workload,
+                    "guarantee": settings.guarantee,
+                    "input": topics.input,
+                    "table": topics.table,
+                    "output": topics.output,
+                    "commit_ms": settings.commit_ms,
+                    "linger_ms": LINGER_MS,
+                    "compression": COMPRESSION,
+                    "partitions": PARTITIONS,
+                    "addresses": [f"127.0.0.1:{port}" for port in ports],
+                }
+                log = stack.enter_context((scratch / "peer.log").open("wb"))
+                processes = []
+                for number in range(settings.instances):
+                    command = [str(python), str(folder / self.script), json.dumps(options | {"number": number})]
+                    process = subprocess.Popen(
+                        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=scratch, env=_environment()
+                    )
+                    stack.enter_context(_ended(process))
+                    processes.append(process)
+                return self._measure(processes, scratch, records, settings)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+            site.forget(run)
+
+    def _measure(self, processes: list[subprocess.Popen[bytes]], folder: Path, records: int, settings: Settings) -> PeerRun:
+        enough = records - counter.STEP * len(processes)
+        with ProcessSampler(lambda: [one for process in processes for one in tree(process.pid)]) as sampler:
+            give_up = time.time() + _START_SECONDS
+            while not (seen := counter.total(folder)):
+                if time.time() > give_up or all(process.poll() is not None for process in processes):
+                    raise KStreamsError(f"{self.name} processed nothing: {_last_words(folder / 'peer.log')}")
+                time.sleep(_LOOK_SECONDS)
+            began = changed = time.time()
+            while seen < enough and (now := time.time()) - began < settings.max_seconds:
+                time.sleep(_LOOK_SECONDS)
+                before, seen = seen, counter.total(folder)
+                if seen != before:
+                    changed = time.time()
+                elif now - changed > _SETTLED_SECONDS:
+                    break
+        return PeerRun(seen, changed - began, sampler.cpu_between(began, changed), sampler.peak_rss_mb, seen >= enough)
+
+
+PEERS = {
+    peer.name: peer
+    for peer in (
+        PythonPeer("quix-streams", "quix_streams.py", "quixstreams", (EXACTLY_ONCE_V2, AT_LEAST_ONCE)),
+        PythonPeer("bytewax", "bytewax_flow.py", "bytewax", ("none",)),
+        PythonPeer("faust", "faust_app.py", "faust", (AT_LEAST_ONCE,)),
+    )
+}
+
+
+def peers_of(python: Path) -> list[PythonPeer]:
+    """Those whose package this interpreter can import."""
+    asked = "import importlib.util, sys; print(*(n for n in sys.argv[1:] if importlib.util.find_spec(n)))"
+    packages = [peer.package for peer in PEERS.values()]
+    try:
+        command = [str(python), "-c", asked, *packages]
+        said = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=True, env=_environment(), cwd="/"
+        ).stdout.split()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise KStreamsError(f"{python} does not run: {error}", hint="give the python of an environment with the peers") from error
+    return [peer for peer in PEERS.values() if peer.package in said]
+
+
+def _environment() -> dict[str, str]:
+    """Ours without what would let the peer's interpreter see this project's packages."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
+@contextmanager
+def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for one in reversed(tree(process.pid)):
+            one.kill()
+        process.wait()
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago, for peers that talk to each other."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def _last_words(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    return (lines or ["it said nothing"])[-1][:400]
