@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import time
+from collections import deque
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -14,8 +15,10 @@ from IPython.display import display
 from kernel_ext.workspace import Workspace
 from kstreams_repl.config import KEYS
 from kstreams_repl.display.table import Table
+from kstreams_repl.dsl.build_log import Handle
 from kstreams_repl.inspection.sandbox import quote_identifier
-from kstreams_repl.session import Application
+from kstreams_repl.session import Application, ReadRecord, Records
+from kstreams_repl.session.live_taps import LiveTap
 
 UPDATES_PER_SECOND = 3
 
@@ -173,23 +176,33 @@ class TopoMagics(Magics):
     @argument("-o", "--output", metavar="NAME", help="put a dataframe into this variable instead")
     @line_magic
     def topo_peek(self, line: str) -> Any:
-        """`session.peek(target, n, seconds=...)`: the last values at a topic or between two nodes; nothing is deployed for it."""
+        """`session.peek(target, n, seconds=...)`: the last values at a topic, or between two nodes by a sample run; at a node of a
+        running application `app.peek(node, n, seconds=...)`: the next values, from the running tasks."""
         given = parse_argstring(self.topo_peek, line)
         topology = self._workspace.find(given.topology) if given.topology else None
+        running = self._running(given.target, topology)
+        if running is not None:
+            return self._out(running[0].peek(running[1], given.n, seconds=given.seconds), given.output)
         found = self._workspace.session.peek(self._target(given.target), given.n, seconds=given.seconds, topology=topology)
         return self._out(found, given.output)
 
     @magic_arguments()
-    @argument("topic", help="a topic")
+    @argument("topic", help="a topic, or a node of a running application")
     @argument("-n", type=int, default=20, help="how many of the last records are shown")
     @argument("--where", metavar="SQL", help="only records for which this holds: a condition over the topic's columns")
     @argument("--seconds", type=float, default=None, help="stop after that; default: at the kernel's interrupt (Ctrl-C)")
     @no_var_expand
     @line_magic
     def topo_tail(self, line: str) -> None:
-        """`session.read(topic, n)`, again and again in one live table; interrupting stops the view and nothing else."""
+        """`session.read(topic, n)`, again and again in one live table, or `app.tail(node)` at a node of a running application;
+        interrupting stops the view and nothing else."""
         given = parse_argstring(self.topo_tail, line)
         session = self._workspace.session
+        running = self._running(given.topic, None)
+        if running is not None:
+            if given.where:
+                raise UsageError("%topo_tail --where is for topics; a node's values are on no topic")
+            return self._tail_node(*running, given.n, given.seconds)
         session.read(given.topic, 0)
         query = None
         if given.where:
@@ -255,6 +268,37 @@ class TopoMagics(Magics):
         return Table.of(
             ("application", "store", "kind", "rows"), rows, note="" if rows else "no stores; deploy a topology that keeps state"
         )
+
+    def _tail_node(self, app: Application, node: str, n: int, seconds: float | None) -> None:
+        deadline = None if seconds is None else time.monotonic() + seconds
+        last: deque[ReadRecord] = deque(maxlen=n)
+        handle = None
+        try:
+            with LiveTap(app, node, rows=n) as tap:
+                while app.status in ("starting", "running") and (deadline is None or time.monotonic() < deadline):
+                    fresh = tap.new()
+                    last.extend(fresh)
+                    if fresh or handle is None:
+                        shown = Records(last, note=f"{node}: live from {app.name}, {tap.count:,} passed", title=node).table()
+                        handle = display(shown, display_id=True) if handle is None else handle.update(shown) or handle
+                    time.sleep(1 / UPDATES_PER_SECOND)
+        except KeyboardInterrupt:
+            return
+
+    def _running(self, target: str, topology: Any) -> tuple[Application, str] | None:
+        """The running application that has a node of that name, or of the stream in a variable of that name."""
+        session = self._workspace.current
+        if session is None or (topology is not None and not isinstance(topology, Application)):
+            return None
+        value = self._shell.user_ns.get(target)
+        node = str(getattr(value, "name", target)) if isinstance(value, Handle) else target
+        apps = [topology] if topology is not None else list(session.applications.values())
+        found = [app for app in apps if app.status == "running" and node in app.topology.nodes]
+        if not found or (topology is None and session.started and node in session.admin.topics()):
+            return None
+        if len(found) > 1:
+            raise UsageError(f"{node} is a node of {', '.join(app.name for app in found)}: %topo_peek {node} APPLICATION")
+        return found[0], node
 
     def _target(self, text: str) -> Any:
         value = self._shell.user_ns.get(text)

@@ -70,7 +70,7 @@ class LeaseWriter:
         """Take away what earlier queries left: reports, claims, and the checkpoints of drivers that were killed."""
         for path in self.directory.glob("checkpoint-*"):
             shutil.rmtree(path, ignore_errors=True)
-        for pattern in ("report-*.json", "claim-*"):
+        for pattern in ("report-*.json", "claim-*", "tapped-*.json"):
             for path in self.directory.glob(pattern):
                 with suppress(FileNotFoundError):
                     path.unlink()
@@ -93,8 +93,9 @@ class Control:
     """
 
     def __init__(self, directory: str, generation: int, slot: int, *, parent: int | None = None) -> None:
+        self.directory = Path(directory)
         self._lease = os.path.join(directory, LEASE)
-        self._report = Path(directory) / f"report-{generation}-{slot}.json"
+        self._report = self.directory / f"report-{generation}-{slot}.json"
         self.generation = generation
         self.slot = slot
         self._parent = parent

@@ -18,6 +18,7 @@ from kstreams_repl.instance.active_task import ActiveTask
 from kstreams_repl.instance.collector import KafkaRecordCollector
 from kstreams_repl.instance.global_tables import GlobalTables
 from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.instance.taps import TapBoard
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.group_offsets import known_end
 from kstreams_repl.kafka.transactional import TransactionalProducer
@@ -84,6 +85,8 @@ class Instance:
         self.changelog_ends: dict[TopicPartition, int] = {}
         self.group = consumer.consumer_group_metadata()
         self.warm = False
+        self.taps: TapBoard | None = None
+        """What clients look at while it runs; it stays with the instance from epoch to epoch."""
         self._next_purge = self.last_commit + _PURGE_SECONDS
 
     # ---- commit

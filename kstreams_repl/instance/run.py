@@ -28,6 +28,7 @@ from kstreams_repl.instance.loop import Ending, Loop, failure_of
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.instance.restore import RestoreProgress
 from kstreams_repl.instance.take_over import Interrupted, open_instance
+from kstreams_repl.instance.taps import TapBoard
 from kstreams_repl.instance.warm import WarmInstances
 from kstreams_repl.kafka.transactional import TransactionDoubtError
 
@@ -157,6 +158,8 @@ class _Runner:
             self.instance = open_instance(
                 self.plan, self.slot, in_force=self._in_force, executor=self.executor, progress=self._restoring, stage=self._stage
             )
+        if self.instance.taps is None:
+            self.instance.taps = TapBoard(self.control)
         self._before = {str(task.id): task.records for task in self.instance.tasks}
         self._last_rate = (time.monotonic(), self.instance.totals.records)
 
@@ -246,6 +249,8 @@ class _Runner:
     def _report(self, instance: Instance) -> None:
         if self._trouble is not None and instance.totals.commits:
             self._trouble, self._retries = None, 0
+        assert instance.taps is not None
+        instance.taps.serve([task.task for task in instance.tasks])
         self.control.report({"state": "running", "trouble": self._trouble, **self.figures()})
 
     def _tell(self, state: str) -> None:

@@ -8,7 +8,7 @@ tells the node without any work per record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,13 @@ class TaskNode:
     """One node of one task, as operators see it (`operators.base.NodeContext`)."""
 
     def __init__(
-        self, name: str, services: TaskServices, stores: Sequence[str], children: Sequence[str], entries: Mapping[str, Process]
+        self,
+        name: str,
+        services: TaskServices,
+        stores: Sequence[str],
+        children: Sequence[str],
+        entries: Mapping[str, Process],
+        sinks: Container[str] = (),
     ) -> None:
         self.name = name
         self.task = services
@@ -47,6 +53,10 @@ class TaskNode:
         self.wall_clock = services.wall_clock
         self.request_commit = services.request_commit
         self.sink: SinkNode | None = None
+        self.rows_pass: Sequence[str] = ()
+        """The nodes that rows pass on their way into `sink`, this one first."""
+        self._alone: dict[str, Process] = {}
+        self._sinks = sinks
 
     def store(self, name: str) -> Any:
         task = self.task
@@ -64,7 +74,11 @@ class TaskNode:
     def child(self, name: str) -> Process:
         if name in self.children:
             entry, tap = self._entries[name], self.task.tap
-            return entry if tap is None else fuse([tap(self.name), entry])
+            if tap is not None:
+                return fuse([tap(self.name), entry])
+            if name not in self._alone:
+                self._alone[name] = self.task.points.edge(entry, self.name, *(() if name not in self._sinks else (name,)))
+            return self._alone[name]
         raise TopologyError(
             f"node {self.name} has no child {name!r}",
             hint=did_you_mean(name, self.children) or f"its children are: {', '.join(self.children) or 'none'}",
@@ -74,7 +88,13 @@ class TaskNode:
     forward_to = child
 
     def outlet(self, key_serde: Any, value_serde: Any) -> Outlet | None:
-        return None if self.sink is None else build_outlet(self.sink, self.task, key_serde, value_serde)
+        if self.sink is None:
+            return None
+        outlet = build_outlet(self.sink, self.task, key_serde, value_serde)
+        if outlet is not None:
+            self.task.points.rows(outlet, self.rows_pass)
+            self.task.row_serdes |= dict.fromkeys(self.rows_pass, (key_serde, value_serde))
+        return outlet
 
     def stream_time(self) -> int:
         return self._clock.now
@@ -140,19 +160,19 @@ def compile_nodes(
     """Build every node; returns the entries by node name and the map from code objects to node names."""
     children = children_of(nodes)
     by_name = {node.name: node for node in nodes}
+    sinks = {node.name for node in nodes if isinstance(node, SinkNode)}
     entries: dict[str, Process] = {}
     codes: dict[CodeType, str] = {}
+    handing_on: list[Node] = []
     for node in _children_first(nodes, children):
-        forward = fuse([entries[name] for name in children[node.name]])
-        if services.tap is not None:
-            forward = fuse([services.tap(node.name), forward])
+        forward = _forward(node.name, children[node.name], entries, sinks, services)
         if isinstance(node, SourceNode):
             entries[node.name] = forward
             continue
         stores = node.stores if isinstance(node, ProcessorNode) else ()
-        context = TaskNode(node.name, services, stores, children[node.name], entries)
+        context = TaskNode(node.name, services, stores, children[node.name], entries, sinks)
         if services.tap is None and guard is None:
-            context.sink = sink_of_rows(node.name, by_name, children)
+            context.rows_pass, context.sink = sink_of_rows(node.name, by_name, children)
         if isinstance(node, SinkNode):
             entry = build_sink(node, context, services)
             if services.tap is not None:
@@ -160,21 +180,41 @@ def compile_nodes(
         else:
             operator = node.operator if hasattr(node.operator, "build") else ProcessorOperator(node.operator)
             entry = operator.build(context, forward)
+            if entry is forward and guard is None:
+                handing_on.append(node)
         entry = named(entry, node.name, codes)
         entries[node.name] = entry if guard is None else guard(node.name, entry)
+    for node in reversed(handing_on):  # parents first: their edges lead past it
+        only = children[node.name] if len(children[node.name]) == 1 else ()
+        services.points.same(node.name, getattr(node, "parents", ()), [name for name in only if name in sinks])
     return entries, codes
 
 
-def sink_of_rows(name: str, nodes: Mapping[str, Node], children: Mapping[str, Sequence[str]]) -> SinkNode | None:
-    """The sink that gets a node's rows and nothing else, when every node on the way only hands rows on."""
+def _forward(node: str, children: Sequence[str], entries: Mapping[str, Process], sinks: Container[str], services: TaskServices) -> Process:
+    """What a node calls to hand a record on: a function of its own, so that it can be tapped while it runs."""
+    if services.tap is not None:
+        return fuse([services.tap(node), fuse([entries[name] for name in children])])
+    edge = services.points.edge
+    if len(children) == 1:
+        (child,) = children
+        return edge(entries[child], node, *((child,) if child in sinks else ()))
+    return edge(fuse([edge(entries[name], name) if name in sinks else entries[name] for name in children]), node)
+
+
+def sink_of_rows(
+    name: str, nodes: Mapping[str, Node], children: Mapping[str, Sequence[str]]
+) -> tuple[Sequence[str], SinkNode | None]:
+    """The sink that gets a node's rows and nothing else, when every node on the way only hands rows on; with the nodes on that way."""
+    way = [name]
     while len(children[name]) == 1:
         (name,) = children[name]
         node = nodes[name]
+        way.append(name)
         if isinstance(node, SinkNode):
-            return node
+            return way, node
         if isinstance(node, SourceNode) or not getattr(node.operator, "carries_rows", False):
-            return None
-    return None
+            break
+    return (), None
 
 
 def _children_first(nodes: Sequence[Node], children: Mapping[str, Sequence[str]]) -> list[Node]:

@@ -14,6 +14,7 @@ from kstreams_repl.runtime.handlers import ErrorContext, dead_letter_headers
 from kstreams_repl.runtime.punctuation import PunctuationQueue
 from kstreams_repl.runtime.record_context import RecordContext
 from kstreams_repl.runtime.record_queue import StreamClock
+from kstreams_repl.runtime.tapping import TapPoints
 from kstreams_repl.serdes.base import Serde
 from kstreams_repl.serdes.deferred import DeferredSerde
 from kstreams_repl.topology.stores import StoreBuilder
@@ -43,6 +44,10 @@ class TaskServices:
         self.global_stores = global_stores
         self.internal_topics = internal_topics
         self.tap = tap
+        self.points = TapPoints()
+        """Where a running task can be looked into."""
+        self.row_serdes: dict[str, tuple[Serde, Serde]] = {}
+        """Of nodes that rows pass serialized."""
         self.record = RecordContext()
         self.clock = StreamClock()
         self.stores: dict[str, Any] = {}

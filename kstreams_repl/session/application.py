@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.config import StreamsConfig
@@ -20,7 +20,9 @@ from kstreams_repl.inspection.query import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.session.editing import EditPlan, Version
 from kstreams_repl.session.errors_shown import with_source
+from kstreams_repl.session.live_taps import live_peek, live_tail, node_name
 from kstreams_repl.session.planned import check
+from kstreams_repl.session.records import ReadRecord, Records
 from kstreams_repl.session.remaining import remaining_records
 from kstreams_repl.session.state_rows import count_rows
 from kstreams_repl.session.store_view import StoreView
@@ -113,6 +115,43 @@ class Application:
         if query.strip() in self.stores:
             query = f"SELECT * FROM {quote_identifier(self.name)}.{quote_identifier(query.strip())}"
         return self.session.sql(query, **options)
+
+    def peek(self, node: Any, n: int = 10, *, seconds: float = 5.0) -> Records:
+        """The next `n` values that a node puts out (a sink: takes in), from the running tasks; fewer when `seconds` are over first.
+
+        A tap is put on the tasks for that long and taken off again; it is bounded in rows, bytes and rate, and changes nothing else.
+        Values come as plain ones (numbers, texts, lists, dicts), others as their text. What does not run is sampled as by `Session.peek`.
+
+        Args:
+            node: its name, or the stream or table.
+
+        Raises:
+            TopologyError: the application has no such node.
+
+        Example:
+            >>> app.peek("kept", n=3)        # doctest: +SKIP
+        """
+        name = node_name(self, node)
+        if self.status != "running":
+            found = self.session.peek(name, n, seconds=seconds, topology=self.topology, config=dict(self.config))
+            assert isinstance(found, Records)
+            return found
+        return live_peek(self, name, n, seconds)
+
+    def tail(self, node: Any, *, seconds: float | None = None) -> Iterator[ReadRecord]:
+        """Values at a node of the running application, as they pass, until `seconds` are over or it is no longer looked at.
+
+        Example:
+            >>> for record in app.tail("kept", seconds=10):   # doctest: +SKIP
+            ...     print(record.key, record.value)
+        """
+        return live_tail(self, node_name(self, node), seconds)
+
+    @property
+    def generation(self) -> int:
+        """Which start, resume, edit or take-over of the application this is."""
+        plan = self._deployment.plan
+        return 0 if plan is None else plan.generation
 
     # ---- life
 

@@ -21,9 +21,10 @@ from kstreams_repl.inspection.topics import bounded
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.operators.table_source import TableSource
+from kstreams_repl.runtime.tapping import sends_changes
 from kstreams_repl.session.records import ReadRecord
 from kstreams_repl.testing.driver import TopologyTestDriver
-from kstreams_repl.topology.nodes import Node, ProcessorNode, SourceNode
+from kstreams_repl.topology.nodes import ProcessorNode, SourceNode
 from kstreams_repl.topology.topology import Topology
 from kstreams_repl.types import Headers, TopicPartition
 
@@ -186,14 +187,6 @@ def _taps(topology: Topology, taken: Sample) -> Callable[[str], Callable[..., No
         return observe
 
     return tap
-
-
-def sends_changes(node: Node) -> bool:
-    """Whether a node's output values are a table's ``(new, old, is_latest)``."""
-    if not isinstance(node, ProcessorNode):
-        return False
-    module = type(node.operator).__module__.rpartition(".")[2]
-    return module != "table_to_stream" and (module.startswith("table_") or module.endswith("_aggregate"))
 
 
 def frozen_copy(value: Any) -> Any:
