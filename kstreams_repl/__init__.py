@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kstreams_repl.processor import FixedKeyProcessor, FixedKeyRecord, Processor, ProcessorContext, PunctuationType, Record
     from kstreams_repl.session import Application, Session, connect
     from kstreams_repl.testing.driver import TopologyTestDriver
+    from kstreams_repl.testing.recording import Recording
     from kstreams_repl.topology.stores import StoreBuilder, StoreKind
     from kstreams_repl.topology.topology import Topology
     from kstreams_repl.types import ValueAndTimestamp, VersionedRecord, Windowed
@@ -59,6 +60,7 @@ __all__ = [
     "ProcessorContext",
     "PunctuationType",
     "Record",
+    "Recording",
     "Session",
     "SessionWindows",
     "SlidingWindows",
@@ -89,6 +91,7 @@ _PLACES = {
     "kstreams_repl.processor": ("FixedKeyProcessor", "FixedKeyRecord", "Processor", "ProcessorContext", "PunctuationType", "Record"),
     "kstreams_repl.session": ("Application", "Session", "connect"),
     "kstreams_repl.testing.driver": ("TopologyTestDriver",),
+    "kstreams_repl.testing.recording": ("Recording",),
     "kstreams_repl.topology.stores": ("StoreBuilder", "StoreKind"),
     "kstreams_repl.topology.topology": ("Topology",),
     "kstreams_repl.types": ("ValueAndTimestamp", "VersionedRecord", "Windowed"),

@@ -133,3 +133,18 @@ class ApplicationFailedError(KStreamsError):
 
 class IllegalStateTransitionError(KStreamsError):
     """A task, commit or application was asked to go to a state that its present one does not allow; the message tells its story."""
+
+
+class RecordingError(KStreamsError):
+    """A recording cannot be read: no such file, cut off, changed, or none of ours. Nothing of it was used. Fields: ``path``, ``line``."""
+
+
+class SessionFileError(KStreamsError):
+    """What an application ran cannot be taken from its session file: missing, readable by others, or not what the journal confirms.
+
+    Nothing of it was executed. Pass the topology yourself: ``session.attach(name, builder)``. Fields: ``path``, ``application``.
+    """
+
+
+class DetachedApplicationError(DeployError):
+    """The process that drives a detached application could not be started, does not answer, or refused. Fields: ``path``, ``pid``."""

@@ -31,10 +31,12 @@ from kstreams_repl.session.planned import planned
 from kstreams_repl.session.producing import TopicProducer, milliseconds, parts_of
 from kstreams_repl.session.progress import Report, default_report
 from kstreams_repl.session.reading_topics import read_records
+from kstreams_repl.session.recording_topics import record_topics
 from kstreams_repl.session.records import Records
 from kstreams_repl.session.samples import Sample, sample
 from kstreams_repl.session.tables import SessionTables
 from kstreams_repl.session.topologies import topology_of
+from kstreams_repl.testing.recording import Recording
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.topology import Topology
 
@@ -213,6 +215,24 @@ class Session:
         key = known_key if key_serde is None else serde_library.resolve(key_serde)
         value = known_value if value_serde is None else serde_library.resolve(value_serde)
         return read_records(self.admin, topic, n, start=start, key_serde=key, value_serde=value)
+
+    def record(
+        self, *topics: str, n: int | None = None, seconds: float | None = None, offsets: Any = None
+    ) -> Recording:
+        """An exact recording of topics: bytes, headers, times and offsets, to be replayed into a topology or saved as a file for a test.
+
+        Args:
+            n: the last `n` records of each topic; 1,000 when no bound is given.
+            seconds: what is written from now on, for so long.
+            offsets: ``(from, to)`` of every partition (either may be None), or by partition: ``{0: (10, 20)}``.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+
+        Example:
+            >>> session.record("flights", n=500).save("flights.recording.jsonl")   # doctest: +SKIP
+        """
+        return record_topics(self.admin, topics, n=n, seconds=seconds, offsets=offsets)
 
     def serdes_of(self, topic: str) -> tuple[Any, Any]:
         """(key serde, value serde) of a topic as far as this session knows them; None where it does not."""

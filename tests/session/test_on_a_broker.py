@@ -89,6 +89,19 @@ def test_hostile_topic_names_are_refused(session: ks.Session, bad: str) -> None:
         session.create_topic(bad)
 
 
+def test_a_recording_is_what_lies_between_its_bounds(session: ks.Session, name: str) -> None:
+    session.produce(name, [(f"k{i}", f"v{i}", 1000 + i, [("n", b"\x01")]) for i in range(100)], partitions=2)
+    whole = session.record(name, n=1000)
+    assert len(whole) == 100 and [r.timestamp for r in whole] == list(range(1000, 1100))
+    assert (whole[0].key, whole[0].value, whole[0].headers) == (b"k0", b"v0", [("n", b"\x01")])
+    assert [r.timestamp for r in session.record(name, n=3)] == [1097, 1098, 1099]
+    part = session.record(name, offsets={1: (2, 5)})
+    assert [(r.partition, r.offset) for r in part] == [(1, 2), (1, 3), (1, 4)]
+    assert len(session.record(name, seconds=0.1)) == 0
+    with pytest.raises(KStreamsError, match="one bound"):
+        session.record(name, n=1, seconds=1)
+
+
 def words(name: str) -> tuple[ks.StreamsBuilder, ks.KStream]:
     builder = ks.StreamsBuilder()
     long = builder.stream(name, key_serde="string", value_serde="string").filter(lambda key, word: len(word) > 3, name="long")

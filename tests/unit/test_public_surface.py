@@ -17,20 +17,21 @@ ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = [
     "Application", "Branched", "EmitStrategy", "FixedKeyProcessor", "FixedKeyRecord", "GlobalKTable", "JoinWindows", "KStream",
     "KStreamsError", "KTable", "Materialized", "Processor", "ProcessorContext", "PunctuationType",
-    "Record", "Session", "SessionWindows", "SlidingWindows",
+    "Record", "Recording", "Session", "SessionWindows", "SlidingWindows",
     "StoreBuilder", "StoreKind", "StreamsBuilder", "StreamsConfig", "Suppressed", "TimeWindows", "Topology", "TopologyTestDriver",
     "UnlimitedWindows", "ValueAndTimestamp", "VersionedRecord", "Windowed", "connect", "errors", "serdes",
 ]  # fmt: skip
 
 SESSION = [
     "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "create_topic", "deploy", "peek", "plan", "produce", "read",
-    "sample", "serdes_of", "settings", "spark", "sql", "start", "started", "topics",
+    "record", "sample", "serdes_of", "settings", "spark", "sql", "start", "started", "topics",
 ]  # fmt: skip
 APPLICATION = [
-    "bootstrap_servers", "describe", "edit", "error", "pause", "picture", "remaining", "reports", "resume", "rollback", "sql", "start",
+    "bootstrap_servers", "describe", "edit", "error", "generation", "pause", "peek", "picture", "remaining", "reports", "resume", "rollback",
+    "sql", "start",
     "status",
     "stop",
-    "store", "stores", "wait",
+    "store", "stores", "tail", "wait",
 ]  # fmt: skip
 
 

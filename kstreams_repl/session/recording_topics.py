@@ -1,0 +1,70 @@
+"""From topics to a `Recording`: bounds are fixed first, then exactly what lies between them is read."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
+from kstreams_repl.testing.recording import RecordedRecord, Recording
+from kstreams_repl.types import TopicPartition
+
+Offsets = tuple[int | None, int | None] | Mapping[int, tuple[int | None, int | None]]
+
+
+def record_topics(admin: Admin, topics: Iterable[str], *, n: int | None, seconds: float | None, offsets: Offsets | None) -> Recording:
+    """As `Session.record`."""
+    names = list(dict.fromkeys(topics))
+    if sum(bound is not None for bound in (n, seconds, offsets)) > 1:
+        raise KStreamsError("record takes one bound", hint="n= (the last n), seconds= (what comes now), or offsets=(from, to)")
+    if seconds is not None:
+        before = {name: ranges_of(admin, name) for name in names}
+        time.sleep(seconds)
+        ranges = {name: ranges_of(admin, name, start={r.partition.partition: r.end for r in before[name]}) for name in names}
+        note = f"what came in {seconds:g} s"
+    elif offsets is not None:
+        ranges = {name: _between(admin, name, offsets) for name in names}
+        note = "offsets as given"
+    else:
+        n = 1000 if n is None else n
+        ranges = {name: ranges_of(admin, name, last=n) for name in names}
+        note = f"the last {n:,} of each topic"
+    records: list[RecordedRecord] = []
+    for name in names:
+        found = _read(admin, ranges[name])
+        records += found if seconds is not None or offsets is not None else found[len(found) - n :] if n else []
+    return Recording(in_order(records), {name: admin.partitions(name) for name in names}, note=note)
+
+
+def in_order(records: Iterable[RecordedRecord]) -> list[RecordedRecord]:
+    """As a task takes them: the partition whose *head* is earliest goes first, each partition in its own order."""
+    queues: dict[TopicPartition, list[RecordedRecord]] = {}
+    for record in sorted(records, key=lambda record: record.offset):
+        queues.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+    return list(heapq.merge(*queues.values(), key=lambda record: record.timestamp))
+
+
+def _between(admin: Admin, topic: str, offsets: Offsets) -> tuple[OffsetRange, ...]:
+    if not isinstance(offsets, Mapping):
+        return ranges_of(admin, topic, start=offsets[0], end=offsets[1])
+    start = {partition: first for partition, (first, _) in offsets.items() if first is not None}
+    end = {partition: after for partition, (_, after) in offsets.items() if after is not None}
+    return ranges_of(admin, topic, partitions=sorted(offsets), start=start, end=end)
+
+
+def _read(admin: Admin, ranges: Iterable[OffsetRange]) -> list[RecordedRecord]:
+    """Records of one topic by time, those of one partition in their order."""
+    found: list[RecordedRecord] = []
+    for at, batch in read_ranges(admin.settings, ranges):
+        headers: Iterable[Any] = batch.headers or [None] * len(batch)
+        found += [
+            RecordedRecord(at.topic, at.partition, offset, timestamp, key, value, list(own or ()))
+            for offset, timestamp, key, value, own in zip(
+                batch.offsets, batch.timestamps, batch.keys, batch.values, headers, strict=True
+            )
+        ]
+    return in_order(found)
