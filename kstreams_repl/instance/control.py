@@ -2,8 +2,8 @@
 
 Actors: the driver (`LeaseWriter`) says what is wanted, in which generation; each instance (`Control`) looks every few
 milliseconds, stops at the next commit when it is told to, when the lease is of a higher generation or gone, and when its
-parent process has died; and it leaves one report file per slot. Every file is replaced as a whole. The journal in Kafka holds
-the same truth for other hosts; a file costs microseconds.
+parent process has died; and it leaves one report file per slot. Every file is replaced as a whole. On a cluster the same goes
+through the journal in Kafka (`remote_control`); a file costs microseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 LEASE = "lease.json"
 CHECK_SECONDS = 0.005
@@ -29,6 +29,28 @@ class Signal(StrEnum):
     PAUSE = "paused"
     STOP = "stopped"
     SUPERSEDED = "superseded"
+
+
+class InstanceControl(Protocol):
+    """How an instance learns what is wanted and tells how it is. `Control` does it through files, `remote_control.RemoteControl`
+    through the journal.
+    """
+
+    generation: int
+    slot: int
+    directory: Path
+    """The application's control directory on the driver's host, which may not be there on another."""
+
+    def signal(self, *, now: float | None = None) -> Signal:
+        """What is wanted. With the monotonic time `now` it may be some milliseconds old and costs next to nothing; without, it
+        is as of this call.
+        """
+
+    def told(self, state: str) -> bool:
+        """Whether the last report of this slot and generation says so already."""
+
+    def report(self, content: Mapping[str, Any]) -> None:
+        """Leave a report for the driver. Never waits, never fails."""
 
 
 def write_whole(path: Path, content: Mapping[str, Any]) -> None:

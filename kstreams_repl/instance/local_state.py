@@ -62,7 +62,7 @@ def changelogs_of(spec: TaskSpec) -> list[Changelog]:
 
 def owner_token(generation: int, slot: int) -> str:
     """Who holds an environment: generation, slot, process and a number that no other holder has."""
-    return f"{generation}/{slot}/{os.getpid()}/{_start_time(os.getpid())}/{uuid.uuid4().hex}"
+    return f"{generation}/{slot}/{os.getpid()}/{start_time(os.getpid())}/{uuid.uuid4().hex}"
 
 
 def open_environment(path: Path, spec: TaskSpec, token: str) -> Environment:
@@ -157,7 +157,7 @@ def _open(path: Path, token: str) -> Environment:
 def _kill_holder(token: str) -> bool:
     """kill -9 the process of a token, if it is still that process and not this one."""
     parts = token.split("/")
-    if len(parts) != 5 or not parts[2].isdigit() or int(parts[2]) == os.getpid() or _start_time(int(parts[2])) != parts[3]:
+    if len(parts) != 5 or not parts[2].isdigit() or int(parts[2]) == os.getpid() or start_time(int(parts[2])) != parts[3]:
         return False
     _LOG.warning("ending process %s, which held these stores before", parts[2])
     with suppress(ProcessLookupError):
@@ -165,7 +165,7 @@ def _kill_holder(token: str) -> bool:
     return True
 
 
-def _start_time(pid: int) -> str:
+def start_time(pid: int) -> str:
     """When a process was started, in clock ticks since boot; "" when there is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kstreams_repl.config import StreamsConfig
@@ -12,7 +12,7 @@ from kstreams_repl.errors import ConfigError
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.topology.subtopologies import Subtopology
-from kstreams_repl.types import TaskId, TopicPartition
+from kstreams_repl.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,11 @@ class ApplicationPlan:
         assignment: tasks by slot; one slot is one instance.
         partition_counts: topics known at deploy.
         global_subtopologies, global_partitions: what each instance holds in full.
-        control_directory: where signals come from and reports go.
+        control_directory: where signals come from and reports go, on the driver's host.
+        standbys: by slot, tasks whose stores it keeps a copy of.
+        places: by slot, where it ran last (None: nowhere yet).
+        remote: instances run on other hosts than the driver: signals and reports go through the journal, from `journal_start`
+            on, and each executor finds its state directory itself.
         failpoints: armed in the worker, for tests.
     """
 
@@ -41,6 +45,10 @@ class ApplicationPlan:
     global_subtopologies: tuple[Subtopology, ...] = ()
     global_partitions: tuple[TopicPartition, ...] = ()
     failpoints: str = ""
+    standbys: tuple[tuple[TaskSpec, ...], ...] = ()
+    places: tuple[str | None, ...] = ()
+    remote: bool = False
+    journal_start: int = 0
 
     @property
     def instances(self) -> int:
@@ -63,36 +71,6 @@ class ApplicationPlan:
 def transactional_id(application_id: str, slot: int) -> str:
     """Application and instance slot, without a generation: a successor takes the id over and so fences its predecessor."""
     return f"{application_id}-{slot}"
-
-
-def assign_tasks(tasks: Sequence[TaskId], instances: int, previous: Mapping[TaskId, int] | None = None) -> list[list[TaskId]]:
-    """Spread tasks over instances, evenly per sub-topology; a task stays where it was as long as that keeps the balance.
-
-    Example:
-        >>> assign_tasks([TaskId(0, 0), TaskId(0, 1), TaskId(0, 2)], 2)
-        [[TaskId(subtopology=0, partition=0), TaskId(subtopology=0, partition=2)], [TaskId(subtopology=0, partition=1)]]
-    """
-    slots: list[list[TaskId]] = [[] for _ in range(instances)]
-    if not instances:
-        return slots
-    left = sorted(tasks)
-    for sub in sorted({task.subtopology for task in left}):
-        mine = [task for task in left if task.subtopology == sub]
-        room = -(-len(mine) // instances)
-        counts = [0] * instances
-        homeless = []
-        for task in mine:
-            at = (previous or {}).get(task)
-            if at is not None and at < instances and counts[at] < room:
-                counts[at] += 1
-                slots[at].append(task)
-            else:
-                homeless.append(task)
-        for task in homeless:
-            at = min(range(instances), key=lambda slot: (counts[slot], len(slots[slot]), slot))
-            counts[at] += 1
-            slots[at].append(task)
-    return [sorted(slot) for slot in slots]
 
 
 _KINDS = ("consumer.", "producer.", "admin.", "sasl.", "ssl.", "security.")

@@ -22,7 +22,7 @@ from kstreams_repl.errors import (
     ProducerFencedError,
     TaskMigratedError,
 )
-from kstreams_repl.instance.control import Control, Signal
+from kstreams_repl.instance.control import InstanceControl, Signal
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.loop import Ending, Loop, failure_of
 from kstreams_repl.instance.plan import ApplicationPlan
@@ -66,7 +66,7 @@ def run_instance(
     slot: int,
     *,
     until: float,
-    control: Control,
+    control: InstanceControl,
     executor: str = "driver",
     warm: WarmInstances | None = None,
 ) -> Outcome:
@@ -89,7 +89,7 @@ def run_instance(
 
 
 class _Runner:
-    def __init__(self, plan: ApplicationPlan, slot: int, control: Control, executor: str, warm: WarmInstances | None) -> None:
+    def __init__(self, plan: ApplicationPlan, slot: int, control: InstanceControl, executor: str, warm: WarmInstances | None) -> None:
         self.plan = plan
         self.slot = slot
         self.control = control

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.instance.control import Control, read_whole, write_whole
+from kstreams_repl.instance.control import InstanceControl, read_whole, write_whole
 from kstreams_repl.instance.shown_values import shown
 from kstreams_repl.runtime.tapping import sends_changes
 from kstreams_repl.types import TaskId
@@ -175,7 +175,7 @@ class _TaskTap:
 class TapBoard:
     """The instance's side: attaches and detaches; to be called now and then from the task's own thread, between records."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: InstanceControl) -> None:
         self._folder = control.directory / _FOLDER
         self._file = control.directory / f"tapped-{control.generation}-{control.slot}.json"
         self._slot = control.slot

@@ -17,6 +17,7 @@ from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.control import LEASE, Signal, read_whole
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.instance.remote_control import followed
 from kstreams_repl.kafka.admin import committed_by
 from kstreams_repl.types import TopicPartition
 
@@ -98,6 +99,9 @@ class WarmInstances:
 
 def _is_over(instance: Instance) -> bool:
     """Whether its generation is neither to run nor only paused."""
+    if instance.plan.remote:
+        follower = followed(instance.plan.application_id)
+        return follower is None or follower.signal(instance.plan.generation) in (Signal.STOP, Signal.SUPERSEDED)
     lease = read_whole(Path(instance.plan.control_directory) / LEASE)
     return lease is None or lease["generation"] != instance.plan.generation or lease["signal"] == Signal.STOP.value
 

@@ -67,6 +67,11 @@ class JournalControl:
         except KafkaException as error:
             raise self._failed(error, "writing to the journal") from error
 
+    @property
+    def broken(self) -> KStreamsError | None:
+        """Why this object is of no more use; None while it is."""
+        return self._broken
+
     def close(self) -> None:
         """Lets go of the connection; what was written stays in force. Never waits, for a broker that is away least of all."""
         _drop(self)
@@ -121,10 +126,15 @@ class JournalReader:
 
     `poll` never waits and costs a microsecond when there is nothing new, so a loop can call it every round; a command reaches it within
     milliseconds of its commit. Not for several threads.
+
+    Args:
+        start: the offset to begin at; what was written before it is not known then.
+        reports: False leaves out what instances report, unread.
     """
 
-    def __init__(self, settings: ClientSettings, application_id: str) -> None:
+    def __init__(self, settings: ClientSettings, application_id: str, *, start: int = 0, reports: bool = True) -> None:
         self.state = JournalState()
+        self._passed_over = () if reports else (b"instance/",)
         self._settings = settings
         self._events = ClientEvents()
         self._at = TopicPartition(journal_topic_name(application_id), 0)
@@ -138,7 +148,7 @@ class JournalReader:
         )
         self._consume = self._consumer.consume
         self._reached = 0
-        self._consumer.assign([ClientTopicPartition(self._at.topic, 0, 0)])
+        self._consumer.assign([ClientTopicPartition(self._at.topic, 0, start)])
 
     def poll(self) -> bool:
         """Folds in what has arrived; whether that changed the state."""
@@ -185,6 +195,9 @@ class JournalReader:
         for message in messages:
             error = message.error()
             if error is None:
+                if self._passed_over and (message.key() or b"").startswith(self._passed_over):
+                    self._reached = message.offset() + 1
+                    continue
                 changed |= self.state.apply(message.key(), message.value(), message.offset())
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._reached = message.offset()

@@ -19,7 +19,7 @@ import orjson
 from kstreams_repl.errors import SerializationError
 
 DesiredName = Literal["running", "paused", "stopped"]
-InstanceStateName = Literal["starting", "restoring", "running", "paused", "stopped", "failed"]
+InstanceStateName = Literal["starting", "restoring", "running", "recovering", "paused", "stopped", "failed", "superseded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,18 @@ class DesiredState:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Which tasks (``0_3``) each instance slot runs. Control key ``assignment``."""
+    """Which tasks (``0_3``) each instance slot runs. Control key ``assignment``.
+
+    Attributes:
+        standbys: by slot, the tasks whose stores it keeps a copy of.
+        places: by slot, the executor's directory where it ran last, when the assignment was made.
+    """
 
     kind: ClassVar[str] = "assignment"
     generation: int
     tasks: dict[str, tuple[str, ...]]
+    standbys: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -139,7 +146,8 @@ class Failure:
 class InstanceReport:
     """An instance's heartbeat. Instance key ``instance/<slot>``.
 
-    ``owner`` names the process (host, pid, start); ``done`` tells that a bounded run has reached its stop offsets.
+    ``owner`` names the process (host, pid, start); ``done`` tells that a bounded run has reached its stop offsets; ``host`` is the place
+    its stores are at; ``figures`` is the whole report as JSON, for display.
     """
 
     kind: ClassVar[str] = "instance"
@@ -154,6 +162,7 @@ class InstanceReport:
     failure: Failure | None = None
     done: bool = False
     host: str = ""
+    figures: str = ""
 
     @property
     def key(self) -> str:
@@ -162,17 +171,28 @@ class InstanceReport:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A worker's claim to a slot for one epoch; the first in log order wins. Instance key ``claim/<slot>``."""
+    """A worker's claim to a slot for one epoch; the first in log order wins. Instance key ``claim/<slot>/<partition>``.
+
+    Attributes:
+        owner: the process.
+        run: which query the epoch is of; epochs count from 0 in each.
+        partition, attempt: Spark's task. A later attempt of the same task inherits what an earlier one claimed.
+        place: where the owner keeps its stores.
+    """
 
     kind: ClassVar[str] = "claim"
     generation: int
     slot: int
     epoch: int
     owner: str
+    run: str = ""
+    partition: int = 0
+    attempt: int = 0
+    place: str = ""
 
     @property
     def key(self) -> str:
-        return f"claim/{self.slot}"
+        return f"claim/{self.slot}/{self.partition}"
 
 
 ControlRecord = DesiredState | Assignment | Version | StopOffsets | KeptOffsets

@@ -2,12 +2,13 @@
 
 Rules: a record of a lower generation than the desired state's says nothing any more and is ignored (versions excepted: they are history);
 a record that does not validate is ignored and counted; of several claims to one slot in one epoch the first wins; whatever comes later
-under a key replaces what came before.
+under a key replaces what came before, except that a report without figures keeps those before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from kstreams_repl.errors import SerializationError
@@ -37,7 +38,8 @@ class JournalState:
         self.kept_offsets: KeptOffsets | None = None
         self._versions: dict[int, Version] = {}
         self._reports: dict[int, InstanceReport] = {}
-        self._claims: dict[int, Claim] = {}
+        self._claims: dict[tuple[str, int], Claim] = {}
+        """By run and slot: the winner of the latest epoch."""
 
     def __repr__(self) -> str:
         state = f"{self.desired.state}, version {self.desired.version}" if self.desired else "empty"
@@ -63,10 +65,25 @@ class JournalState:
         """The reports that tell a failure, by slot."""
         return {slot: report for slot, report in self._reports.items() if report.failure is not None}
 
-    def owner_of(self, slot: int, epoch: int) -> str | None:
+    def owner_of(self, slot: int, epoch: int, run: str = "") -> str | None:
         """Who claimed a slot first in an epoch; None when nobody has yet."""
-        claim = self._claims.get(slot)
-        return claim.owner if claim is not None and claim.epoch == epoch else None
+        claim = self.claim_of(slot, epoch, run)
+        return None if claim is None else claim.owner
+
+    def claim_of(self, slot: int, epoch: int, run: str = "") -> Claim | None:
+        """The claim that holds a slot in an epoch."""
+        claim = self._claims.get((run, slot))
+        return claim if claim is not None and claim.epoch == epoch else None
+
+    def claimed_by(self, partition: int, epoch: int, run: str = "") -> Claim | None:
+        """What an earlier attempt of a Spark task holds in an epoch."""
+        return next(
+            (claim for (of, _), claim in self._claims.items() if (of, claim.epoch, claim.partition) == (run, epoch, partition)), None
+        )
+
+    def last_claim(self, slot: int, run: str = "") -> Claim | None:
+        """The claim that holds a slot in the last epoch that somebody claimed it for."""
+        return self._claims.get((run, slot))
 
     def all_report(self, state: str) -> bool:
         """Whether every instance of the desired state has reported ``state`` in its generation."""
@@ -104,18 +121,21 @@ class JournalState:
             case Version():
                 self._versions[record.version] = record
             case InstanceReport():
+                before = self._reports.get(record.slot)
+                if not record.figures and before is not None and before.generation == record.generation:
+                    record = replace(record, figures=before.figures)
                 self._reports[record.slot] = record
             case Claim():
-                held = self._claims.get(record.slot)
-                if held is not None and (held.generation, held.epoch) >= (record.generation, record.epoch):
+                held = self._claims.get((record.run, record.slot))
+                if held is not None and not _passes(record, held):
                     return False
-                self._claims[record.slot] = record
+                self._claims[(record.run, record.slot)] = record
         return True
 
     def _enter_generation(self, generation: int) -> None:
         """What instances of earlier generations said is over; kept offsets stay, for the new generation starts from them."""
         self._reports = {slot: report for slot, report in self._reports.items() if report.generation >= generation}
-        self._claims = {slot: claim for slot, claim in self._claims.items() if claim.generation >= generation}
+        self._claims = {at: claim for at, claim in self._claims.items() if claim.generation >= generation}
         if self.assignment is not None and self.assignment.generation < generation:
             self.assignment = None
         if self.stop_offsets is not None and self.stop_offsets.generation < generation:
@@ -133,9 +153,20 @@ class JournalState:
             self.kept_offsets = None
         elif rest.startswith("version/") and rest[8:].isdigit():
             return self._versions.pop(int(rest[8:]), None) is not None
-        elif rest.isdigit():
-            slot = int(rest)
-            return (self._reports.pop(slot, None) if family == "instance" else self._claims.pop(slot, None)) is not None
+        elif family == "instance" and rest.isdigit():
+            return self._reports.pop(int(rest), None) is not None
+        elif family == "claim":
+            gone = [at for at, claim in self._claims.items() if claim.key == name]
+            for at in gone:
+                del self._claims[at]
+            return bool(gone)
         else:
             return False
         return True
+
+
+def _passes(claim: Claim, held: Claim) -> bool:
+    """Whether a claim takes a slot from the one that holds it: in a later epoch, or as a later attempt of the same task."""
+    if (claim.generation, claim.epoch) != (held.generation, held.epoch):
+        return (claim.generation, claim.epoch) > (held.generation, held.epoch)
+    return claim.partition == held.partition and claim.attempt > held.attempt

@@ -41,8 +41,8 @@ from kstreams_repl.spark.failures import error_from
 from kstreams_repl.spark.generations import Generations
 from kstreams_repl.spark.planning import application_id_of, make_plan
 from kstreams_repl.spark.progress import ApplicationReport, read_reports
-from kstreams_repl.spark.session import LOCAL_SLOTS, claim_slots, get_session, release_slots
-from kstreams_repl.types import TaskId
+from kstreams_repl.spark.remote_lease import RemoteLease
+from kstreams_repl.spark.session import LOCAL_SLOTS, claim_slots, get_session, is_cluster, release_slots
 
 _LOG = logging.getLogger("kstreams_repl.spark")
 _WATCH_SECONDS = 0.05
@@ -166,7 +166,10 @@ class Deployment:
             ensure_reachable(self.settings)
             admin = Admin(self.settings)
             session = self._spark if self._spark is not None else get_session(self._master, slots=self._slots)
-            if self._generations is None:
+            remote = is_cluster(session)
+            if remote and not isinstance(self._lease, RemoteLease):
+                self._lease = RemoteLease(self._lease.directory, self.settings, self.application_id)
+            if self._generations is None or self._generations.is_broken:
                 self._generations = Generations(self.settings, admin, self.application_id, self._lease)
             # 1. Validate, create internal topics, plan.
             generation = self._generations.next()
@@ -177,7 +180,9 @@ class Deployment:
                 admin=admin,
                 generation=generation,
                 state_root=self.state_root,
-                previous=self._previous(),
+                previous=self._generations.previous,
+                remote=remote,
+                journal_start=self._generations.end(),
                 failpoints=self._failpoints,
             )
             shipment = pack(plan)
@@ -311,10 +316,6 @@ class Deployment:
         self._watcher = threading.Thread(target=self._watch, args=(self._query, plan), name=name, daemon=True)
         self._watcher.start()
 
-    def _previous(self) -> dict[TaskId, int]:
-        plan = self._plan
-        return {} if plan is None else {spec.task_id: slot for slot, tasks in enumerate(plan.assignment) for spec in tasks}
-
     def _check(self, wanted: Status) -> None:
         if wanted not in _NEXT[self._status]:
             raise IllegalStateTransitionError(
@@ -364,7 +365,12 @@ class Deployment:
 
     def _end_query(self, plan: ApplicationPlan, signal: Signal) -> list[int]:
         """Signal first, wait for the reports, then stop the query; returns the slots that did not answer."""
-        self._lease.write(plan.generation, signal)
+        try:
+            self._lease.write(plan.generation, signal)
+        except KStreamsError as error:  # nobody hears it: Spark ends the workers, which loses what they had not committed
+            _LOG.warning("%s cannot be told to be %s: %s", self.application_id, signal, error)
+            self._stop_query()
+            return list(range(plan.instances))
         ended = {signal.value, "failed", "superseded"}
         deadline = time.monotonic() + _SETTLE_SECONDS
         silent = list(range(plan.instances))

@@ -5,14 +5,34 @@ workers).
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import KStreamsError, ProducerFencedError
 from kstreams_repl.instance.control import LeaseWriter, Signal
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.kafka.journal import JournalControl, JournalReader, ensure_journal
 from kstreams_repl.kafka.journal_records import Assignment, DesiredState, KeptOffset, KeptOffsets
+from kstreams_repl.spark.remote_lease import RemoteLease
+from kstreams_repl.types import TaskId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """Where tasks, their copies and slots were in the last generation.
+
+    Attributes:
+        tasks: the slot that ran each.
+        standbys: the slots that kept a copy of its stores.
+        places: by slot, the executor's directory.
+    """
+
+    tasks: Mapping[TaskId, int] = field(default_factory=dict)
+    standbys: Mapping[TaskId, tuple[int, ...]] = field(default_factory=dict)
+    places: Mapping[int, str] = field(default_factory=dict)
 
 
 class Generations:
@@ -38,9 +58,44 @@ class Generations:
         # one.
         self._slots = max(state.desired.instances if state.desired else 0, len(state.assignment.tasks) if state.assignment else 0)
         self._version = state.desired.version if state.desired is not None else 1
+        self._instances = state.desired.instances if state.desired is not None else 0
+        self._assignment = state.assignment
+        self._places = {slot: said.host for slot, said in state.reports.items() if said.host}
+        if isinstance(lease, RemoteLease):
+            lease.follow(self.end())
+            lease.send = self._send
 
     def next(self) -> int:
         return self._generation + 1
+
+    def end(self) -> int:
+        """Where the journal ends now: what is written from now on lies behind it."""
+        at = TopicPartition(journal_topic_name(self._application_id), 0)
+        return self._admin.end_offsets([at], isolation="read_uncommitted")[at]
+
+    @property
+    def previous(self) -> Previous:
+        """Who ran what last, as the journal knows it."""
+        said = self._assignment
+        if said is None:
+            return Previous()
+        try:
+            return Previous(
+                {TaskId.parse(task): int(slot) for slot, tasks in said.tasks.items() for task in tasks},
+                _by_task(said.standbys),
+                {int(slot): place for slot, place in said.places.items()} | self._places | self._seen(),
+            )
+        except ValueError:  # not ours; it is replaced with the next generation
+            return Previous()
+
+    def _seen(self) -> dict[int, str]:
+        return self._lease.places() if isinstance(self._lease, RemoteLease) else {}
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the control id is of no more use, though nobody else has taken it: the broker was away."""
+        broken = self._control.broken
+        return broken is not None and not isinstance(broken, ProducerFencedError)
 
     def raise_to(self, plan: ApplicationPlan) -> int:
         """Put the plan's generation in force; returns how many slots earlier generations may have used."""
@@ -48,7 +103,11 @@ class Generations:
         before = self._slots
         self._slots = max(before, plan.instances)
         tasks |= {str(slot): () for slot in range(plan.instances, self._slots)}
-        self._control.write(self._desired(plan, Signal.RUN), Assignment(plan.generation, tasks))
+        standbys = {str(slot): tuple(str(spec.task_id) for spec in specs) for slot, specs in enumerate(plan.standbys) if specs}
+        places = {str(slot): place for slot, place in enumerate(plan.places) if place is not None}
+        self._assignment = Assignment(plan.generation, tasks, standbys, places)
+        self._instances = plan.instances
+        self._control.write(self._desired(plan.generation, Signal.RUN), self._assignment)
         self._generation = plan.generation
         self._lease.write(plan.generation, Signal.RUN)
         return before
@@ -59,7 +118,7 @@ class Generations:
         Raises:
             ProducerFencedError: somebody else has taken the application over since.
         """
-        self._control.write(self._desired(plan, Signal.RUN))
+        self._control.write(self._desired(plan.generation, Signal.RUN))
 
     def tell(self, plan: ApplicationPlan, signal: Signal) -> None:
         """Write down that the application is paused or stopped, and the offsets it stopped at (the broker forgets them after
@@ -69,17 +128,30 @@ class Generations:
         inputs = [at for specs in plan.assignment for spec in specs for at in spec.partitions]
         for at, committed in self._admin.committed_offsets(self._application_id, inputs).items():
             kept.setdefault(at.topic, {})[str(at.partition)] = KeptOffset(committed.offset, committed.metadata)
-        self._control.write(self._desired(plan, signal), KeptOffsets(plan.generation, kept, _now()))
+        self._control.write(self._desired(plan.generation, signal), KeptOffsets(plan.generation, kept, _now()))
 
     def close(self) -> None:
+        if isinstance(self._lease, RemoteLease):
+            self._lease.close()
         try:
             self._control.close()
         except KStreamsError:  # a successor holds the journal by now
             return
 
-    def _desired(self, plan: ApplicationPlan, signal: Signal) -> DesiredState:
+    def _send(self, generation: int, signal: Signal) -> None:
+        self._control.write(self._desired(generation, signal))
+
+    def _desired(self, generation: int, signal: Signal) -> DesiredState:
         state = {Signal.RUN: "running", Signal.PAUSE: "paused", Signal.STOP: "stopped"}[signal]
-        return DesiredState(plan.generation, state, self._version, plan.instances, _now())  # type: ignore[arg-type]
+        return DesiredState(generation, state, self._version, self._instances, _now())  # type: ignore[arg-type]
+
+
+def _by_task(slots: Mapping[str, tuple[str, ...]]) -> dict[TaskId, tuple[int, ...]]:
+    found: dict[TaskId, tuple[int, ...]] = {}
+    for slot, tasks in slots.items():
+        for task in tasks:
+            found[TaskId.parse(task)] = (*found.get(TaskId.parse(task), ()), int(slot))
+    return found
 
 
 def _now() -> int:

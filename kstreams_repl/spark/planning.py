@@ -11,13 +11,15 @@ from typing import Any
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import ConfigError, TopologyError, UnknownTopicError, did_you_mean
+from kstreams_repl.instance.assignment import assign_standbys, assign_tasks, needs_copies
 from kstreams_repl.instance.global_tables import partitions_of
-from kstreams_repl.instance.plan import ApplicationPlan, assign_tasks
+from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.instance.state_directory import control_directory
 from kstreams_repl.kafka.admin import Admin, NewTopicSpec
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.internal_topics import ensure_internal_topics
 from kstreams_repl.runtime.task import TaskSpec
+from kstreams_repl.spark.generations import Previous
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.topology.partitions import ResolvedTopology, resolve_partitions
@@ -81,10 +83,17 @@ def make_plan(
     admin: Admin,
     generation: int,
     state_root: Path,
-    previous: Mapping[TaskId, int] | None = None,
+    previous: Previous | None = None,
+    remote: bool = False,
+    journal_start: int = 0,
     failpoints: str = "",
 ) -> ApplicationPlan:
     """Steps of a deploy that need no Spark: validate, create internal topics, make and assign tasks.
+
+    Args:
+        previous: where tasks and copies were; they stay as long as that keeps the balance.
+        remote: instances run in executors of a cluster; only there standby copies are of use.
+        journal_start: of a remote plan, where its instances begin to read the journal.
 
     Raises:
         UnknownTopicError, TopologyError, DeployError: as `check_topics`, `resolve_partitions` and `ensure_internal_topics`
@@ -96,7 +105,14 @@ def make_plan(
     resolved = resolve_partitions(topology, application_id, counts)
     known = counts | create_internal_topics(admin, resolved, config)
     specs = _task_specs(topology, application_id, config, resolved)
-    slots = assign_tasks(list(specs), min(config["num.stream.threads"], max(1, len(specs))), previous)
+    before = Previous() if previous is None else previous
+    instances = min(config["num.stream.threads"], max(1, len(specs)))
+    slots = assign_tasks(list(specs), instances, before.tasks, before.standbys)
+    places = tuple(before.places.get(slot) for slot in range(instances))
+    stateful = [task for task, spec in specs.items() if needs_copies(spec)]
+    standbys = assign_standbys(
+        slots, stateful, config["num.standby.replicas"] if remote else 0, places=places, previous=before.standbys
+    )
     global_ = topology.global_stores()
     global_topics = (
         [] if global_ is None else [topic for node in global_.nodes if isinstance(node, SourceNode) for topic in node.topics]
@@ -113,6 +129,10 @@ def make_plan(
         global_subtopologies=() if global_ is None else (global_,),
         global_partitions=partitions_of(global_topics, known),
         failpoints=failpoints,
+        standbys=tuple(tuple(specs[task] for task in slot) for slot in standbys),
+        places=places,
+        remote=remote,
+        journal_start=journal_start,
     )
 
 

@@ -35,6 +35,8 @@ class InstanceReport:
         first_at, committed_at: when its first records were processed, and when it last committed any (seconds since 1970).
         stage: which step of its take-over an instance is at.
         trouble: why it is recovering.
+        place: on a cluster, the executor's state directory.
+        standbys: of the tasks whose stores it keeps copies of, how many records each is behind; -1 while unknown.
     """
 
     slot: int
@@ -54,6 +56,8 @@ class InstanceReport:
     trouble: str | None = None
     failure: Mapping[str, Any] | None = None
     tasks: Mapping[str, TaskReport] = field(default_factory=dict)
+    place: str | None = None
+    standbys: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

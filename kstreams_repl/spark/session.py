@@ -58,6 +58,19 @@ _NOISY = (
     "org.apache.spark.util.Utils",
 )
 
+_CLUSTER_SETTINGS = {
+    "spark.executorEnv.PYTHONPATH": _ROOT,
+    "spark.task.maxFailures": str(TASK_FAILURES),
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:-UsePerfData",
+    "spark.executor.heartbeatInterval": "3s",
+    "spark.network.timeout": "30s",
+    "spark.network.timeoutInterval": "10s",
+    "spark.scheduler.minRegisteredResourcesRatio": "0.0",
+}
+"""On a master that is not local. An executor that does not answer is given up after half a minute instead of two."""
+
+_EXECUTOR_SECONDS = 10.0
 _IDLE_WORKER_SECONDS = 70.0
 
 
@@ -95,7 +108,8 @@ def get_session(master: str | None = None, *, slots: int = LOCAL_SLOTS, settings
             active = SparkSession.builder.getOrCreate()
         if active is not None:
             return active
-        chosen = {**_SETTINGS, "spark.master": master or f"local[{slots},{TASK_FAILURES}]", **(settings or {})}
+        address = master or f"local[{slots},{TASK_FAILURES}]"
+        chosen = {**_SETTINGS, "spark.master": address, **(_CLUSTER_SETTINGS if _is_cluster(address) else {}), **(settings or {})}
         conf = SparkConf(loadDefaults=False)
         for name, value in chosen.items():
             conf.set(name, value)
@@ -166,19 +180,35 @@ def stop_session() -> None:
         _pools.clear()
 
 
+def is_cluster(session: Any) -> bool:
+    """Whether instances run in executors apart from the driver: on any master but ``local`` and ``local[...]``."""
+    return _is_cluster(session.sparkContext.master)
+
+
+def _is_cluster(master: str) -> bool:
+    return re.match(r"local(\[|$)", master) is None
+
+
 def total_slots(session: Any) -> int:
-    """How many tasks may run at once: N of ``local[N]``, else the executors' cores as Spark counts them."""
+    """How many tasks may run at once: N of ``local[N]``, else the cores of the executors that have registered."""
     context = session.sparkContext
     found = re.match(r"local\[(\d+)", context.master)
     return int(found.group(1)) if found else int(context.defaultParallelism)
 
 
 def claim_slots(session: Any, name: str, count: int) -> None:
-    """Take slots for an application's instances.
+    """Take slots for an application's instances; on a cluster, wait a while for executors that are still starting.
 
     Raises:
         DeployError: too few are free; Spark would queue the rest for ever, for an epoch never ends by itself.
     """
+    deadline = time.monotonic() + (_EXECUTOR_SECONDS if is_cluster(session) else 0.0)
+    while time.monotonic() < deadline:
+        with _lock:
+            used = sum(held for other, held in _used.items() if other != name)
+        if used + count + RESERVED_SLOTS <= total_slots(session):
+            break
+        time.sleep(0.05)
     with _lock:
         total = total_slots(session)
         reserved = RESERVED_SLOTS if total > RESERVED_SLOTS else 0

@@ -1,29 +1,34 @@
 """What runs inside a Spark Python worker: one slot of an application for one epoch. An importable module, so that its state
 outlives the closure.
 
-The worker process keeps the last plan unpickled and its instances warm. Which slot a worker runs is a *claim*: of the slots
-that are free in this epoch it prefers the one it holds warm, then one that nobody holds; a flock per slot makes sure that no
-two run one. On executors that share no file system the slot is the partition id.
+The worker process keeps the last plan unpickled and its instances warm. Which slot a worker runs is a *claim* (`claims`): of the
+slots that are free in this epoch it prefers the one it holds warm, then one that nobody holds.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from kstreams_repl.commit import failpoints
+from kstreams_repl.errors import BrokerUnavailableError
 from kstreams_repl.instance.control import Control
 from kstreams_repl.instance.garbage import relax_collector
+from kstreams_repl.instance.places import executor_process, take_place
 from kstreams_repl.instance.plan import ApplicationPlan
-from kstreams_repl.instance.run import run_instance
+from kstreams_repl.instance.remote_control import RemoteControl, follow, forget
+from kstreams_repl.instance.run import Outcome, run_instance
+from kstreams_repl.instance.state_directory import state_root
 from kstreams_repl.instance.warm import WarmInstances
+from kstreams_repl.spark.claims import FileClaim, JournalClaim
 from kstreams_repl.spark.closure import Shipment, unpack
 
 REPORT_DDL = "slot int, task string, state string, records long, warm boolean, error string"
@@ -38,6 +43,7 @@ REPORT_SCHEMA = pa.schema(
     ]
 )
 
+_BROKER_SECONDS = 1.0
 _plans: dict[str, tuple[str, ApplicationPlan]] = {}
 _warm = WarmInstances()
 _armed = ""
@@ -54,20 +60,31 @@ def run_epoch(
     context = TaskContext.get()
     assert context is not None
     plan = _plan(shipment, application_id)
-    epoch = str(context.getLocalProperty("streaming.sql.batchId") or "0")
     until = time.monotonic() + plan.config["repl.epoch.ms"] / 1000
     held = _warm.held(application_id, plan.generation)
-    with _Claim(plan, context.partitionId(), epoch, held) as slot:
-        if slot is None:
+    epoch = str(context.getLocalProperty("streaming.sql.batchId") or "0")
+    outcome: Outcome | None
+    if plan.remote:
+        try:
+            outcome = _run_remote(plan, context, int(epoch), until, held)
+        except BrokerUnavailableError as away:  # no claim can be made: this epoch passes, the next one tries again
+            logging.getLogger("kstreams_repl.spark").warning("an epoch of %s is left out: %s", application_id, away)
+            time.sleep(max(0.0, min(_BROKER_SECONDS, until - time.monotonic())))
             return
-        control = Control(plan.control_directory, plan.generation, slot, parent=os.getppid())
-        outcome = run_instance(plan, slot, until=until, control=control, executor=executor or "driver", warm=_warm)
+    else:
+        with FileClaim(plan, context.partitionId(), epoch, held) as slot:
+            if slot is None:
+                return
+            files = Control(plan.control_directory, plan.generation, slot, parent=os.getppid())
+            outcome = run_instance(plan, slot, until=until, control=files, executor=executor or "driver", warm=_warm)
+    if outcome is None:
+        return
     rows = outcome.records or {"": 0}
     count = len(rows)
     error = None if outcome.failure is None else json.dumps(outcome.failure)
     yield pa.record_batch(
         [
-            pa.array([slot] * count, pa.int32()),
+            pa.array([outcome.slot] * count, pa.int32()),
             pa.array(list(rows), pa.string()),
             pa.array([outcome.state] * count, pa.string()),
             pa.array(list(rows.values()), pa.int64()),
@@ -76,6 +93,41 @@ def run_epoch(
         ],
         schema=REPORT_SCHEMA,
     )
+
+
+def _run_remote(plan: ApplicationPlan, context: Any, epoch: int, until: float, held: tuple[int, ...]) -> Outcome | None:
+    """An epoch on an executor: its own state directory, the journal for claims, signals and reports."""
+    root = state_root(plan.config)
+    place = take_place(root, plan.application_id, executor_process())
+    follower = follow(plan.settings, plan.application_id, plan.journal_start)
+    claim = JournalClaim(
+        plan,
+        follower,
+        place,
+        run=str(context.getLocalProperty("sql.streaming.queryId") or ""),
+        epoch=epoch,
+        partition=context.partitionId(),
+        attempt=context.taskAttemptId(),
+        held=held,
+    )
+    with claim as slot:
+        if slot is None:
+            return None
+        control = RemoteControl(
+            follower,
+            plan.generation,
+            slot,
+            place=place,
+            directory=Path(plan.control_directory),
+            claim=claim.held,
+            parent=os.getppid(),
+        )
+        here = replace(plan, state_directory=str(root))
+        outcome = run_instance(here, slot, until=until, control=control, executor=place, warm=_warm)
+    follower.writer.flush(_BROKER_SECONDS)
+    if outcome.state in ("stopped", "failed", "superseded"):
+        forget(plan.application_id)
+    return outcome
 
 
 def _plan(shipment: Shipment, application_id: str) -> ApplicationPlan:
@@ -92,62 +144,6 @@ def _plan(shipment: Shipment, application_id: str) -> ApplicationPlan:
     _plans[application_id] = (shipment.digest, plan)
     relax_collector()
     return plan
-
-
-class _Claim:
-    """Holds one slot of an epoch, as a context manager that gives the slot; None when all slots of the epoch are done
-    already.
-    """
-
-    def __init__(self, plan: ApplicationPlan, partition: int, epoch: str, held: tuple[int, ...]) -> None:
-        self._directory = plan.control_directory
-        self._generation = plan.generation
-        self._epoch = epoch
-        count = plan.instances
-        rest = [slot for slot in range(partition, partition + count)]
-        self._order = [*held, *(slot % count for slot in rest if slot % count not in held)]
-        self._file: int | None = None
-        self._pid = os.getpid()
-
-    def __enter__(self) -> int | None:
-        deadline = time.monotonic() + 30.0
-        while True:
-            busy = False
-            for patient in (False, True):
-                for slot in self._order:
-                    taken = self._try(slot, patient)
-                    if taken is None:
-                        busy = True
-                    elif taken:
-                        return slot
-            if not busy or time.monotonic() > deadline:
-                return None
-            time.sleep(0.01)
-
-    def _try(self, slot: int, patient: bool) -> bool | None:
-        """True: taken. False: done in this epoch, or better left to the worker that holds it warm. None: somebody runs it
-        now.
-        """
-        file = os.open(os.path.join(self._directory, f"claim-{self._generation}-{slot}"), os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(file)
-            return None
-        epoch, _, owner = os.pread(file, 200, 0).decode().partition(" ")
-        others = owner.isdigit() and int(owner) != self._pid and os.path.exists(f"/proc/{owner}")
-        if epoch == self._epoch or (others and not patient):
-            os.close(file)
-            return False
-        self._file = file
-        return True
-
-    def __exit__(self, *exc: object) -> None:
-        if self._file is None:
-            return
-        if exc[0] is None:
-            os.pwrite(self._file, f"{self._epoch} {self._pid}".encode().ljust(100), 0)
-        os.close(self._file)
 
 
 def worker_state() -> dict[str, Any]:

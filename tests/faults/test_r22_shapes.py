@@ -16,8 +16,8 @@ import pytest
 from kstreams_repl import serdes
 from kstreams_repl.dsl import SessionWindows, StreamsBuilder, TimeWindows
 from kstreams_repl.errors import DeployError, ProductionError, TopologyError, UnknownTopicError
+from kstreams_repl.instance.assignment import assign_tasks
 from kstreams_repl.instance.collector import KafkaRecordCollector
-from kstreams_repl.instance.plan import assign_tasks
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.kafka.internal_topics import check_internal_topic
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment

@@ -30,12 +30,14 @@ _numbers = itertools.count(1)
 class Host:
     """One test's corner of the broker and of Spark."""
 
-    def __init__(self, broker: Any, spark: Any, directory: Path) -> None:
+    def __init__(self, broker: Any, spark: Any, directory: Path, *, on_cluster: bool = False) -> None:
         self.bootstrap = broker.bootstrap_servers
         self.settings = ClientSettings(self.bootstrap)
         self.admin = Admin(self.settings)
         self.spark = spark
         self.directory = directory
+        self.on_cluster = on_cluster
+        """Executors then find their state directories themselves."""
         self.name = f"t{uuid.uuid4().hex[:6]}"
         self.deployments: list[Deployment] = []
 
@@ -77,6 +79,8 @@ class Host:
             "num.stream.threads": 2,
             "state.dir": str(self.directory / "state"),
         }
+        if self.on_cluster:
+            del settings["state.dir"]
         settings |= {name.replace("_", "."): value for name, value in config.items()}
         made = Deployment(topology, settings, spark=self.spark, failpoints=failpoints)
         self.deployments.append(made)

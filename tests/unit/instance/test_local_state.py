@@ -70,7 +70,7 @@ def test_token_names_a_process_and_only_that_one_is_ended() -> None:
     token = owner_token(3, 1)
     generation, slot, pid, started, _ = token.split("/")
     assert (generation, slot, pid) == ("3", "1", str(os.getpid()))
-    assert started == local_state._start_time(os.getpid())
+    assert started == local_state.start_time(os.getpid())
     assert not local_state._kill_holder(token), "this process ends itself"
     assert not local_state._kill_holder(f"3/1/{os.getppid()}/1/x"), "another process that has got the pid since"
     assert not local_state._kill_holder("nonsense")

@@ -6,7 +6,8 @@ import pytest
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import ConfigError
-from kstreams_repl.instance.plan import assign_tasks, client_settings, transactional_id
+from kstreams_repl.instance.assignment import assign_standbys, assign_tasks
+from kstreams_repl.instance.plan import client_settings, transactional_id
 from kstreams_repl.types import TaskId
 
 
@@ -36,6 +37,28 @@ def test_tasks_stay_where_they_were() -> None:
 
 def test_more_instances_than_tasks_leave_some_empty() -> None:
     assert [len(slot) for slot in assign_tasks(tasks(2), 4)] == [1, 1, 0, 0]
+
+
+def test_a_task_that_must_move_goes_where_its_copy_is() -> None:
+    previous = {TaskId(0, 0): 0, TaskId(0, 1): 0, TaskId(0, 2): 1, TaskId(0, 3): 3}
+    slots = assign_tasks(tasks(4), 3, previous, {TaskId(0, 3): (1,)})
+    assert slots == [[TaskId(0, 0), TaskId(0, 1)], [TaskId(0, 2), TaskId(0, 3)], []]
+
+
+def test_standbys_are_on_other_executors_and_stay() -> None:
+    active = assign_tasks(tasks(4), 4)
+    copies = assign_standbys(active, tasks(4), 1, places=("a", "a", "b", "b"))
+    places = "aabb"
+    assert all(places[slot] != places[task.partition] for slot, held in enumerate(copies) for task in held)
+    assert sorted(task for held in copies for task in held) == tasks(4)
+    previous = {task: (slot,) for slot, held in enumerate(copies) for task in held}
+    assert assign_standbys(active, tasks(4), 1, places=("b", "a", "b", "a"), previous={}) != copies
+    assert assign_standbys(active, tasks(4), 1, places=("a", "a", "b", "b"), previous=previous) == copies
+
+
+def test_no_more_standbys_than_other_instances() -> None:
+    assert assign_standbys([[TaskId(0, 0)]], tasks(1), 2) == [[]]
+    assert assign_standbys([[TaskId(0, 0)], []], tasks(1), 2) == [[], [TaskId(0, 0)]]
 
 
 def test_transactional_id_has_no_generation() -> None:

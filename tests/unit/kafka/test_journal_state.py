@@ -124,6 +124,25 @@ def test_the_first_claim_of_an_epoch_wins() -> None:
     assert _folded(Claim(1, 0, 5, "first"), Claim(1, 0, 6, "next")).owner_of(0, 6) == "next"
 
 
+def test_a_later_attempt_of_the_same_task_inherits_its_slot_and_no_other_task_does() -> None:
+    first = Claim(1, 0, 5, "a", run="r", partition=2, attempt=7, place="x")
+    other = Claim(1, 0, 5, "b", run="r", partition=3, attempt=8, place="y")
+    again = Claim(1, 0, 5, "c", run="r", partition=2, attempt=9, place="y")
+    state = _folded(first, other)
+    assert state.claim_of(0, 5, "r") == first and state.claimed_by(2, 5, "r") == first and state.claimed_by(3, 5, "r") is None
+    assert _folded(first, other, again).claim_of(0, 5, "r") == again
+
+
+def test_claims_of_another_run_do_not_count() -> None:
+    state = _folded(Claim(1, 0, 5, "old", run="r1"), Claim(1, 0, 0, "new", run="r2"))
+    assert state.owner_of(0, 0, "r2") == "new" and state.owner_of(0, 0, "r1") is None and state.owner_of(0, 5, "r1") == "old"
+
+
+def test_a_report_without_figures_keeps_those_before_it() -> None:
+    state = _folded(InstanceReport(1, 0, "h", "running", 1, figures="{}"), InstanceReport(1, 0, "h", "paused", 2))
+    assert (state.reports[0].state, state.reports[0].figures) == ("paused", "{}")
+
+
 def test_all_report_means_every_slot_of_the_desired_number() -> None:
     paused = [InstanceReport(1, slot, "h", "paused", 1) for slot in range(2)]
     desired = DesiredState(1, "paused", 1, 2)

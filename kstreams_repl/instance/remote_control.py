@@ -1,0 +1,245 @@
+"""Signals and reports through the journal, for instances on other hosts than their driver.
+
+Actors: a `Follower` per process and application reads the journal in a thread of its own, from the offset at which the plan was
+made, and sends this process's reports and claims; a `RemoteControl` per slot asks it. A command reaches an instance within
+milliseconds of its commit. While the broker is away the last command holds: nothing can be committed then anyway.
+
+Invariant: `signal()` without a time is as of the call. It reads the journal up to the end it has then, because the second look
+of a take-over must see a generation that was raised before it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
+from kstreams_repl.instance.control import Signal
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.internal_topics import journal_topic_name
+from kstreams_repl.kafka.journal import JournalReader, JournalReports
+from kstreams_repl.kafka.journal_records import Claim, Failure, InstanceReport, InstanceStateName
+from kstreams_repl.kafka.journal_state import JournalState
+from kstreams_repl.types import TopicPartition
+
+_LOG = logging.getLogger("kstreams_repl.instance")
+_WAIT_SECONDS = 0.25
+_FRESH_SECONDS = 10.0
+_HEARTBEAT_SECONDS = 5.0
+_STOPPED_SECONDS = 0.3
+_BARE = frozenset({"state", "trouble"})
+_STATES = frozenset(get_args(InstanceStateName))
+
+
+class Follower:
+    """Reads an application's journal in the background and writes instance keys. Thread-safe.
+
+    Args:
+        start: where to begin; at or before the command that put the plan in force.
+        reports: also what instances report: the driver's side, which goes on after a stop, where an instance's leaves.
+    """
+
+    def __init__(self, settings: ClientSettings, application_id: str, *, start: int = 0, reports: bool = False) -> None:
+        self.application_id = application_id
+        self.start = start
+        self._leaves = not reports
+        self._at = TopicPartition(journal_topic_name(application_id), 0)
+        self._admin = Admin(settings)
+        self._reader = JournalReader(settings, application_id, start=start, reports=reports)
+        self.writer = JournalReports(settings, application_id)
+        self.position = start
+        self._fresh_wanted = 0
+        self.over = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._follow, name=f"journal-{application_id}", daemon=True)
+        self._thread.start()
+
+    @property
+    def state(self) -> JournalState:
+        """What the journal says; changes under the reader's hands, so look at one attribute at a time."""
+        return self._reader.state
+
+    def refresh(self, *, seconds: float = _FRESH_SECONDS) -> None:
+        """Return when everything written before the call is in `state`.
+
+        Raises:
+            BrokerUnavailableError: that did not happen in time.
+        """
+        end = self._admin.end_offsets([self._at], isolation="read_uncommitted")[self._at]
+        self.wait_for(lambda: self.position >= end, seconds, f"the journal to be read to {end}")
+
+    def wait_for(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        """Wait until a condition on the state holds.
+
+        Raises:
+            BrokerUnavailableError: it did not in time.
+        """
+        with self._changed:
+            self._fresh_wanted += 1
+            try:
+                if not self._changed.wait_for(lambda: condition() or self.over, seconds) or not condition():
+                    raise BrokerUnavailableError(
+                        f"waited {seconds:.0f} s for {what} ({self._at.topic}, now at {self.position})",
+                        hint="check that the broker runs",
+                        topic=self._at.topic,
+                    )
+            finally:
+                self._fresh_wanted -= 1
+
+    def watch(self, seconds: float) -> None:
+        """Wait for something new, or for the time to pass."""
+        with self._changed:
+            self._fresh_wanted += 1
+            self._changed.wait(seconds)
+            self._fresh_wanted -= 1
+
+    def signal(self, generation: int) -> Signal:
+        """What is wanted of a generation, as far as the journal is read."""
+        desired = self.state.desired
+        if desired is None:
+            return Signal.STOP
+        if desired.generation != generation:
+            return Signal.SUPERSEDED
+        return Signal(desired.state)
+
+    def close(self) -> None:
+        """Stop following; what was sent and not delivered yet gets a moment."""
+        self.over = True
+        self._thread.join(2.0)
+        self.writer.flush(0.5)
+        self.writer.close()
+
+    def _follow(self) -> None:
+        reader = self._reader
+        try:
+            stopped_at: float | None = None
+            while not self.over:
+                try:
+                    reader.wait(0.005 if self._fresh_wanted else _WAIT_SECONDS)
+                except KStreamsError as error:  # the last command holds until the broker is back
+                    _LOG.info("the journal of %s cannot be read now: %s", self.application_id, error)
+                    time.sleep(0.5)
+                position = reader.position
+                with self._changed:
+                    self.position = position
+                    self._changed.notify_all()
+                desired = self.state.desired
+                if desired is None or desired.state != "stopped" or not self._leaves:
+                    stopped_at = None
+                elif stopped_at is None:
+                    stopped_at = time.monotonic()
+                elif time.monotonic() - stopped_at > _STOPPED_SECONDS:
+                    self.over = True
+        finally:
+            reader.close()
+
+
+class RemoteControl:
+    """`InstanceControl` of one slot over the journal.
+
+    Args:
+        place: where this executor keeps its stores.
+        directory: the control directory of the driver's host.
+        claim: by which the slot is held; when another one holds it (Spark gave this executor up for lost and runs the task again
+            elsewhere) the instance is superseded.
+        parent: process whose end ends the instance too; None: nobody's.
+    """
+
+    def __init__(
+        self,
+        follower: Follower,
+        generation: int,
+        slot: int,
+        *,
+        place: str,
+        directory: Path,
+        claim: Claim | None = None,
+        parent: int | None = None,
+    ) -> None:
+        self._claim = claim
+        self.directory = directory
+        self._follower = follower
+        self.generation = generation
+        self.slot = slot
+        self._place = place
+        self._parent = parent
+        self._last: tuple[str, float] = ("", 0.0)
+        self._state = ""
+
+    def signal(self, *, now: float | None = None) -> Signal:
+        if self._parent is not None and os.getppid() != self._parent:
+            return Signal.STOP
+        if now is None:
+            self._follower.refresh()
+        claim = self._claim
+        if claim is not None and self._follower.state.last_claim(self.slot, claim.run) is not claim:
+            return Signal.SUPERSEDED
+        return self._follower.signal(self.generation)
+
+    def told(self, state: str) -> bool:
+        return self._state == state
+
+    def report(self, content: Mapping[str, Any]) -> None:
+        self._state = str(content.get("state"))
+        now = time.monotonic()
+        same = json.dumps(content, default=str)
+        if same == self._last[0] and now - self._last[1] < _HEARTBEAT_SECONDS:
+            return
+        self._last = (same, now)
+        at_ms = int(time.time() * 1000)
+        place = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, "place": self._place}
+        failure = content.get("failure")
+        self._follower.writer.send(
+            InstanceReport(
+                self.generation,
+                self.slot,
+                f"{self._place}:{os.getpid()}",
+                self._state if self._state in _STATES else "running",  # type: ignore[arg-type]
+                at_ms,
+                host=self._place,
+                failure=None if failure is None else Failure(str(failure.get("error")), str(failure.get("message"))[:2_000]),
+                figures="" if _BARE.issuperset(content) else json.dumps({**place, **content}, default=str),
+            )
+        )
+
+
+_followers: dict[str, Follower] = {}
+_lock = threading.Lock()
+
+
+def follow(settings: ClientSettings, application_id: str, start: int) -> Follower:
+    """This process's follower of an application, made when there is none; one that begins later than `start` will not do."""
+    with _lock:
+        follower = _followers.get(application_id)
+        if follower is None or follower.over or follower.start > start:
+            if follower is not None:
+                follower.close()
+            follower = _followers[application_id] = Follower(settings, application_id, start=start)
+        return follower
+
+
+def followed(application_id: str) -> Follower | None:
+    """This process's follower, if it has one."""
+    return _followers.get(application_id)
+
+
+def forget(application_id: str) -> None:
+    """Close this process's follower of an application."""
+    with _lock:
+        follower = _followers.pop(application_id, None)
+    if follower is not None:
+        follower.close()
+
+
+def _forget_after_fork() -> None:
+    _followers.clear()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,33 @@
+"""A standalone cluster, and a driver on it. There is one Spark context per process, so these tests run before those that share the
+local one, and leave none behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstreams_repl.spark.session import get_session, stop_session
+from tests.cluster.standalone import SparkCluster
+from tests.spark.hosting import Host
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
+    made = SparkCluster(tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def host(broker: Any, cluster: SparkCluster, tmp_path: Path) -> Iterator[Host]:
+    stop_session()
+    try:
+        made = Host(broker, get_session(cluster.master), tmp_path, on_cluster=True)
+        yield made
+        made.close()
+    finally:
+        stop_session()
