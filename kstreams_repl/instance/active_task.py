@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from time import monotonic
 
 from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, encode
 from kstreams_repl.commit.protocol import OffsetAndMetadata
 from kstreams_repl.errors import KStreamsError, TaskMigratedError
+from kstreams_repl.instance.task_counters import TaskCounters
 from kstreams_repl.runtime.task import CommitPlan, StreamTask
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.types import TopicPartition
@@ -47,6 +49,7 @@ class ActiveTask:
         self.touched = False
         self.records = 0
         self.joins = len(starts) > 1
+        self.counters = TaskCounters(task)
         self._plan: CommitPlan | None = None
 
     def is_internal(self, at: TopicPartition) -> bool:
@@ -56,17 +59,21 @@ class ActiveTask:
         return at.topic.startswith(prefix) and at.topic.removeprefix(prefix) in spec.internal_topics
 
     def process(self, limit: int) -> int:
+        began = monotonic()
         done = self.task.process(limit)
         if done:
             self.touched = True
             self.records += done
+            self.counters.sliced(done, monotonic() - began)
         return done
 
     def punctuate(self) -> bool:
+        began = monotonic()
         ran = self.task.punctuate_stream_time()
         ran = self.task.punctuate_wall_clock() or ran
         if ran:
             self.touched = True
+            self.counters.punctuate.add(monotonic() - began)
         return ran
 
     # ---- commit.protocol.CommittingTask
@@ -80,6 +87,7 @@ class ActiveTask:
 
     def prepare(self, commit_id: int) -> Mapping[TopicPartition, OffsetAndMetadata]:
         plan = self._plan = self.task.prepare_commit()
+        self.counters.flushed()
         entries = {**plan.metadata, COMMIT_ID: commit_id, STREAM_TIME: plan.stream_time}
         return {
             at: (plan.offsets.get(at, start), encode(plan.partition_times.get(at, -1), entries))
@@ -98,6 +106,7 @@ class ActiveTask:
         self.task.post_commit(commit_id, places)
         self.commit_id = commit_id
         self.touched = False
+        self.counters.committed()
 
     # ---- end
 

@@ -92,7 +92,7 @@ class LeaseWriter:
         """Take away what earlier queries left: reports, claims, and the checkpoints of drivers that were killed."""
         for path in self.directory.glob("checkpoint-*"):
             shutil.rmtree(path, ignore_errors=True)
-        for pattern in ("report-*.json", "claim-*", "tapped-*.json"):
+        for pattern in ("report-*.json", "metrics-*.json", "claim-*", "tapped-*.json"):
             for path in self.directory.glob(pattern):
                 with suppress(FileNotFoundError):
                     path.unlink()
@@ -107,6 +107,16 @@ class LeaseWriter:
         return found
 
 
+    def metrics(self, generation: int) -> dict[int, dict[str, Any]]:
+        """What the instances of that generation measured last, by slot (`metrics.snapshot`)."""
+        found = {}
+        for path in self.directory.glob(f"metrics-{generation}-*.json"):
+            snapshot = read_whole(path)
+            if snapshot is not None:
+                found[int(path.stem.rpartition("-")[2])] = snapshot
+        return found
+
+
 class Control:
     """The instance's side.
 
@@ -118,6 +128,7 @@ class Control:
         self.directory = Path(directory)
         self._lease = os.path.join(directory, LEASE)
         self._report = self.directory / f"report-{generation}-{slot}.json"
+        self._metrics = self.directory / f"metrics-{generation}-{slot}.json"
         self.generation = generation
         self.slot = slot
         self._parent = parent
@@ -158,3 +169,8 @@ class Control:
         report = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, **content}
         with suppress(FileNotFoundError):  # the driver has taken the directory away; the lease, gone too, ends the loop
             write_whole(self._report, report)
+
+    def metrics(self, snapshot: Mapping[str, Any]) -> None:
+        """Leave what the instance measured beside its report."""
+        with suppress(FileNotFoundError):
+            write_whole(self._metrics, snapshot)

@@ -17,6 +17,7 @@ from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
 from kstreams_repl.instance.active_task import ActiveTask
 from kstreams_repl.instance.collector import KafkaRecordCollector
 from kstreams_repl.instance.global_tables import GlobalTables
+from kstreams_repl.instance.instance_counters import InstanceCounters
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.instance.taps import TapBoard
 from kstreams_repl.kafka.admin import Admin
@@ -80,6 +81,10 @@ class Instance:
         """Where the consumer last met the end of each partition, beyond any transaction markers."""
         self.globals: GlobalTables | None = None
         self.totals = Totals()
+        self.counters = InstanceCounters()
+        self.meter: Any = None
+        """Makes metrics of the counters (`instance.meter`)."""
+        self.closed = False
         self.commit_id = 0
         self.last_commit = time.monotonic()
         self.changelog_ends: dict[TopicPartition, int] = {}
@@ -88,6 +93,7 @@ class Instance:
         self.taps: TapBoard | None = None
         """What clients look at while it runs; it stays with the instance from epoch to epoch."""
         self._next_purge = self.last_commit + _PURGE_SECONDS
+        self._waited = 0.0
 
     # ---- commit
 
@@ -103,7 +109,7 @@ class Instance:
     def commit(self) -> bool:
         """Commit every task that did something; False when none did."""
         tasks = [task for task in self.tasks if task.touched]
-        self.last_commit = time.monotonic()
+        began = self.last_commit = time.monotonic()
         if not tasks:
             return False
         commit_id = self.commit_id + 1
@@ -123,6 +129,7 @@ class Instance:
         self.totals.commits += 1
         self.totals.committed_at = time.time()
         self.last_commit = time.monotonic()
+        self.counters.commit.add(self.last_commit - began)
         if self.last_commit >= self._next_purge:
             self._next_purge = self.last_commit + _PURGE_SECONDS
             self._purge()
@@ -138,14 +145,20 @@ class Instance:
         except KStreamsError as error:  # it is repeated in a while
             _LOG.info("repartition topics were not purged: %s", error)
 
+    @property
+    def waited(self) -> float:
+        """Seconds spent waiting for the broker in commits."""
+        return self._waited + self.fence.waited
+
     def _flush(self) -> None:
-        deadline = time.monotonic() + 30
+        began = time.monotonic()
         while self.producer.flush(0.5):
             self.collector.check()
-            if time.monotonic() > deadline:
+            if time.monotonic() > began + 30:
                 raise BrokerUnavailableError(
                     "records were not acknowledged within 30 s", bootstrap_servers=self.plan.settings.bootstrap_servers
                 )
+        self._waited += time.monotonic() - began
 
     def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         self.fence.begin()
@@ -160,6 +173,8 @@ class Instance:
 
     def close(self) -> None:
         """Let go of everything; what is not committed is taken back by whoever comes next."""
+        self.closed = True
+        self.counters.closed += len(self.tasks)
         steps: list[Callable[[], object]] = [task.close for task in self.tasks]
         if self.globals is not None:
             steps.append(self.globals.close)

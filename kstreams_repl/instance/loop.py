@@ -84,7 +84,7 @@ class Loop:
         """
         instance, tasks = self.instance, self.instance.tasks
         consume, poll = instance.consumer.consume, instance.consumer.poll
-        serve = instance.producer.poll
+        serve, polled = instance.producer.poll, instance.counters.polled
         follow = None if instance.globals is None else instance.globals.follow
         monotonic = time.monotonic
         next_report = 0.0
@@ -106,6 +106,7 @@ class Loop:
                     message = poll(self._nap(now, until))
                     if message is not None:
                         messages = [message, *consume(_BATCH, 0)]
+                polled(monotonic() - now, len(messages))
                 if messages:
                     self._route(messages)
                     took = True
@@ -161,6 +162,7 @@ class Loop:
             if task.joins:
                 task.task.set_lag(at, None)
             task.task.add_records(at, batch)
+            task.counters.consumed[at] += len(batch)
             if task.joins:
                 self._learn_lag(task, at, batch.offsets[-1] + 1)
             if (

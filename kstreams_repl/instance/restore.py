@@ -35,7 +35,9 @@ class RestoreProgress:
 
     records: int = 0
     remaining: int = 0
-    stores: dict[str, int] = field(default_factory=dict)
+    batches: int = 0
+    tasks: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """(records restored, remaining) of each task."""
 
 
 def restore_changelogs(
@@ -73,7 +75,10 @@ def restore_changelogs(
         for at, owners in by_partition.items()
     }
     missing = {at for at in by_partition if starts[at] < ends[at]}
+    task_of = {at: str(owners[0][1].task) for at, owners in by_partition.items()}
     told = RestoreProgress(remaining=sum(ends[at] - starts[at] for at in missing))
+    for at in missing:
+        told.tasks[task_of[at]] = (0, told.tasks.get(task_of[at], (0, 0))[1] + ends[at] - starts[at])
     if not missing:
         return True
     from kstreams_repl.stores.restore import Restorer
@@ -86,7 +91,7 @@ def restore_changelogs(
     )
     try:
         assign(consumer, {at: starts[at] for at in missing})
-        return _read(consumer, settings, missing, ends, appliers, go_on, progress, told)
+        return _read(consumer, settings, missing, ends, appliers, go_on, progress, told, task_of)
     finally:
         consumer.close()
 
@@ -100,6 +105,7 @@ def _read(
     go_on: Callable[[], bool],
     progress: Callable[[RestoreProgress], None] | None,
     told: RestoreProgress,
+    task_of: Mapping[TopicPartition, str],
 ) -> bool:
     def on_error(message: Any, error: Any) -> None:
         if not is_partition_end(error) and not is_passing(error):
@@ -116,6 +122,9 @@ def _read(
             for restorer in appliers[at]:
                 restorer.apply(batch)
             told.records += len(batch)
+            told.batches += 1
+            done, left = told.tasks[task_of[at]]
+            told.tasks[task_of[at]] = (done + len(batch), left)
         reached = positions(consumer, missing)
         for at, position in reached.items():
             if position >= ends[at]:
@@ -124,8 +133,16 @@ def _read(
                     restorer.finish(position)
         if progress is not None and time.monotonic() >= next_report:
             next_report = time.monotonic() + _REPORT_SECONDS
-            told.remaining = sum(ends[at] - reached.get(at, 0) for at in missing)
+            left_of: dict[str, int] = {}
+            for at in missing:
+                left_of[task_of[at]] = left_of.get(task_of[at], 0) + ends[at] - reached.get(at, 0)
+            told.remaining = sum(left_of.values())
+            told.tasks = {name: (done, left_of.get(name, 0)) for name, (done, _) in told.tasks.items()}
             progress(told)
+    if progress is not None:
+        told.remaining = 0
+        told.tasks = {name: (done, 0) for name, (done, _) in told.tasks.items()}
+        progress(told)
     return True
 
 

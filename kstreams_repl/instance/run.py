@@ -25,6 +25,8 @@ from kstreams_repl.errors import (
 from kstreams_repl.instance.control import InstanceControl, Signal
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.loop import Ending, Loop, failure_of
+from kstreams_repl.instance.meter import InstanceMeter
+from kstreams_repl.instance.metrics_thread import METRICS_THREAD
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.instance.restore import RestoreProgress
 from kstreams_repl.instance.take_over import Interrupted, open_instance
@@ -100,8 +102,11 @@ class _Runner:
         self._done: dict[str, int] = {}
         self._last_rate = (time.monotonic(), 0)
         self._rate = 0.0
+        self._task_rates: dict[str, float] = {}
+        self._task_counts: dict[str, int] = {}
         self._trouble: str | None = None
         self._retries = 0
+        self._meter: InstanceMeter | None = None
 
     def run(self, until: float) -> Outcome:
         backoff = _BACKOFF_SECONDS
@@ -137,6 +142,7 @@ class _Runner:
     def drop(self) -> None:
         """Close the instance whatever state it is in; the cause is known already."""
         instance, self.instance = self.instance, None
+        self._measured()
         if instance is not None:
             self._count(instance)
             with suppress(Exception):
@@ -153,15 +159,21 @@ class _Runner:
         kept = None if self.keep is None else self.keep.take(self.plan, self.slot)
         if kept is not None:
             self.instance = kept
+            self._measure(kept.meter)
         else:
+            self._measure(InstanceMeter(self.plan, self.slot))
             self._tell("restoring")
             self.instance = open_instance(
                 self.plan, self.slot, in_force=self._in_force, executor=self.executor, progress=self._restoring, stage=self._stage
             )
         if self.instance.taps is None:
             self.instance.taps = TapBoard(self.control)
+        assert self._meter is not None
+        self.instance.meter = self._meter
+        self._meter.attach(self.instance)
         self._before = {str(task.id): task.records for task in self.instance.tasks}
         self._last_rate = (time.monotonic(), self.instance.totals.records)
+        self._task_counts = dict(self._before)
 
     def _in_force(self) -> bool:
         signal = self.control.signal()
@@ -175,6 +187,7 @@ class _Runner:
         instance = self.instance
         assert instance is not None
         self._count(instance)
+        self._measured(instance)
         was_warm = instance.warm
         state = _STATES[ending]
         if ending in (Ending.DEADLINE, Ending.PAUSED) and self.keep is not None:
@@ -213,6 +226,21 @@ class _Runner:
             self._done[name] = self._done.get(name, 0) + task.records - self._before.get(name, 0)
             self._before[name] = task.records
 
+    # ---- metrics
+
+    def _measure(self, meter: InstanceMeter) -> None:
+        self._meter = meter
+        METRICS_THREAD.watch(meter, self.plan.config["repl.metrics.interval.ms"] / 1000, self.control.metrics)
+
+    def _measured(self, instance: Instance | None = None) -> None:
+        """Nothing more is measured in this stretch; of an instance that ended in order the last figures are exact."""
+        meter, self._meter = self._meter, None
+        if meter is not None:
+            METRICS_THREAD.forget(meter)
+            if instance is not None:
+                meter.fold(final=True)
+                self.control.metrics(meter.snapshot().plain())
+
     # ---- reports
 
     def figures(self) -> dict[str, Any]:
@@ -224,7 +252,11 @@ class _Runner:
         if now - since >= 0.5:
             self._rate = (total - before) / (now - since)
             self._last_rate = (now, total)
+            counts = {str(task.id): task.records for task in instance.tasks}
+            self._task_rates = {name: (count - self._task_counts.get(name, 0)) / (now - since) for name, count in counts.items()}
+            self._task_counts = counts
         lags = instance.lags()
+        rates = self._task_rates
         return {
             "commits": instance.totals.commits,
             "commit_id": instance.commit_id,
@@ -236,6 +268,7 @@ class _Runner:
             "tasks": {
                 str(task.id): {
                     "records": task.records,
+                    "rate": round(rates.get(str(task.id), 0.0), 1),
                     "lag": lags[task.id],
                     "buffered": task.task.buffered,
                     "stream_time": task.task.services.clock.now,
@@ -251,6 +284,8 @@ class _Runner:
             self._trouble, self._retries = None, 0
         assert instance.taps is not None
         instance.taps.serve([task.task for task in instance.tasks])
+        if self._meter is not None:
+            self._meter.fold()
         self.control.report({"state": "running", "trouble": self._trouble, **self.figures()})
 
     def _tell(self, state: str) -> None:
@@ -260,6 +295,8 @@ class _Runner:
         self.control.report({"state": "restoring", "trouble": self._trouble, "stage": name})
 
     def _restoring(self, progress: RestoreProgress) -> None:
+        if self._meter is not None:
+            self._meter.restoring(progress)
         self.control.report({"state": "restoring", "restored": progress.records, "restore_remaining": progress.remaining})
 
 

@@ -40,6 +40,7 @@ from kstreams_repl.instance.plan import ApplicationPlan, transactional_id
 from kstreams_repl.instance.production import production_handler
 from kstreams_repl.instance.restore import RestoreProgress, restore_changelogs
 from kstreams_repl.instance.state_directory import task_directory
+from kstreams_repl.instance.task_meter import task_meter
 from kstreams_repl.kafka.admin import Admin, CommittedOffset
 from kstreams_repl.kafka.clients import ClientSettings, make_consumer, make_producer
 from kstreams_repl.kafka.group_offsets import assign
@@ -299,6 +300,7 @@ def _start_task(
         collector=instance.collector,
         wall_clock=wall_clock,
         global_stores={} if instance.globals is None else instance.globals.stores,
+        meter=task_meter(spec),
     )
     for at in spec.partitions:
         metadata: Any = starts[at].metadata
@@ -317,4 +319,5 @@ def _start_task(
     instance.begin()
     task.initialize()
     active.touched = environment.commit_id < 0
+    instance.counters.created += 1
     return active

@@ -51,6 +51,8 @@ class TransactionalProducer:
             settings, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, events=self.events, **overrides
         )
         self.in_transaction = False
+        self.waited = 0.0
+        """Seconds spent in calls that wait for the broker."""
         self._calls = WatchedCalls(f"transactions-{transactional_id}")
 
     def initialise(self) -> None:
@@ -67,12 +69,14 @@ class TransactionalProducer:
 
     def flush(self) -> None:
         """Wait until every record sent is acknowledged."""
-        deadline = time.monotonic() + self._seconds
+        began = time.monotonic()
+        deadline = began + self._seconds
         while self.client.flush(0.5):
             if self.events.fatal is not None:
                 raise self._outcome(KafkaException(self.events.fatal), "sending records")
             if time.monotonic() > deadline:
                 raise TransactionDoubtError(f"records were not acknowledged within {self._seconds:.0f} s", hint=self.events.last)
+        self.waited += time.monotonic() - began
 
     def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any) -> None:
         listed = client_offsets(offsets)
@@ -101,10 +105,12 @@ class TransactionalProducer:
             client.purge()  # and dropped: the client's own close() aborts and flushes without a bound, so it hangs when the broker is away
 
     def _repeat(self, doing: str, call: Callable[[], Any], seconds: float | None = None) -> None:
-        deadline = time.monotonic() + (self._seconds if seconds is None else seconds)
+        began = time.monotonic()
+        deadline = began + (self._seconds if seconds is None else seconds)
         while True:
             try:
                 self._calls.call(call, max(0.1, deadline - time.monotonic()) + _GRACE_SECONDS)
+                self.waited += time.monotonic() - began
                 return
             except CallGivenUp as error:
                 raise TransactionDoubtError(f"{doing}: {error}", hint=self.events.last) from error

@@ -166,12 +166,15 @@ def compile_nodes(
     handing_on: list[Node] = []
     for node in _children_first(nodes, children):
         forward = _forward(node.name, children[node.name], entries, sinks, services)
+        meter = services.meter
+        if meter is not None:
+            forward = meter.output(node, forward)
         if isinstance(node, SourceNode):
-            entries[node.name] = forward
+            entries[node.name] = forward if meter is None else meter.entry(node, forward, terminal=False)
             continue
         stores = node.stores if isinstance(node, ProcessorNode) else ()
         context = TaskNode(node.name, services, stores, children[node.name], entries, sinks)
-        if services.tap is None and guard is None:
+        if services.tap is None and meter is None and guard is None:
             context.rows_pass, context.sink = sink_of_rows(node.name, by_name, children)
         if isinstance(node, SinkNode):
             entry = build_sink(node, context, services)
@@ -180,9 +183,11 @@ def compile_nodes(
         else:
             operator = node.operator if hasattr(node.operator, "build") else ProcessorOperator(node.operator)
             entry = operator.build(context, forward)
-            if entry is forward and guard is None:
+            if entry is forward and guard is None and meter is None:
                 handing_on.append(node)
         entry = named(entry, node.name, codes)
+        if meter is not None:
+            entry = meter.entry(node, entry, terminal=not children[node.name])
         entries[node.name] = entry if guard is None else guard(node.name, entry)
     for node in reversed(handing_on):  # parents first: their edges lead past it
         only = children[node.name] if len(children[node.name]) == 1 else ()

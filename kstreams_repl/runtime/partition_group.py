@@ -32,6 +32,8 @@ class PartitionGroup:
         self._filled: JavaPriorityQueue[RecordQueue] = JavaPriorityQueue(_head_timestamp)
         self._lags: dict[TopicPartition, int] = {}
         self._deadlines: dict[TopicPartition, int] = {}
+        self.enforced = 0
+        """How often the task went on without records of every partition (KIP-353's enforced processing)."""
 
     def add(self, partition: TopicPartition, batch: RecordBatch) -> None:
         queue = self.queues.get(partition)
@@ -75,6 +77,8 @@ class PartitionGroup:
                 return False
             if wall_clock < self._deadlines.setdefault(partition, wall_clock + self.max_task_idle_ms):
                 return False
+        if filled:
+            self.enforced += 1
         return filled > 0
 
     def run(self, count: int) -> int:

@@ -11,6 +11,7 @@ from kstreams_repl.operators.base import Process
 from kstreams_repl.processor.punctuation import PunctuationType
 from kstreams_repl.runtime.collector import RecordCollector
 from kstreams_repl.runtime.handlers import ErrorContext, dead_letter_headers
+from kstreams_repl.runtime.metering import Meter
 from kstreams_repl.runtime.punctuation import PunctuationQueue
 from kstreams_repl.runtime.record_context import RecordContext
 from kstreams_repl.runtime.record_queue import StreamClock
@@ -35,6 +36,7 @@ class TaskServices:
         global_stores: Mapping[str, Any],
         internal_topics: frozenset[str],
         tap: Callable[[str], Process] | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.application_id = application_id
         self.task_id = task_id
@@ -48,6 +50,7 @@ class TaskServices:
         """Where a running task can be looked into."""
         self.row_serdes: dict[str, tuple[Serde, Serde]] = {}
         """Of nodes that rows pass serialized."""
+        self.meter = meter
         self.record = RecordContext()
         self.clock = StreamClock()
         self.stores: dict[str, Any] = {}

@@ -18,6 +18,7 @@ from kstreams_repl.operators.base import Process
 from kstreams_repl.runtime.collector import RecordCollector
 from kstreams_repl.runtime.compile import Tap, compile_nodes, node_of_traceback
 from kstreams_repl.runtime.handlers import Handler, Response, resolve
+from kstreams_repl.runtime.metering import Meter
 from kstreams_repl.runtime.partition_group import PartitionGroup
 from kstreams_repl.runtime.record_context import NOWHERE
 from kstreams_repl.runtime.record_queue import RecordQueue
@@ -73,6 +74,7 @@ class StreamTask:
         global_stores: stores of global tables, shared and read-only.
         exact_cache: let reads count as use of a cached entry, as Kafka Streams does (the test driver); a deployed task saves that.
         tap: gives an observer for each node's output, to look at the values between nodes (`runtime.compile.Tap`); None costs nothing.
+        meter: counts what passes nodes and stores (`runtime.metering`); None costs nothing.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class StreamTask:
         global_stores: Mapping[str, Any] | None = None,
         exact_cache: bool = False,
         tap: Tap | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.spec = spec
         self.id = spec.task_id
@@ -93,12 +96,15 @@ class StreamTask:
             spec.application_id,
             spec.task_id,
             config=spec.config,
-            collector=collector,
+            collector=collector if meter is None else meter.collector(collector),
             wall_clock=wall_clock,
             global_stores=global_stores or {},
             internal_topics=spec.internal_topics,
             tap=tap,
+            meter=meter,
         )
+        if meter is not None:
+            meter.bind(self.services)
         self.cache = RecordCache(spec.config["statestore.cache.max.bytes"], exact=exact_cache)
         self._processing_handler = resolve(spec.config["processing.exception.handler"], "processing.exception.handler")
         self._closed = False
@@ -268,6 +274,8 @@ class StreamTask:
                 on_dropped=services.drop,
                 suppress_changelog=self.spec.config["repl.changelog.suppression"],
             )
+            if services.meter is not None:
+                services.meter.store(builder, services.stores[builder.name])
 
     def _queues(self) -> list[RecordQueue]:
         sources = {node.name: node for node in self.spec.subtopology.nodes if isinstance(node, SourceNode)}

@@ -21,6 +21,8 @@ from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.session.editing import EditPlan, Version
 from kstreams_repl.session.errors_shown import with_source
 from kstreams_repl.session.live_taps import live_peek, live_tail, node_name
+from kstreams_repl.session.metrics_view import MetricsView
+from kstreams_repl.session.node_rates import NodeRate, node_rates
 from kstreams_repl.session.planned import check
 from kstreams_repl.session.records import ReadRecord, Records
 from kstreams_repl.session.remaining import remaining_records
@@ -84,6 +86,15 @@ class Application:
     def reports(self) -> ApplicationReport:
         """Records, rate, lag and restore progress of each instance and task, as they told last."""
         return self._deployment.reports
+
+    @property
+    def metrics(self) -> MetricsView:
+        """What it measures, under Kafka Streams' names (docs/metrics.md); after an orderly end the last figures stay."""
+        return MetricsView(self.name, self._deployment.metrics)
+
+    def node_rates(self) -> dict[str, NodeRate]:
+        """Records and records per second by node: of every node at ``metrics.recording.level=DEBUG``, else of the sources."""
+        return node_rates(self.topology, self._deployment.metrics, self.reports)
 
     @property
     def bootstrap_servers(self) -> str:

@@ -1,6 +1,7 @@
 """What names in SQL mean in a session: stores of its applications, topics of its cluster, dataframes of the caller.
 
-An unqualified name is a dataframe given to the call by name, else a store, else a topic, else a dataframe of the caller's. ``stores.name``,
+An unqualified name is a dataframe given to the call by name, else a store, else a topic, else the ``metrics`` of all applications (of one:
+``"application".metrics``), else a dataframe of the caller's. ``stores.name``,
 ``topics.name``, ``frames.name`` and ``"application".name`` say which.
 """
 
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kstreams_repl import serdes
 from kstreams_repl.errors import SqlError
 from kstreams_repl.inspection import Limits, SqlResult, TableData, store_table, topic_table
+from kstreams_repl.session.metrics_view import metrics_table
 from kstreams_repl.session.records import Records
 from kstreams_repl.session.state_rows import read_store
 from kstreams_repl.topology.stores import StoreBuilder
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from kstreams_repl.session.application import Application
     from kstreams_repl.session.session import Session
 
+METRICS = "metrics"
+"""The table of what applications measure."""
 _FRAME_LIBRARIES = ("pandas", "polars", "pyarrow", "duckdb")
 
 
@@ -50,12 +54,16 @@ class SessionTables:
             topic = _match(name, self.topics)
             if topic is not None:
                 return self._read_topic(topic, limits)
+        if name == METRICS and schema in ("", *self._session.applications):
+            return metrics_table(
+                app.metrics for app in self._session.applications.values() if schema in ("", app.name)
+            )
         return as_frame(self._around.get(name), name) if not schema else None
 
     def names(self) -> Iterable[str]:
         stores = [builder.name for app in self._session.applications.values() for builder in all_stores(app)]
         frames = [name for name, value in self._around.items() if as_frame(value, name) is not None]
-        return dict.fromkeys([*stores, *self.topics, *self._given, *frames])
+        return dict.fromkeys([*stores, *self.topics, *self._given, *frames, METRICS])
 
     @property
     def topics(self) -> dict[str, int]:

@@ -35,6 +35,8 @@ from kstreams_repl.instance.state_directory import control_directory, state_root
 from kstreams_repl.instance.take_over import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
+from kstreams_repl.metrics.snapshot import Metric, Snapshot, merged
+from kstreams_repl.spark.client_metrics import client_metrics
 from kstreams_repl.spark.closure import Shipment, pack
 from kstreams_repl.spark.epoch import await_idle, start_query
 from kstreams_repl.spark.failures import error_from
@@ -145,6 +147,14 @@ class Deployment:
         """What the instances told last: state, records, rate, lag and restore progress, per instance and task."""
         plan = self._plan
         return read_reports(self._lease, plan.generation if plan is not None else 0)
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """What the application measures, under Kafka Streams' names; instances write theirs down once a second, and when they end."""
+        plan = self._plan
+        generation = plan.generation if plan is not None else 0
+        told = self._lease.metrics(generation)
+        return merged([client_metrics(self), *(Snapshot.read(told[slot]) for slot in sorted(told))])
 
     # ---- life
 

@@ -11,8 +11,8 @@ from kstreams_repl.instance.control import LeaseWriter
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """One task. `records` since its instance took it over; `lag` in records, -1 while unknown; `committed` by
-    ``topic-partition``.
+    """One task. `records` since its instance took it over; `rate` in records per second, lately; `lag` in records, -1 while unknown;
+    `committed` by ``topic-partition``.
     """
 
     task: str
@@ -22,6 +22,7 @@ class TaskReport:
     stream_time: int
     dropped: Mapping[str, int] = field(default_factory=dict)
     committed: Mapping[str, int] = field(default_factory=dict)
+    rate: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,14 @@ def read_reports(lease: LeaseWriter, generation: int) -> ApplicationReport:
 def _instance(report: Mapping[str, Any]) -> InstanceReport:
     tasks = {
         name: TaskReport(
-            name, said["records"], said["lag"], said["buffered"], said["stream_time"], said["dropped"], said["committed"]
+            name,
+            said["records"],
+            said["lag"],
+            said["buffered"],
+            said["stream_time"],
+            said["dropped"],
+            said["committed"],
+            said.get("rate", 0.0),
         )
         for name, said in (report.get("tasks") or {}).items()
     }

@@ -1,0 +1,186 @@
+"""Every metric: its group, tags, recording level, unit and meaning; and those of Kafka Streams that do not exist here, with the reason.
+
+Names, groups, tags and levels are Kafka Streams' (KIP-444, KIP-471, KIP-613, KIP-761, KIP-869); what it does not know begins with
+``repl-``.
+docs/metrics.md is held against this table by the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+CLIENT, THREAD, TASK = "stream-metrics", "stream-thread-metrics", "stream-task-metrics"
+NODE, TOPIC, STATE = "stream-processor-node-metrics", "stream-topic-metrics", "stream-state-metrics"
+UPDATER, CACHE = "stream-state-updater-metrics", "stream-record-cache-metrics"
+
+CLIENT_ID, THREAD_ID, TASK_ID, NODE_ID, TOPIC_NAME = "client-id", "thread-id", "task-id", "processor-node-id", "topic"
+STATE_ID = "state-id"
+"""Preceded by the store's kind: ``lmdb-state-id``, ``in-memory-window-state-id``."""
+
+TAGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        CLIENT: (CLIENT_ID,),
+        THREAD: (THREAD_ID,),
+        TASK: (THREAD_ID, TASK_ID),
+        NODE: (THREAD_ID, TASK_ID, NODE_ID),
+        TOPIC: (THREAD_ID, TASK_ID, NODE_ID, TOPIC_NAME),
+        STATE: (THREAD_ID, TASK_ID, STATE_ID),
+        UPDATER: (THREAD_ID,),
+    }
+)
+
+INFO, DEBUG, TRACE = "INFO", "DEBUG", "TRACE"
+_LEVELS = (INFO, DEBUG, TRACE)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One metric as it is documented."""
+
+    group: str
+    name: str
+    level: str
+    unit: str
+    what: str
+
+
+def _rate_total(group: str, name: str, level: str, what: str) -> list[Spec]:
+    return [
+        Spec(group, f"{name}-rate", level, "1/s", f"{what}, per second"),
+        Spec(group, f"{name}-total", level, "count", what),
+    ]
+
+
+def _extremes(group: str, name: str, level: str, unit: str, what: str, kinds: str = "avg max") -> list[Spec]:
+    words = {"avg": "mean", "min": "smallest", "max": "largest"}
+    return [Spec(group, f"{name}-{kind}", level, unit, f"{words[kind]} {what}") for kind in kinds.split()]
+
+
+STORE_CALLS = ("put", "put-if-absent", "put-all", "get", "fetch", "all", "range", "prefix-scan", "flush", "delete", "remove")
+
+_SPECS: list[Spec] = [
+    Spec(CLIENT, "version", INFO, "text", "version of this package"),
+    Spec(CLIENT, "application-id", INFO, "text", "the application's id"),
+    Spec(CLIENT, "topology-description", INFO, "text", "the topology as `describe()` prints it"),
+    Spec(CLIENT, "state", INFO, "text", "created, starting, running, paused, stopped or failed"),
+    Spec(CLIENT, "alive-stream-threads", INFO, "count", "instances that run, restore or recover"),
+    Spec(CLIENT, "failed-stream-threads", INFO, "count", "instances that failed in this generation"),
+    Spec(CLIENT, "repl-generation", INFO, "number", "generation in force; rises with every start, edit and change of instances"),
+    *_rate_total(THREAD, "commit", INFO, "commits"),
+    *_extremes(THREAD, "commit-latency", INFO, "ms", "time of a commit"),
+    *_rate_total(THREAD, "poll", INFO, "polls of the main consumer"),
+    *_extremes(THREAD, "poll-latency", INFO, "ms", "time of a poll"),
+    *_extremes(THREAD, "poll-records", INFO, "records", "number of records of a poll that brought any"),
+    *_rate_total(THREAD, "process", INFO, "records processed"),
+    *_extremes(THREAD, "process-latency", INFO, "ms", "time per record, as the mean of a round"),
+    *_extremes(THREAD, "process-records", INFO, "records", "number of records of a round that processed any"),
+    *_rate_total(THREAD, "punctuate", INFO, "rounds in which a punctuation ran, for each task"),
+    *_extremes(THREAD, "punctuate-latency", INFO, "ms", "time of a task's punctuations"),
+    *_rate_total(THREAD, "task-created", INFO, "tasks taken over"),
+    *_rate_total(THREAD, "task-closed", INFO, "tasks closed"),
+    Spec(THREAD, "process-ratio", INFO, "0 to 1", "share of the time since the last look spent processing"),
+    Spec(THREAD, "punctuate-ratio", INFO, "0 to 1", "share spent punctuating"),
+    Spec(THREAD, "poll-ratio", INFO, "0 to 1", "share spent polling, waiting for records included"),
+    Spec(THREAD, "commit-ratio", INFO, "0 to 1", "share spent committing"),
+    Spec(THREAD, "blocked-time-ns-total", INFO, "ns", "time spent waiting for the broker in polls and commits"),
+    Spec(THREAD, "thread-start-time", INFO, "ms", "when the instance took its tasks over, since 1970"),
+    Spec(THREAD, "repl-commit-id", INFO, "number", "id of the last commit"),
+    Spec(THREAD, "repl-warm", INFO, "0 or 1", "whether the last epoch began with kept clients and stores"),
+    *_rate_total(TASK, "process", DEBUG, "records processed"),
+    *_extremes(TASK, "process-latency", DEBUG, "ms", "time per record, as the mean of a slice"),
+    *_rate_total(TASK, "punctuate", DEBUG, "rounds in which a punctuation of the task ran"),
+    *_extremes(TASK, "punctuate-latency", DEBUG, "ms", "time of the task's punctuations"),
+    Spec(TASK, "restore-remaining-records-total", INFO, "records", "changelog records between store and end; 0 after the restore"),
+    *_rate_total(TASK, "restore", DEBUG, "changelog records restored"),
+    *_rate_total(TASK, "enforced-processing", DEBUG, "times the task went on without records of every partition"),
+    *_extremes(TASK, "record-lateness", DEBUG, "ms", "lateness of a record against stream time"),
+    *_rate_total(TASK, "dropped-records", INFO, "records dropped, for whatever reason"),
+    Spec(TASK, "active-process-ratio", INFO, "0 to 1", "share of the instance's processing time that went into the task"),
+    Spec(TASK, "active-buffer-count", DEBUG, "records", "records polled and not processed yet"),
+    Spec(TASK, "cache-size-bytes-total", DEBUG, "bytes", "estimated size of the dirty entries in the task's record cache"),
+    Spec(TASK, "repl-lag", INFO, "records", "records between the committed offset and the log's end; -1 while unknown"),
+    Spec(TASK, "repl-state-size-bytes", INFO, "bytes", "size of the task's stores on disk, all pages in use"),
+    *_extremes(TASK, "repl-commit-e2e-latency", INFO, "ms", "age of the newest and oldest sampled record of a commit when it was visible",
+               "avg min max"),
+    *_rate_total(NODE, "process", DEBUG, "records that entered the node"),
+    *_extremes(NODE, "record-e2e-latency", INFO, "ms", "age of a record: at a source when taken, at a terminal node when done",
+               "avg min max"),
+    *_rate_total(NODE, "suppression-emit", DEBUG, "records emitted from a suppression buffer"),
+    *_rate_total(NODE, "window-aggregate-final-emit", DEBUG, "final window results emitted"),
+    Spec(TOPIC, "records-consumed-total", INFO, "records", "records read from the topic"),
+    Spec(TOPIC, "bytes-consumed-total", DEBUG, "bytes", "bytes of keys and values read from the topic"),
+    Spec(TOPIC, "records-produced-total", DEBUG, "records", "records written to the topic"),
+    Spec(TOPIC, "bytes-produced-total", DEBUG, "bytes", "bytes of keys and values written to the topic"),
+    *(
+        spec
+        for call in STORE_CALLS
+        for spec in (
+            Spec(STATE, f"{call}-rate", DEBUG, "1/s", f"calls of {call}, per second"),
+            *_extremes(STATE, f"{call}-latency", DEBUG, "ns", f"time of a {call}"),
+        )
+    ),
+    *_extremes(STATE, "suppression-buffer-count", DEBUG, "records", "number of records in a suppression buffer, at each look"),
+    *_extremes(STATE, "suppression-buffer-size", DEBUG, "bytes", "estimated size of a suppression buffer, at each look"),
+    *_extremes(STATE, "record-e2e-latency", TRACE, "ms", "age of a record when it is put into the store", "avg min max"),
+    Spec(STATE, "estimate-num-keys", INFO, "keys", "rows in the store's engine, committed and not yet committed ones"),
+    Spec(UPDATER, "active-restoring-tasks", INFO, "count", "tasks whose stores are being restored"),
+    *(
+        Spec(UPDATER, name, INFO, unit, what)
+        for name, unit, what in (
+            ("restore-records-rate", "1/s", "changelog records restored, per second"),
+            ("restore-call-rate", "1/s", "batches restored, per second"),
+        )
+    ),
+]
+
+SPECS: Mapping[tuple[str, str], Spec] = MappingProxyType({(spec.group, spec.name): spec for spec in _SPECS})
+
+ABSENT: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        (CLIENT, "commit-id"): "the package has no build id; `version` names the release",
+        (TASK, "update-rate"): "there are no standby tasks to update; see num.standby.replicas in the divergences",
+        (TASK, "update-total"): "as update-rate",
+        (NODE, "idempotent-update-skip-rate"): "source tables of this engine do not skip idempotent updates",
+        (NODE, "idempotent-update-skip-total"): "as idempotent-update-skip-rate",
+        (NODE, "window-aggregate-final-emit-latency-avg"): "an emit is part of the record that closes the window: see process-latency",
+        (NODE, "window-aggregate-final-emit-latency-max"): "as its average",
+        (STATE, "restore-rate"): "stores are restored a task's worth at a time: see the task's restore-rate",
+        (STATE, "restore-latency-avg"): "as restore-rate",
+        (STATE, "restore-latency-max"): "as restore-rate",
+        (STATE, "num-open-iterators"): "iterators are Python generators; the engine closes those that are left behind at the commit",
+        (STATE, "iterator-duration-avg"): "as num-open-iterators",
+        (STATE, "iterator-duration-max"): "as num-open-iterators",
+        (STATE, "oldest-iterator-open-since-ms"): "as num-open-iterators",
+        (CACHE, "hit-ratio-avg"): "the deployed cache keeps objects, not hit counts: counting would be work per record",
+        (CACHE, "hit-ratio-min"): "as hit-ratio-avg",
+        (CACHE, "hit-ratio-max"): "as hit-ratio-avg",
+        (UPDATER, "standby-updating-tasks"): "there are no standby tasks",
+        (UPDATER, "standby-paused-tasks"): "there are no standby tasks",
+        (UPDATER, "standby-update-ratio"): "there are no standby tasks",
+        (UPDATER, "active-paused-tasks"): "a pause ends the restore; it goes on from its position after resume",
+        (UPDATER, "idle-ratio"): "a restore runs until it is done and then ends; it never idles",
+        (UPDATER, "active-restore-ratio"): "as idle-ratio",
+        (UPDATER, "checkpoint-ratio"): "positions are written in the transaction of the rows; there is no checkpoint to write",
+    }
+)
+"""Metrics of Kafka Streams that are not here, and why. RocksDB's own (KIP-471, KIP-607) are absent but for `estimate-num-keys`: the engine
+is LMDB."""
+
+
+def is_recorded(group: str, name: str, level: str) -> bool:
+    """Whether a metric is kept at this recording level.
+
+    Example:
+        >>> is_recorded(TASK, "process-total", "INFO"), is_recorded(TASK, "process-total", "DEBUG")
+        (False, True)
+    """
+    spec = SPECS[group, name]
+    return _LEVELS.index(spec.level) <= _LEVELS.index(level)
+
+
+def description(group: str, name: str) -> str:
+    """What a metric means, with its unit."""
+    spec = SPECS.get((group, name))
+    return name if spec is None else f"{spec.what} ({spec.unit})"

@@ -1,0 +1,57 @@
+"""All metrics of one instance: sensors and gauges by group and tags. Not thread-safe; `instance/meter.py` holds the lock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isnan
+
+from kstreams_repl.metrics.catalogue import is_recorded
+from kstreams_repl.metrics.sensors import Read, Sensor, Statistic, Window
+from kstreams_repl.metrics.snapshot import Place, Snapshot
+
+Tags = tuple[tuple[str, str], ...]
+
+
+class Registry:
+    """What is measured, and how to read it.
+
+    Args:
+        level: INFO, DEBUG or TRACE; metrics of a finer level are not kept.
+    """
+
+    def __init__(self, level: str, window: Window) -> None:
+        self.level = level
+        self.window = window
+        self._places: dict[tuple[str, Tags], dict[str, Statistic | Read]] = {}
+
+    def sensor(self) -> Sensor:
+        """A new sensor; give it its statistics, then `add` it."""
+        return Sensor(self.window)
+
+    def add(self, sensor: Sensor, group: str, tags: Mapping[str, str]) -> Sensor:
+        """Show the sensor's statistics that the level allows."""
+        place = self._place(group, tags)
+        for name, statistic in sensor.statistics.items():
+            if is_recorded(group, name, self.level):
+                place[name] = statistic
+        return sensor
+
+    def gauge(self, name: str, group: str, tags: Mapping[str, str], read: Read) -> None:
+        """Show what `read` gives at the time of a look."""
+        if is_recorded(group, name, self.level):
+            self._place(group, tags)[name] = read
+
+    def snapshot(self, now: int) -> Snapshot:
+        """Every metric's value at a time (ms)."""
+        groups: list[Place] = []
+        for (group, tags), place in self._places.items():
+            values: dict[str, float | int | str | None] = {}
+            for name, metric in place.items():
+                value = metric() if callable(metric) else metric.measure(now)
+                values[name] = None if isinstance(value, float) and isnan(value) else value
+            if values:
+                groups.append((group, dict(tags), values))
+        return Snapshot(now, groups)
+
+    def _place(self, group: str, tags: Mapping[str, str]) -> dict[str, Statistic | Read]:
+        return self._places.setdefault((group, tuple(tags.items())), {})

@@ -1,0 +1,54 @@
+"""The metrics are Kafka Streams': every name of its own is here or is missing for a stated reason, and nothing else takes its names."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from kstreams_repl.metrics.catalogue import ABSENT, SPECS, STATE, STATE_ID, TAGS
+
+ROOT = Path(__file__).resolve().parents[3]
+COARSER_IN_KAFKA = {"bytes-consumed-total", "bytes-produced-total", "records-produced-total"}
+"""At INFO there; here they would be work per record, so they are recorded at DEBUG."""
+
+
+def kafkas() -> list[dict[str, str]]:
+    with (ROOT / "tests/data/kafka_streams_metrics.tsv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_every_metric_of_kafka_streams_is_here_or_its_absence_explained() -> None:
+    names = {(row["group"], row["name"]) for row in kafkas()}
+    assert len(names) > 130
+    assert names == {key for key in SPECS if not key[1].startswith("repl-")} | set(ABSENT)
+    assert not set(SPECS) & set(ABSENT)
+
+
+def test_groups_carry_the_same_tags() -> None:
+    for row in kafkas():
+        if (row["group"], row["name"]) in SPECS:
+            wanted = tuple(tag.replace("*-state-id", STATE_ID) for tag in row["tags"].split(","))
+            assert TAGS[row["group"]] == wanted, row
+
+
+def test_recording_levels_are_the_same_but_for_what_would_be_work_per_record() -> None:
+    levels = {(row["group"], row["name"]): row["level"] for row in kafkas()}
+    different = {name for (group, name), spec in SPECS.items() if levels.get((group, name), spec.level) != spec.level}
+    assert different == COARSER_IN_KAFKA
+
+
+def test_what_kafka_streams_does_not_know_has_a_prefix() -> None:
+    names = {(row["group"], row["name"]) for row in kafkas()}
+    assert all(name.startswith("repl-") for group, name in SPECS if (group, name) not in names)
+
+
+def test_the_page_lists_every_metric_with_its_unit_and_level() -> None:
+    page = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    for spec in SPECS.values():
+        assert f"| `{spec.name}` | {spec.level} | {spec.unit} | {spec.what} |" in page, spec
+    for (_, name), why in ABSENT.items():
+        assert f"| `{name}` | {why} |" in page, name
+
+
+def test_every_state_metric_says_which_kind_of_store() -> None:
+    assert TAGS[STATE][-1] == STATE_ID
