@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
-import kstreams_repl
 from kstreams_repl.metrics.catalogue import CLIENT, CLIENT_ID
 from kstreams_repl.metrics.snapshot import Snapshot
 
@@ -27,7 +27,7 @@ def client_metrics(deployment: Deployment) -> Snapshot:
                 CLIENT,
                 {CLIENT_ID: deployment.application_id},
                 {
-                    "version": kstreams_repl.__version__,
+                    "version": sys.modules["kstreams_repl"].__version__,
                     "application-id": deployment.application_id,
                     "topology-description": str(topology.describe()),
                     "state": str(deployment.status),
