@@ -14,8 +14,8 @@ Headers = list[tuple[str, bytes | None]]
 """Headers of one record in order; a list that is owned by the record being processed. Names may repeat."""
 
 
-Outlet = Callable[[Sequence[bytes], Sequence[bytes | None], Sequence[int], Sequence[Headers]], None]
-"""(keys, values, timestamps, headers): takes serialized records in columns."""
+Outlet = Callable[[Sequence[bytes], Sequence[bytes | None], Sequence[int], Sequence[Headers] | None], None]
+"""(keys, values, timestamps, headers or None when no record has any): takes serialized records in columns."""
 
 
 class TopicPartition(NamedTuple):

@@ -14,7 +14,7 @@ from kstreams_repl import serdes
 from kstreams_repl.bench import workloads
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.garbage import relax_collector
-from kstreams_repl.runtime.collector import Send
+from kstreams_repl.runtime.collector import Send, SendMany
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.testing.driver import TopologyTestDriver
@@ -34,12 +34,18 @@ class _Sink:
         self.records = 0
 
     def sender(self, topic: str) -> Send:
-        append = self.sent.append
+        return self.senders(topic)[0]
+
+    def senders(self, topic: str) -> tuple[Send, SendMany]:
+        append, extend = self.sent.append, self.sent.extend
 
         def send(key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int | None = None) -> None:
             append((key, value, timestamp))
 
-        return send
+        def send_many(keys: Any, values: Any, timestamps: Any, headers: Any, partitions: Any) -> None:
+            extend(zip(keys, values, timestamps, strict=True))
+
+        return send, send_many
 
     def partitions(self, topic: str) -> int:
         return 1

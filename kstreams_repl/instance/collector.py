@@ -11,13 +11,14 @@ cost a Python call per record.)
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from kstreams_repl.errors import KStreamsError, ProductionError, UnknownTopicError
 from kstreams_repl.kafka.delivery import describe_delivery, send_errors
 from kstreams_repl.kafka.partitioning import partitioner
-from kstreams_repl.runtime.collector import Send
+from kstreams_repl.runtime.collector import Send, SendMany
 from kstreams_repl.types import Headers, TopicPartition
 
 ProductionHandler = Callable[[str, Exception], bool]
@@ -76,9 +77,12 @@ class KafkaRecordCollector:
         return place(key)
 
     def sender(self, topic: str) -> Send:
+        return self.senders(topic)[0]
+
+    def senders(self, topic: str) -> tuple[Send, SendMany]:
         self.partitions(topic)
         if self._track and topic in self._changelogs:
-            return self._changelog_sender(topic)
+            return self._changelog_senders(topic)
         produce, refused = self._producer.produce, self._refused
 
         def send(key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int | None = None) -> None:
@@ -92,7 +96,7 @@ class KafkaRecordCollector:
             except Exception as error:
                 refused(error, topic, key, value, timestamp, headers, partition)
 
-        return send
+        return send, self._columns(topic)
 
     # ---- commit
 
@@ -124,20 +128,62 @@ class KafkaRecordCollector:
 
     # ---- inside
 
-    def _changelog_sender(self, topic: str) -> Send:
+    def _columns(self, topic: str) -> SendMany:
+        """The loop around the client's call: nothing else happens per record."""
+        produce, refused = self._producer.produce, self._refused
+
+        def send_many(
+            keys: Sequence[bytes | None],
+            values: Sequence[bytes | None],
+            timestamps: Sequence[int],
+            headers: Sequence[Headers] | None,
+            partitions: int | Sequence[int] | None,
+        ) -> None:
+            one = _ANY_PARTITION if partitions is None else partitions if isinstance(partitions, int) else None
+            places = repeat(one) if one is not None else partitions
+            own_headers: Iterable[Any] = repeat(None) if headers is None else headers
+            rows = zip(keys, values, timestamps, own_headers, places, strict=False)  # type: ignore[arg-type]
+            while True:
+                try:
+                    for key, value, timestamp, own, place in rows:
+                        if own:
+                            produce(topic, value, key, place, None, None, timestamp or 1, own)
+                        else:
+                            produce(topic, value, key, place, None, None, timestamp or 1)
+                    return
+                except Exception as error:
+                    refused(error, topic, key, value, timestamp, own or [], place)
+
+        return send_many
+
+    def _changelog_senders(self, topic: str) -> tuple[Send, SendMany]:
         produce, refused, learnt = self._producer.produce, self._refused, self._learnt
+        columns = self._columns(topic)
         held: tuple[Any, ...] | None = None
 
         def send(
             key: bytes | None, value: bytes | None, timestamp: int | None, headers: Headers, partition: int | None = None
         ) -> None:
             nonlocal held
-            if held is not None:
+            before, held = held, (topic, value, key, partition, None, None, _NOW if timestamp is None else timestamp or 1)
+            if before is not None:
                 try:
-                    produce(*held)
+                    produce(*before)
                 except Exception as error:
-                    refused(error, topic, held[2], held[1], held[6], [], held[3])
-            held = (topic, value, key, partition, None, None, _NOW if timestamp is None else timestamp or 1)
+                    refused(error, topic, before[2], before[1], before[6], [], before[3])
+
+        def send_many(
+            keys: Sequence[bytes | None],
+            values: Sequence[bytes | None],
+            timestamps: Sequence[int],
+            headers: Sequence[Headers] | None,
+            partitions: int | Sequence[int] | None,
+        ) -> None:
+            if keys:
+                send(keys[0], values[0], timestamps[0], [], partitions)  # type: ignore[arg-type]
+            if len(keys) > 1:
+                send(keys[-1], values[-1], timestamps[-1], [], partitions)  # type: ignore[arg-type]
+                columns(keys[1:-1], values[1:-1], timestamps[1:-1], None, partitions)
 
         def release() -> None:
             nonlocal held
@@ -149,7 +195,7 @@ class KafkaRecordCollector:
                     refused(error, topic, last[2], last[1], last[6], [], last[3], learnt)
 
         self._seals.append(release)
-        return send
+        return send, send_many
 
     def _learnt(self, error: Any, message: Any) -> None:
         if error is not None:

@@ -157,7 +157,9 @@ class _TaskTap:
         if tap.room > 0:
             tap.keep(self._task, key, value[0] if self._changes else value, timestamp, headers)
 
-    def rows(self, keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int], headers: Sequence[Any]) -> None:
+    def rows(
+        self, keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int], headers: Sequence[Any] | None
+    ) -> None:
         tap = self._tap
         first = tap.count
         tap.count += len(keys)
@@ -168,7 +170,8 @@ class _TaskTap:
         begin = max(0, len(keys) - tap.room)
         for index in range(begin, len(keys)):
             value = values[index]
-            tap.keep(self._task, read_key(keys[index]), None if value is None else read_value(value), timestamps[index], headers[index])
+            own = [] if headers is None else headers[index]
+            tap.keep(self._task, read_key(keys[index]), None if value is None else read_value(value), timestamps[index], own)
             tap.kept[-1][0] = first + index + 1
 
 

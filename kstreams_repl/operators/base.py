@@ -96,6 +96,9 @@ class Operator(ABC):
     carries_rows: ClassVar[bool] = False
     """This operator only hands on the newest value of a row: rows may pass it as bytes (`NodeContext.outlet`)."""
 
+    shows_headers: ClassVar[bool] = False
+    """User code gets the list of a record's headers from this operator."""
+
     @abstractmethod
     def build(self, node: NodeContext, forward: Process) -> Process:
         """Make this node's entry for one task.

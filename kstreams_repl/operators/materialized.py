@@ -31,6 +31,25 @@ def forwards_on_flush(node: NodeContext, store: Any, forward: Process, send_old_
     return cached
 
 
+def slots_of(store: Any) -> tuple[Callable[[bytes], Any], Callable[[Any, Any, int], None], type]:
+    """How to change a row where it lies in the store's cache: `find(key)` gives its slot (with `value` and `at`, its timestamp),
+    `rewrite(slot, value, at)` writes it. The type is that of values that are no objects; those, and rows without a slot, go through
+    `get` and `put`. A store without such a cache never finds one.
+    """
+    cache = store.cached
+    return (_no_slot, _no_slot, object) if cache is None else (cache.find, cache.rewrite, cache.frozen)
+
+
+def window_slots_of(store: Any) -> tuple[Callable[[bytes, int], Any], Callable[[Any, Any, int], None], type]:
+    """As `slots_of`, for a window store: `find(key, window start)`."""
+    cache = store.cached
+    return (_no_slot, _no_slot, object) if cache is None else (store.find_slot(), cache.rewrite, cache.frozen)
+
+
+def _no_slot(*arguments: Any) -> None:
+    """The store has no slots."""
+
+
 def old_value(store: Any) -> Callable[[Any], Any]:
     """key -> the present row's value, or None. For timestamped and versioned stores alike: a row begins with its value."""
     get = store.get

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.operators.base import Cancellable, NodeContext, Operator, Process
@@ -22,6 +22,8 @@ class ProcessorOperator(Operator):
         supplier: callable without arguments giving a `Processor`.
     """
 
+    shows_headers: ClassVar[bool] = True
+
     supplier: Callable[[], Any]
 
     def build(self, node: NodeContext, forward: Process) -> Process:
@@ -31,6 +33,8 @@ class ProcessorOperator(Operator):
 @dataclass(slots=True)
 class FixedKeyProcessorOperator(Operator):
     """Runs a fresh `FixedKeyProcessor` of `supplier` in each task (`process_values`)."""
+
+    shows_headers: ClassVar[bool] = True
 
     supplier: Callable[[], Any]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.materialized import forwards_on_flush, keeper
+from kstreams_repl.operators.materialized import forwards_on_flush, keeper, slots_of
 from kstreams_repl.types import Headers
 
 
@@ -41,13 +41,21 @@ class StreamAggregate(Operator):
         initializer, aggregator = self.initializer, self.aggregator
         if forwards_on_flush(node, store, forward, send_old):
 
+            find, rewrite, frozen = slots_of(store)
+
             def aggregate_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
                 if key is None or value is None:
                     drop("null key or value")
                     return
                 data = to_bytes(key)
-                row = get(data)
-                if row is None:
+                slot = find(data)
+                if slot is not None and type(old := slot.value) is not frozen:
+                    before = slot.at
+                    new = aggregator(key, value, old)
+                    if new is not None:
+                        rewrite(slot, new, timestamp if timestamp > before else before)
+                        return
+                elif (row := get(data)) is None:
                     new = aggregator(key, value, initializer())
                 else:
                     old, before = row
@@ -124,13 +132,21 @@ class StreamReduce(Operator):
         reducer = self.reducer
         if forwards_on_flush(node, store, forward, send_old):
 
+            find, rewrite, frozen = slots_of(store)
+
             def reduce_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
                 if key is None or value is None:
                     drop("null key or value")
                     return
                 data = to_bytes(key)
-                row = get(data)
-                if row is None:
+                slot = find(data)
+                if slot is not None and type(old := slot.value) is not frozen:
+                    before = slot.at
+                    new = reducer(old, value)
+                    if new is not None:
+                        rewrite(slot, new, timestamp if timestamp > before else before)
+                        return
+                elif (row := get(data)) is None:
                     new = value
                 else:
                     old, before = row
@@ -202,11 +218,18 @@ class StreamCount(Operator):
         to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_cell, node.drop, self.send_old_values
         if forwards_on_flush(node, store, forward, send_old):
 
+            find, rewrite, _ = slots_of(store)
+
             def count_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
                 if key is None or value is None:
                     drop("null key or value")
                     return
                 data = to_bytes(key)
+                slot = find(data)
+                if slot is not None and type(slot.value) is int:
+                    before = slot.at
+                    rewrite(slot, slot.value + 1, timestamp if timestamp > before else before)
+                    return
                 row = get(data)
                 if row is None:
                     put(data, (1, timestamp))

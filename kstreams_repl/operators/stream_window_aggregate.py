@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.materialized import forwards_on_flush
+from kstreams_repl.operators.materialized import forwards_on_flush, window_slots_of
 from kstreams_repl.operators.window_close import WindowCloser
 from kstreams_repl.types import Headers, Windowed
 
@@ -62,12 +62,46 @@ class StreamWindowAggregate(Operator):
         if self.advance_ms != self.size_ms:
             return self._hopping(node, store, to_children)
         if self.count:
-            return self._tumbling_count(node, store, to_children)
+            return self._tumbling_count(node, store, to_children) if to_children else self._tumbling_count_cached(node, store)
         return self._tumbling(node, store, to_children)
 
-    def _tumbling_count(self, node: NodeContext, store: Any, forward: Process | None) -> Process:
-        """The commonest of all: one window, inline 0 and + 1."""
+    def _tumbling_count_cached(self, node: NodeContext, store: Any) -> Process:
+        """The commonest of all, where the cache forwards: windows that are in the cache are counted there."""
         to_bytes, fetch, put, drop, record = store.serialize_key, store.fetch_raw, store.put_raw, node.drop, node.record
+        size, grace = self.size_ms, self.grace_ms
+        find, rewrite, _ = window_slots_of(store)
+        close = -1 - grace
+
+        def tumbling_count_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            nonlocal close
+            if key is None:
+                drop("null key")
+                return
+            if timestamp - grace > close:
+                close = timestamp - grace
+            start = timestamp - timestamp % size
+            if start + size <= close:
+                drop("expired window")
+                return
+            data = to_bytes(key)
+            record.timestamp, record.headers = timestamp, headers
+            slot = find(data, start)
+            if slot is not None and type(slot.value) is int:
+                latest = slot.at
+                rewrite(slot, slot.value + 1, timestamp if timestamp > latest else latest)
+                return
+            cell = fetch(data, start)
+            if cell is None:
+                put(data, (1, timestamp), start)
+            else:
+                old, latest = cell
+                put(data, (old + 1, timestamp if timestamp > latest else latest), start)
+
+        return tumbling_count_cached
+
+    def _tumbling_count(self, node: NodeContext, store: Any, forward: Process) -> Process:
+        """One window, inline 0 and + 1."""
+        to_bytes, fetch, put, drop = store.serialize_key, store.fetch_raw, store.put_raw, node.drop
         size, grace, send_old, windowed = self.size_ms, self.grace_ms, self.send_old_values, Windowed
         close = -1 - grace
 
@@ -90,11 +124,8 @@ class StreamWindowAggregate(Operator):
                 old, latest = cell
                 if latest < timestamp:
                     latest = timestamp
-            if forward is None:
-                record.timestamp, record.headers = timestamp, headers
             put(data, (old + 1, latest), start)
-            if forward is not None:
-                forward(windowed(key, start, start + size), (old + 1, old if send_old else None, True), latest, headers)
+            forward(windowed(key, start, start + size), (old + 1, old if send_old else None, True), latest, headers)
 
         return tumbling_count
 

@@ -6,7 +6,8 @@ topic at build time, so that the call per record has no look-up in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Protocol
 
 from kstreams_repl.types import Headers
@@ -15,7 +16,17 @@ Send = Callable[[bytes | None, bytes | None, int, Headers, int | None], None]
 """(key, value, timestamp, headers, partition): partition None = by murmur2 of the key."""
 
 
+SendMany = Callable[
+    [Sequence[bytes | None], Sequence[bytes | None], Sequence[int], Sequence[Headers] | None, int | Sequence[int] | None], None
+]
+"""(keys, values, timestamps, headers or None when no record has any, one partition for all or one each or None): as one `Send` after
+the other."""
+
+
 class RecordCollector(Protocol):
+    """A collector that can take columns at once has `senders(topic)`, which gives `sender(topic)` and a `SendMany` that keeps its
+    order with it (`senders_of`)."""
+
     def sender(self, topic: str) -> Send:
         """The call that sends records to one topic (its real name). UnknownTopicError when the topic cannot exist."""
 
@@ -24,3 +35,25 @@ class RecordCollector(Protocol):
 
     def partition_of(self, topic: str, key: bytes) -> int:
         """The partition Kafka's default partitioner gives this key."""
+
+
+def senders_of(collector: RecordCollector, topic: str) -> tuple[Send, SendMany]:
+    """How to send to a topic, one record or many."""
+    make = getattr(collector, "senders", None)
+    if make is not None:
+        return make(topic)  # type: ignore[no-any-return]
+    send = collector.sender(topic)
+
+    def send_many(
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int],
+        headers: Sequence[Headers] | None,
+        partitions: int | Sequence[int] | None,
+    ) -> None:
+        own = ([] for _ in keys) if headers is None else headers
+        places = repeat(partitions, len(keys)) if partitions is None or isinstance(partitions, int) else partitions
+        for key, value, timestamp, header, place in zip(keys, values, timestamps, own, places, strict=True):
+            send(key, value, timestamp, header, place)
+
+    return send, send_many

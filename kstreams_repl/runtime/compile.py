@@ -195,6 +195,11 @@ def compile_nodes(
     return entries, codes
 
 
+def may_touch_headers(node: Node) -> bool:
+    """Whether a node shows user code the list of a record's headers, which it might change."""
+    return isinstance(node, ProcessorNode) and getattr(node.operator, "shows_headers", True)
+
+
 def _forward(node: str, children: Sequence[str], entries: Mapping[str, Process], sinks: Container[str], services: TaskServices) -> Process:
     """What a node calls to hand a record on: a function of its own, so that it can be tapped while it runs."""
     if services.tap is not None:

@@ -34,6 +34,8 @@ class Source(Protocol):
     deserialize_value: Callable[[bytes | None], Any]
     deserialize_keys: DeserializeMany | None
     deserialize_values: DeserializeMany | None
+    no_headers: Headers | None
+    """What records without headers share, where nothing can change it; None: each gets a list of its own."""
     extract: Callable[[RecordQueue, Any, Any, int, int, Headers], int] | None
     """(queue, key, value, timestamp, offset, headers) -> ms"""
 
@@ -163,6 +165,7 @@ class RecordQueue:
         record.topic, record.partition = self.topic, self.partition.partition
         raw_key, raw_value = self.head_raw_key, self.head_raw_value
         key, value, ts, offset, headers = self.head_key, self.head_value, self.head_ts, self.head_offset, self.head_headers
+        no_headers = source.no_headers
         stream_time = clock.now
         partition_time = self.partition_time
         done = 0
@@ -180,7 +183,7 @@ class RecordQueue:
                 done += 1
                 enter(key, value, ts, headers)
                 raw_key, raw_value, ts, offset = next_raw_key, next_raw_value, next_ts, next_offset
-                headers = [] if next_headers is None else next_headers
+                headers = next_headers if next_headers is not None else [] if no_headers is None else no_headers
                 try:
                     key = de_key(raw_key) if next_key is unread else next_key
                     value = de_value(raw_value) if next_value is unread else next_value
@@ -260,10 +263,10 @@ class RecordQueue:
 
     def _find_head(self, poison_offset: int | None = None) -> None:
         """Decode until a good record is found; with none left the last poison record becomes a head that only moves the offset."""
-        source, extract = self.source, self.source.extract
+        source, extract, no_headers = self.source, self.source.extract, self.source.no_headers
         while True:
             for raw_key, raw_value, key, value, ts, offset, row_headers in self._rows:
-                headers: Headers = [] if row_headers is None else row_headers
+                headers: Headers = row_headers if row_headers is not None else [] if no_headers is None else no_headers
                 try:
                     if key is _UNREAD:
                         key = source.deserialize_key(raw_key)

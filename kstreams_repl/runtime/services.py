@@ -19,7 +19,7 @@ from kstreams_repl.runtime.tapping import TapPoints
 from kstreams_repl.serdes.base import Serde
 from kstreams_repl.serdes.deferred import DeferredSerde
 from kstreams_repl.topology.stores import StoreBuilder
-from kstreams_repl.types import TaskId
+from kstreams_repl.types import Headers, TaskId
 
 
 class TaskServices:
@@ -52,6 +52,8 @@ class TaskServices:
         """Of nodes that rows pass serialized."""
         self.meter = meter
         self.record = RecordContext()
+        self.no_headers: Headers | None = None
+        """One empty list for all records without headers, where no node can add any (`StreamTask`)."""
         self.clock = StreamClock()
         self.stores: dict[str, Any] = {}
         self.dropped: dict[str, int] = {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import KStreamsError, SerializationError
 from kstreams_repl.operators.base import Process
-from kstreams_repl.runtime.collector import Send
+from kstreams_repl.runtime.collector import Send, senders_of
 from kstreams_repl.runtime.handlers import Response, resolve
 from kstreams_repl.serdes.base import Serde
 from kstreams_repl.topology.nodes import SinkNode
@@ -43,17 +43,13 @@ def build_outlet(node: SinkNode, services: TaskServices, key_serde: Serde, value
     if not (theirs.writes_like(key_serde) and values.writes_like(value_serde)):
         return None
     topic, suffix = services.real_topic(node.topic), theirs.base_key_suffix
-    send, place = services.collector.sender(topic), services.collector.partition_of
+    send_many, place = senders_of(services.collector, topic)[1], services.collector.partition_of
 
     def outlet(
-        keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int], headers: Sequence[Headers]
+        keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int], headers: Sequence[Headers] | None
     ) -> None:
-        if suffix:
-            for key, value, timestamp, own in zip(keys, values, timestamps, headers, strict=True):
-                send(key, value, timestamp, own, place(topic, key[:-suffix]))
-        else:
-            for key, value, timestamp, own in zip(keys, values, timestamps, headers, strict=True):
-                send(key, value, timestamp, own, None)
+        places = [place(topic, key[:-suffix]) for key in keys] if suffix else None
+        send_many(keys, values, timestamps, headers, places)
 
     return outlet
 

@@ -23,8 +23,10 @@ class Observer(Protocol):
     def record(self, key: Any, value: Any, timestamp: int, headers: Any) -> None:
         """One record, as the children are about to get it."""
 
-    def rows(self, keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int], headers: Sequence[Any]) -> None:
-        """Rows of a cached store on their way to a topic, all at once, serialized."""
+    def rows(
+        self, keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int], headers: Sequence[Any] | None
+    ) -> None:
+        """Rows of a cached store on their way to a topic, all at once, serialized; headers None when no row has any."""
 
 
 class TapPoint:

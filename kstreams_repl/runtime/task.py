@@ -15,8 +15,8 @@ from typing import Any
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import IllegalStateTransitionError, KStreamsError, StreamsProcessingError
 from kstreams_repl.operators.base import Process
-from kstreams_repl.runtime.collector import RecordCollector
-from kstreams_repl.runtime.compile import Tap, compile_nodes, node_of_traceback
+from kstreams_repl.runtime.collector import RecordCollector, senders_of
+from kstreams_repl.runtime.compile import Tap, compile_nodes, may_touch_headers, node_of_traceback
 from kstreams_repl.runtime.handlers import Handler, Response, resolve
 from kstreams_repl.runtime.metering import Meter
 from kstreams_repl.runtime.partition_group import PartitionGroup
@@ -109,6 +109,8 @@ class StreamTask:
         self._processing_handler = resolve(spec.config["processing.exception.handler"], "processing.exception.handler")
         self._closed = False
         self._failure: KStreamsError | None = None
+        if tap is None and self._processing_handler is None and not any(map(may_touch_headers, spec.subtopology.nodes)):
+            self.services.no_headers = []
         self._open_stores()
         self.entries, self._codes = compile_nodes(
             spec.subtopology.nodes, self.services, None if self._processing_handler is None else self._guard
@@ -262,12 +264,13 @@ class StreamTask:
         services, partition = self.services, self.id.partition
         for builder in self.spec.subtopology.stores:
             logged = builder.logging and builder.source_topic is None
-            send = services.collector.sender(self.changelog_topic(builder.name)) if logged else None
+            send, send_many = senders_of(services.collector, self.changelog_topic(builder.name)) if logged else (None, None)
             services.stores[builder.name] = open_store(
                 services.with_serdes(builder),
                 self.environment,
                 record_context=services.record,
                 send=send,  # type: ignore[arg-type]
+                send_many=send_many,
                 partition=partition,
                 cache=self.cache if builder.caching else None,
                 defaults=(services.key_serde(None), services.value_serde(None)),

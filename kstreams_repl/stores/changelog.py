@@ -21,10 +21,13 @@ NO_HEADERS: Headers = []
 class Changelog:
     """The changelog of one store; `log(key, value, timestamp)` is a plain callable."""
 
-    __slots__ = ("log", "suppressed", "pending", "send", "partition")
+    __slots__ = ("log", "suppressed", "pending", "send", "_send_many", "partition")
 
-    def __init__(self, send: Send | None, *, suppressed: bool, partition: int | None = None) -> None:
+    def __init__(
+        self, send: Send | None, *, suppressed: bool, partition: int | None = None, send_many: Callable[..., None] | None = None
+    ) -> None:
         self.send = send
+        self._send_many = send_many
         self.partition = partition
         self.suppressed = suppressed and send is not None
         self.pending: dict[bytes, tuple[bytes | None, int | None]] = {}
@@ -49,7 +52,9 @@ class Changelog:
     def send_many(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int | None]) -> None:
         """Send columns of records at once, whatever the mode."""
         send, partition = self.send, self.partition
-        if send is not None:
+        if self._send_many is not None:
+            self._send_many(keys, values, timestamps, None, partition)
+        elif send is not None:
             for key, value, timestamp in zip(keys, values, timestamps, strict=True):
                 send(key, value, timestamp, NO_HEADERS, partition)
 

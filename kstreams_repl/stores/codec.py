@@ -7,21 +7,22 @@ A plain store keeps the serialized value in both places. A timestamped store's o
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
 from kstreams_repl.serdes import Serde
 
 _TIMESTAMP = struct.Struct(">q")
-_TIMESTAMP_OF: Callable[[Any], bytes] = itemgetter(slice(8))
 _WITHOUT_TIMESTAMP: Callable[[Any], bytes] = itemgetter(slice(8, None))
 
 
 class Codec:
     """Object <-> stored bytes <-> changelog record of one store's values."""
 
-    __slots__ = ("timestamped", "serde", "encode", "decode", "log_value", "log_timestamp", "encode_many", "deferrable", "size_of")
+    __slots__ = (
+        "timestamped", "serde", "encode", "decode", "log_value", "log_timestamp", "encode_many", "log_values", "deferrable", "size_of",
+    )  # fmt: skip
 
     def __init__(self, serde: Serde, *, timestamped: bool) -> None:
         self.timestamped = timestamped
@@ -31,8 +32,10 @@ class Codec:
         self.decode: Callable[[bytes], Any]
         self.log_value: Callable[[bytes], bytes]
         self.log_timestamp: Callable[[bytes, int], int]
-        self.encode_many: Callable[[Sequence[Any]], list[bytes | None]] = lambda cells: list(map(self.encode, cells))
-        """Cells that are not None, in a column."""
+        self.encode_many: Callable[[Sequence[Any], Sequence[int]], list[bytes | None]]
+        """(values that are not None, their timestamps): cells in two columns; timestamps count in a timestamped store alone."""
+        self.log_values: Callable[[Sequence[bytes]], Sequence[bytes | None]] = _same_column
+        """The changelog's values of stored rows, none of them deleted."""
         if timestamped:
             self._use_timestamps(serde)
             if serde.layout is not None:
@@ -42,6 +45,7 @@ class Codec:
             self.decode = serde.deserialize
             self.log_value = _same
             self.log_timestamp = _of_the_record
+            self.encode_many = lambda values, timestamps: list(map(serde.serialize, values))
         size_of = serde.size_of
         self.size_of: Callable[[Any], int] = (lambda cell: 8 + size_of(cell[0])) if timestamped else size_of
 
@@ -63,17 +67,18 @@ class Codec:
         self.decode = decode
         self.log_value = _WITHOUT_TIMESTAMP
         self.log_timestamp = lambda data, record_timestamp: unpack_from(data)[0]
-
+        self.log_values = lambda stored: list(map(_WITHOUT_TIMESTAMP, stored))
+        self.encode_many = lambda values, timestamps: list(map(encode, zip(values, timestamps, strict=True)))
 
     def _use_layout(self, layout: struct.Struct) -> None:
         """A number beside its timestamp is one struct; what does not fit goes the long way, which says what is wrong with it."""
         pack, unpack, encode, decode = layout.pack, layout.unpack, self.encode, self.decode
 
-        def encode_many(cells: Sequence[Any]) -> list[bytes | None]:
+        def encode_many(values: Sequence[Any], timestamps: Sequence[int]) -> list[bytes | None]:
             try:
-                return [pack(timestamp, value) for value, timestamp in cells]
+                return list(map(pack, timestamps, values))
             except struct.error:
-                return list(map(encode, cells))
+                return list(map(encode, zip(values, timestamps, strict=True)))
 
         def decode_number(data: bytes) -> tuple[Any, int]:
             try:
@@ -85,21 +90,13 @@ class Codec:
         self.encode_many = encode_many
         self.decode = decode_number
 
-    def log_columns(
-        self, stored: Sequence[bytes | None], record_timestamps: Iterable[int]
-    ) -> tuple[Sequence[bytes | None], Sequence[int]]:
-        """Values and timestamps of the changelog records for stored rows; a deletion is logged at its record's time."""
-        if not self.timestamped:
-            return stored, list(record_timestamps)
-        if None not in stored:
-            return list(map(_WITHOUT_TIMESTAMP, stored)), [at for at, in map(_TIMESTAMP.unpack, map(_TIMESTAMP_OF, stored))]
-        pairs = list(zip(stored, record_timestamps, strict=True))
-        values = [None if data is None else data[8:] for data in stored]
-        return values, [at if data is None else self.log_timestamp(data, at) for data, at in pairs]
-
 
 def _same(data: bytes) -> bytes:
     return data
+
+
+def _same_column(stored: Sequence[bytes]) -> Sequence[bytes]:
+    return stored
 
 
 def _of_the_record(data: bytes, record_timestamp: int) -> int:

@@ -44,6 +44,7 @@ def open_store(
     *,
     record_context: Any,
     send: Send | None = None,
+    send_many: Callable[..., None] | None = None,
     partition: int | None = None,
     cache: RecordCache | None = None,
     defaults: tuple[Any, Any] | Mapping[str, Any] | None = None,
@@ -59,13 +60,14 @@ def open_store(
             a store is written (plain stores log under that timestamp, cached entries leave under that context).
         send: writes to the changelog topic, `(key, value, timestamp, headers, partition)`; None = not logged. The timestamp may be
             None (the producer's time).
+        send_many: the same for columns (`runtime.collector.SendMany`), keeping its order with `send`; None = one by one.
         partition: the changelog partition to name in `send`: the task's own; None leaves that to `send`.
         cache: the task's record cache; used when the builder asks for caching and its budget is not 0.
         defaults: the application's default (key serde, value serde).
         on_dropped: called with a reason for each put that is refused because it is too old.
         suppress_changelog: one changelog record per key and flush instead of one per update.
     """
-    opening = _Opening(builder, environment, record_context, send, partition, cache, defaults, on_dropped, suppress_changelog)
+    opening = _Opening(builder, environment, record_context, send, send_many, partition, cache, defaults, on_dropped, suppress_changelog)
     try:
         make = _MAKERS[builder.kind]
     except KeyError:
@@ -82,6 +84,7 @@ class _Opening:
         environment: Environment,
         record_context: Any,
         send: Send | None,
+        send_many: Callable[..., None] | None,
         partition: int | None,
         cache: RecordCache | None,
         defaults: tuple[Any, Any] | Mapping[str, Any] | None,
@@ -94,6 +97,7 @@ class _Opening:
         self.environment = environment
         self.record_context = record_context
         self.send = send if builder.logging else None
+        self.send_many = send_many if builder.logging else None
         self.partition = partition
         self.cache = cache if builder.caching and cache is not None and cache.max_bytes > 0 else None
         self.key_default = key_default
@@ -107,7 +111,7 @@ class _Opening:
         self.on_expired: Callable[[], None] = (lambda: None) if on_dropped is None else (lambda: on_dropped(EXPIRED))
 
     def log(self, *, suppressed: bool) -> Changelog:
-        return Changelog(self.send, suppressed=suppressed, partition=self.partition)
+        return Changelog(self.send, suppressed=suppressed, partition=self.partition, send_many=self.send_many)
 
     def engine(self, suffix: str = "") -> Engine:
         return self.environment.engine(self.name + suffix, persistent=self.persistent)

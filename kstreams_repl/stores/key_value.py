@@ -37,6 +37,8 @@ class KeyValue:
         self.put_cell: Callable[[bytes, Any], None] = cells.put
         """(serialized key, cell or None)."""
         self.serialize_key = key_serde.serialize
+        self.cached: WriteBackCache | None = cells if isinstance(cells, WriteBackCache) else None
+        """The cache itself, for operators that work on its slots."""
         self.get, self.put = self._make_access()
 
     def _make_access(self) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
@@ -176,5 +178,5 @@ class TimestampedKeyValue(KeyValue):
     def set_outlet(self, find: FindOutlet) -> None:
         """Let flushed rows leave as the bytes they are stored as, where `find` knows a way."""
         outlet = find(self._key, self._value)
-        if outlet is not None and isinstance(self._cells, WriteBackCache):
-            self._cells.set_outlet(outlet)
+        if outlet is not None and self.cached is not None:
+            self.cached.set_outlet(outlet)

@@ -87,6 +87,8 @@ class Window:
         self._index: KeyIndex | None = None
         self._indexing = False
         self.serialize_key = key_serde.serialize
+        self.cached: WriteBackCache | None = cells if isinstance(cells, WriteBackCache) else None
+        """The cache itself, for operators that work on its slots (`find_slot`)."""
         self.fetch_raw, self.put_raw = self._make_access()
 
     def _make_access(self) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, Any, int], None]]:
@@ -120,6 +122,22 @@ class Window:
                 self._index.note(key, tail, cell)
 
         return fetch_raw, put_raw
+
+    def find_slot(self) -> Callable[[bytes, int], Any]:
+        """Makes (serialized key, window start) -> the window's slot in the cache, if it is there."""
+        assert self.cached is not None
+        find, interval, pack, cached_segments = self.cached.find, self._rows.interval_ms, _LONG.pack, self._cached_segments
+        last, head, tail = -1, b"", b""
+
+        def find_slot(key: bytes, start: int) -> Any:
+            nonlocal last, head, tail
+            if start != last:
+                last, head, tail = start, pack(start // interval), pack(start) + _NO_SEQUENCE
+                if cached_segments is not None:
+                    cached_segments.add(start // interval)
+            return find(head + key + tail)
+
+        return find_slot
 
     def _make_unchecked(self, cells: WriteBackCells) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, Any, int], None]]:
         """As above, asking once per window, not per record, whether its segment takes writes; again when anything has moved."""
@@ -346,15 +364,15 @@ class Window:
     def set_outlet(self, find: FindOutlet) -> None:
         """Let flushed rows leave as the bytes they are stored as, where `find` knows a way."""
         outlet = find(time_windowed(self._key, self.window_size_ms), self._value) if self.timestamped else None
-        if outlet is None or not isinstance(self._cells, WriteBackCache):
+        if outlet is None or self.cached is None:
             return
 
         def leave(
-            physical: Column[bytes], values: Column[bytes | None], timestamps: Column[int], headers: Column[Headers]
+            physical: Column[bytes], values: Column[bytes | None], timestamps: Column[int], headers: Column[Headers] | None
         ) -> None:
             outlet(list(map(_WINDOWED_KEY, physical)), values, timestamps, headers)
 
-        self._cells.set_outlet(leave)
+        self.cached.set_outlet(leave)
 
     def flush(self) -> None:
         self._cells.flush()

@@ -10,7 +10,7 @@ ones are serialized at once (`Frozen`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sortedcontainers import SortedList
@@ -23,7 +23,7 @@ from kstreams_repl.stores.rows import Rows, many_at_once
 from kstreams_repl.types import Outlet
 
 _FIRST_COMPACTION = 32_768
-_LEAVING = -1
+_CLEAN, _DIRTY, _LEAVING = 0, 1, 2
 _VALUE_SIZE = 24
 _CAPACITY = 100_000
 
@@ -38,16 +38,19 @@ class Frozen:
 
 
 class Slot:
-    """One key's present cell, where its last write stands in `order`, and the context of that write.
+    """One key's present value with its timestamp, whether it is to be flushed, and the context of its last write.
 
-    The place is -1 while the slot is being forwarded: a write that comes back to its key then gets a slot of its own.
+    While a slot is being forwarded it is leaving: a write that comes back to its key then gets a slot of its own.
     """
 
-    __slots__ = ("key", "cell", "place", "topic", "partition", "offset", "timestamp", "headers")
+    __slots__ = ("key", "value", "at", "state", "timestamp", "headers", "topic", "partition", "offset")
 
     key: bytes
-    cell: Any
-    place: int
+    value: Any
+    """The cell, without its timestamp where cells have one; a `Frozen` when it cannot stay an object."""
+    at: int
+    """The cell's timestamp; 0 where cells have none."""
+    state: int
     topic: Any
     partition: int
     offset: int
@@ -82,21 +85,27 @@ class WriteBackCache:
         self._index: SortedList | None = None
         self._indexed: set[bytes] = set()
         self._indexed_to = 0
+        self._any_frozen = False
         self.size = 0
         shared.caches.append(self)
         self.cache = self
+        self.frozen = Frozen
+        self.find: Callable[[bytes], Slot | None] = self._slots.get
+        """The slot of a key that is here; its value may be a `Frozen`. None says nothing about the row below."""
         self.get: Callable[[bytes], Any]
         self.put: Callable[[bytes, Any], None]
-        self.get, self.put = self._make_access()
+        self.rewrite: Callable[[Slot, Any, int], None]
+        self.get, self.put, self.rewrite = self._make_access()
 
     @property
     def dirty(self) -> bool:
         return bool(self._order)
 
-    def _make_access(self) -> tuple[Callable[[bytes], Any], Callable[[bytes, Any], None]]:
+    def _make_access(self) -> tuple[Callable[[bytes], Any], Callable[[bytes, Any], None], Callable[[Slot, Any, int], None]]:
         slots, find, read, check = self._slots, self._slots.get, self._rows.get, self._check
         order, note, context, make, frozen = self._order, self._order.append, self._context, Slot, Frozen
-        encode, decode, deferrable, timestamped = self._codec.encode, self._codec.decode, self._codec.deferrable, self._codec.timestamped
+        clean, dirty, leaving = _CLEAN, _DIRTY, _LEAVING
+        freeze, decode, deferrable, timestamped = self._freeze, self._codec.decode, self._codec.deferrable, self._codec.timestamped
 
         def get(key: bytes) -> Any:
             slot = find(key)
@@ -105,34 +114,62 @@ class WriteBackCache:
                 if stored is None:
                     return None
                 cell = decode(stored)
-                if type(cell[0] if timestamped else cell) in deferrable:
+                value, at = cell if timestamped else (cell, 0)
+                if type(value) in deferrable:
                     slots[key] = slot = make()
-                    slot.key, slot.cell, slot.place = key, cell, 0
+                    slot.key, slot.value, slot.at, slot.state = key, value, at, clean
                 return cell
-            cell = slot.cell
-            if type(cell) is frozen:
-                return None if cell.stored is None else decode(cell.stored)
-            return cell
+            value = slot.value
+            if type(value) is frozen:
+                return None if value.stored is None else decode(value.stored)
+            return (value, slot.at) if timestamped else value
 
         def put(key: bytes, cell: Any) -> None:
-            if cell is None or type(cell[0] if timestamped else cell) not in deferrable:
-                cell = Frozen(None if cell is None else encode(cell))
+            value, at = (None, 0) if cell is None else cell if timestamped else (cell, 0)
+            if type(value) not in deferrable:
+                value = freeze(value, at)
             slot = find(key)
-            if slot is None or slot.place == -1:
+            if slot is None or slot.state is leaving:
                 slots[key] = slot = make()
-                slot.key = key
-            slot.cell = cell
-            slot.place = place = len(order)
+                slot.key, slot.state = key, clean
+            rewrite(slot, value, at)
+
+        def rewrite(slot: Slot, value: Any, at: int) -> None:
+            if type(value) not in deferrable:
+                value = freeze(value, at)
+            if slot.state is leaving:
+                slot = self._successor(slot)
+            slot.value = value
+            slot.at = at
+            slot.state = dirty
+            slot.timestamp = context.timestamp
+            slot.headers = context.headers
             slot.topic = context.topic
             slot.partition = context.partition
             slot.offset = context.offset
-            slot.timestamp = context.timestamp
-            slot.headers = context.headers
             note(slot)
-            if not place & 1023:
+            if not len(order) & 1023:
                 check()
 
-        return get, put
+        return get, put, rewrite
+
+    def _freeze(self, value: Any, at: int) -> Frozen:
+        """A value that may change in place, or is none, as it is now."""
+        self._any_frozen = True
+        if type(value) is Frozen:
+            return value
+        if value is None:
+            return Frozen(None)
+        return Frozen(self._codec.encode((value, at) if self._codec.timestamped else value))
+
+    def _successor(self, leaving: Slot) -> Slot:
+        """The slot that takes over a key whose own is being forwarded."""
+        key = leaving.key
+        slot = self._slots.get(key)
+        if slot is None or slot.state is _LEAVING:
+            self._slots[key] = slot = Slot()
+            slot.key, slot.state = key, _CLEAN
+        return slot
 
     # ---- the budget --------------------------------------------------------------------------------------------------------------
 
@@ -152,18 +189,26 @@ class WriteBackCache:
     def _compact(self) -> None:
         """Forget all but the last place of each slot."""
         order = self._order
-        order[:] = self._last_places()
-        for place, slot in enumerate(order):
-            slot.place = place
+        order[:] = self._take_dirty()
+        for slot in order:
+            slot.state = _DIRTY
         self._compact_at = 2 * len(order) + _FIRST_COMPACTION
         self._forget_index()
 
-    def _last_places(self) -> list[Slot]:
-        return [slot for place, slot in enumerate(self._order) if slot.place == place]
+    def _take_dirty(self) -> list[Slot]:
+        """Each dirty slot once, in the order of their last writes; they are clean then."""
+        found: list[Slot] = []
+        found_one, clean, dirty = found.append, _CLEAN, _DIRTY
+        for slot in reversed(self._order):
+            if slot.state is dirty:
+                slot.state = clean
+                found_one(slot)
+        found.reverse()
+        return found
 
     def _weigh(self) -> None:
         sample = self._order[-64:]
-        weight = sum(len(slot.key) + _weight(slot.cell) for slot in sample)
+        weight = sum(len(slot.key) + _weight(slot.value) for slot in sample)
         self._account(len(self._order) * (ENTRY_OVERHEAD + weight // max(len(sample), 1)))
 
     def _account(self, size: int) -> None:
@@ -188,51 +233,66 @@ class WriteBackCache:
         """Write and log all dirty entries, then forward them; a reader downstream sees every one of them."""
         if not self._order:
             return
-        leaving = self._last_places()
+        leaving = self._take_dirty()
         self._order.clear()
         self._compact_at = _FIRST_COMPACTION
         self._forget_index()
         self._account(0)
-        cells = [slot.cell for slot in leaving]
-        frozen = [slot for slot, kind in zip(leaving, map(type, cells), strict=True) if kind is Frozen]
+        any_frozen, self._any_frozen = self._any_frozen, False
+        frozen = [slot for slot in leaving if type(slot.value) is Frozen] if any_frozen else []
         old_cells: dict[bytes, Any] = {}
         if self._listener is not None and (frozen or self._send_old_values):
             old_cells = self._read_old(leaving if self._send_old_values else frozen)
             if frozen:  # a tombstone for a row that is not there goes nowhere
-                leaving = [slot for slot in leaving if slot.key in old_cells or not _is_deletion(slot.cell)]
-                cells = [slot.cell for slot in leaving]
+                leaving = [slot for slot in leaving if slot.key in old_cells or not _is_deletion(slot.value)]
         if leaving:
-            self._leave(leaving, cells, old_cells, any_frozen=bool(frozen))
+            self._leave(leaving, old_cells, any_frozen=bool(frozen))
         self._settle(frozen)
 
-    def _leave(self, leaving: list[Slot], cells: list[Any], old_cells: dict[bytes, Any], *, any_frozen: bool) -> None:
+    def _leave(self, leaving: list[Slot], old_cells: dict[bytes, Any], *, any_frozen: bool) -> None:
         codec, log_key = self._codec, self._rows.log_key
         keys = [slot.key for slot in leaving]
         stored: list[bytes | None]
         if any_frozen:
-            encode = codec.encode
-            stored = [cell.stored if type(cell) is Frozen else encode(cell) for cell in cells]
+            stored = [self._stored(slot) for slot in leaving]
         else:
-            stored = codec.encode_many(cells)
+            stored = codec.encode_many([slot.value for slot in leaving], [slot.at for slot in leaving])
+        whole = not any_frozen and None not in stored
         self._put_many(keys, stored)
-        values, timestamps = codec.log_columns(stored, (slot.timestamp for slot in leaving))
+        values: Sequence[bytes | None]
+        timestamps: Sequence[int]
+        if whole:
+            values = codec.log_values(stored)  # type: ignore[arg-type]
+            timestamps = [slot.at for slot in leaving] if codec.timestamped else [slot.timestamp for slot in leaving]
+        else:
+            log_value, log_timestamp = codec.log_value, codec.log_timestamp
+            values = [None if data is None else log_value(data) for data in stored]
+            timestamps = [
+                slot.timestamp if data is None else log_timestamp(data, slot.timestamp) for data, slot in zip(stored, leaving, strict=True)
+            ]
         self._changelog.send_many(keys if log_key is None else list(map(log_key, keys)), values, timestamps)
         if self._outlet is not None and not any_frozen:
-            self._outlet(keys, values, timestamps, [slot.headers for slot in leaving])
+            headers = [slot.headers for slot in leaving]
+            self._outlet(keys, values, timestamps, headers if any(headers) else None)
         elif self._listener is not None:
             self._forward(leaving, old_cells, self._listener)
 
+    def _stored(self, slot: Slot) -> bytes | None:
+        value = slot.value
+        if type(value) is Frozen:
+            return value.stored
+        return self._codec.encode((value, slot.at) if self._codec.timestamped else value)
+
     def _forward(self, leaving: list[Slot], old_cells: dict[bytes, Any], listener: EntryListener) -> None:
-        context, decode, old_of, send_old = self._context, self._codec.decode, old_cells.get, self._send_old_values
+        context, old_of, send_old = self._context, old_cells.get, self._send_old_values
         kept, raw_key, raw_value = context.snapshot(), context.raw_key, context.raw_value
         context.raw_key = context.raw_value = None  # the bytes at hand are not those of the entries
         for slot in leaving:
-            slot.place = _LEAVING
+            slot.state = _LEAVING
         try:
             for slot in leaving:
-                key, cell = slot.key, slot.cell
-                if type(cell) is Frozen:
-                    cell = None if cell.stored is None else decode(cell.stored)
+                key = slot.key
+                cell = self._cell(slot)
                 context.topic, context.partition, context.offset = slot.topic, slot.partition, slot.offset
                 context.timestamp, context.headers = slot.timestamp, slot.headers
                 listener(key, cell, old_of(key) if send_old else None, slot.timestamp, slot.headers)
@@ -240,7 +300,14 @@ class WriteBackCache:
             context.restore(kept)
             context.raw_key, context.raw_value = raw_key, raw_value
         for slot in leaving:
-            slot.place = 0
+            slot.state = _CLEAN
+
+    def _cell(self, slot: Slot) -> Any:
+        """What `get` gives for the slot."""
+        value = slot.value
+        if type(value) is Frozen:
+            return None if value.stored is None else self._codec.decode(value.stored)
+        return (value, slot.at) if self._codec.timestamped else value
 
     def _read_old(self, leaving: list[Slot]) -> dict[bytes, Any]:
         """Cells below the entries, where there are rows."""
@@ -266,7 +333,7 @@ class WriteBackCache:
         if not self._order:
             return ((key, decode(stored)) for key, stored in rows)
         keys = self._dirty_keys().irange(low, high, inclusive=(True, False), reverse=reverse)
-        return self._merge([(key, self._slots[key].cell) for key in keys], rows, reverse)
+        return self._merge([(key, self._cell(self._slots[key])) for key in keys], rows, reverse)
 
     def _dirty_keys(self) -> SortedList:
         """The dirty keys in order; brought up to date by each read, so that writes need not care."""
@@ -294,10 +361,8 @@ class WriteBackCache:
                 row = next(rows, None)
             if row is not None and row[0] == key:
                 row = next(rows, None)
-            if type(cell) is not Frozen:
+            if cell is not None:
                 yield key, cell
-            elif cell.stored is not None:
-                yield key, decode(cell.stored)
         while row is not None:
             yield row[0], decode(row[1])
             row = next(rows, None)
@@ -305,14 +370,15 @@ class WriteBackCache:
     def clear(self) -> None:
         self._slots.clear()
         self._order.clear()
+        self._any_frozen = False
         self._forget_index()
         self._account(0)
         self._changelog.clear()
 
 
-def _is_deletion(cell: Any) -> bool:
-    return type(cell) is Frozen and cell.stored is None
+def _is_deletion(value: Any) -> bool:
+    return type(value) is Frozen and value.stored is None
 
 
-def _weight(cell: Any) -> int:
-    return len(cell.stored or b"") if type(cell) is Frozen else _VALUE_SIZE
+def _weight(value: Any) -> int:
+    return len(value.stored or b"") if type(value) is Frozen else _VALUE_SIZE
