@@ -52,6 +52,9 @@ class InstanceControl(Protocol):
     def report(self, content: Mapping[str, Any]) -> None:
         """Leave a report for the driver. Never waits, never fails."""
 
+    def metrics(self, snapshot: Mapping[str, Any]) -> None:
+        """Leave what the instance measured (`metrics.snapshot`) beside its report."""
+
 
 def write_whole(path: Path, content: Mapping[str, Any]) -> None:
     """Replace a small file at once; a reader sees the old or the new content."""

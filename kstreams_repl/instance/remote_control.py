@@ -25,7 +25,7 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.kafka.journal import JournalReader, JournalReports
-from kstreams_repl.kafka.journal_records import Claim, Failure, InstanceReport, InstanceStateName
+from kstreams_repl.kafka.journal_records import Claim, Failure, InstanceReport, InstanceStateName, Measured
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.types import TopicPartition
 
@@ -35,6 +35,7 @@ _FRESH_SECONDS = 10.0
 _HEARTBEAT_SECONDS = 5.0
 _STOPPED_SECONDS = 0.3
 _BARE = frozenset({"state", "trouble"})
+_MOST_METRICS = 900_000
 _STATES = frozenset(get_args(InstanceStateName))
 
 
@@ -208,6 +209,13 @@ class RemoteControl:
                 figures="" if _BARE.issuperset(content) else json.dumps({**place, **content}, default=str),
             )
         )
+
+    def metrics(self, snapshot: Mapping[str, Any]) -> None:
+        text = json.dumps(snapshot)
+        if len(text) <= _MOST_METRICS:
+            self._follower.writer.send(Measured(self.generation, self.slot, text))
+        else:
+            _LOG.warning("metrics of %d characters are too many for the journal; record fewer", len(text))
 
 
 _followers: dict[str, Follower] = {}

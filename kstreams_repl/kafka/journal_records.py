@@ -195,12 +195,26 @@ class Claim:
         return f"claim/{self.slot}/{self.partition}"
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What an instance measured last (`metrics.snapshot`), as JSON, for display. Instance key ``instance/<slot>/metrics``."""
+
+    kind: ClassVar[str] = "measured"
+    generation: int
+    slot: int
+    snapshot: str
+
+    @property
+    def key(self) -> str:
+        return f"instance/{self.slot}/metrics"
+
+
 ControlRecord = DesiredState | Assignment | Version | StopOffsets | KeptOffsets
-InstanceRecord = InstanceReport | Claim
+InstanceRecord = InstanceReport | Measured | Claim
 JournalRecord = ControlRecord | InstanceRecord
 
 CONTROL_KINDS: Mapping[str, type[Any]] = {cls.kind: cls for cls in (DesiredState, Assignment, Version, StopOffsets, KeptOffsets)}
-INSTANCE_KINDS: Mapping[str, type[Any]] = {cls.kind: cls for cls in (InstanceReport, Claim)}
+INSTANCE_KINDS: Mapping[str, type[Any]] = {cls.kind: cls for cls in (InstanceReport, Measured, Claim)}
 
 
 def source_hash(source: str) -> str:

@@ -17,6 +17,7 @@ from kstreams_repl.kafka.journal_records import (
     Claim,
     DesiredState,
     InstanceReport,
+    Measured,
     KeptOffsets,
     StopOffsets,
     Version,
@@ -38,6 +39,7 @@ class JournalState:
         self.kept_offsets: KeptOffsets | None = None
         self._versions: dict[int, Version] = {}
         self._reports: dict[int, InstanceReport] = {}
+        self._measured: dict[int, Measured] = {}
         self._claims: dict[tuple[str, int], Claim] = {}
         """By run and slot: the winner of the latest epoch."""
 
@@ -59,6 +61,11 @@ class JournalState:
     def reports(self) -> Mapping[int, InstanceReport]:
         """The last report of each slot in the generation in force."""
         return MappingProxyType(self._reports)
+
+    @property
+    def measured(self) -> Mapping[int, Measured]:
+        """What each slot measured last in the generation in force."""
+        return MappingProxyType(self._measured)
 
     @property
     def failures(self) -> Mapping[int, InstanceReport]:
@@ -125,6 +132,8 @@ class JournalState:
                 if not record.figures and before is not None and before.generation == record.generation:
                     record = replace(record, figures=before.figures)
                 self._reports[record.slot] = record
+            case Measured():
+                self._measured[record.slot] = record
             case Claim():
                 held = self._claims.get((record.run, record.slot))
                 if held is not None and not _passes(record, held):
@@ -135,6 +144,7 @@ class JournalState:
     def _enter_generation(self, generation: int) -> None:
         """What instances of earlier generations said is over; kept offsets stay, for the new generation starts from them."""
         self._reports = {slot: report for slot, report in self._reports.items() if report.generation >= generation}
+        self._measured = {slot: said for slot, said in self._measured.items() if said.generation >= generation}
         self._claims = {at: claim for at, claim in self._claims.items() if claim.generation >= generation}
         if self.assignment is not None and self.assignment.generation < generation:
             self.assignment = None

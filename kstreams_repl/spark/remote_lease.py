@@ -66,6 +66,11 @@ class RemoteLease(LeaseWriter):
                 found[slot] = _content(report)
         return found
 
+    def metrics(self, generation: int) -> dict[int, dict[str, Any]]:
+        follower = self._follower
+        told = {} if follower is None else dict(follower.state.measured)
+        return {slot: json.loads(said.snapshot) for slot, said in told.items() if said.generation == generation}
+
     def places(self) -> dict[int, str]:
         """Where each slot was when it reported last."""
         follower = self._follower

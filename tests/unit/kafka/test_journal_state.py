@@ -19,6 +19,7 @@ from kstreams_repl.kafka.journal_records import (
     JournalRecord,
     KeptOffset,
     KeptOffsets,
+    Measured,
     StopOffsets,
     TaskReport,
     Version,
@@ -37,6 +38,7 @@ RECORDS: list[JournalRecord] = [
     InstanceReport(2, 0, "h:1:2", "running", 9, tasks={"0_0": TaskReport("RUNNING", {"in-0": 3}, lag=2, commit_id=8)}),
     InstanceReport(2, 1, "h:1:3", "failed", 9, failure=Failure("ZeroDivisionError", "x", node="n", partition=0, offset=4)),
     Claim(2, 0, 1, "h:1:2"),
+    Measured(2, 1, '{"at_ms": 1, "places": []}'),
 ]
 
 
@@ -50,6 +52,12 @@ def _folded(*records: JournalRecord) -> JournalState:
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.kind)
 def test_a_record_is_read_as_it_was_written(record: JournalRecord) -> None:
     assert decode(*encode(record)) == (record.key, record)
+
+
+def test_what_was_measured_is_kept_by_slot_for_the_generation_in_force() -> None:
+    state = _folded(*RECORDS, Measured(2, 1, "later"), Measured(1, 0, "of a passed generation"))
+    assert {slot: said.snapshot for slot, said in state.measured.items()} == {1: "later"}
+    assert state.apply(*encode(DesiredState(3, "running", 3, 4, 5)), 99) and not state.measured
 
 
 def test_the_whole_journal_is_one_state() -> None:
