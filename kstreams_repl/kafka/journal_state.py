@@ -17,8 +17,8 @@ from kstreams_repl.kafka.journal_records import (
     Claim,
     DesiredState,
     InstanceReport,
-    Measured,
     KeptOffsets,
+    Measured,
     StopOffsets,
     Version,
     decode,
@@ -165,6 +165,8 @@ class JournalState:
             return self._versions.pop(int(rest[8:]), None) is not None
         elif family == "instance" and rest.isdigit():
             return self._reports.pop(int(rest), None) is not None
+        elif family == "instance" and rest.endswith("/metrics") and rest[:-8].isdigit():
+            return self._measured.pop(int(rest[:-8]), None) is not None
         elif family == "claim":
             gone = [at for at, claim in self._claims.items() if claim.key == name]
             for at in gone:

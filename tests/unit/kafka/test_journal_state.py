@@ -164,5 +164,5 @@ def test_a_tombstone_takes_its_record_away(record: JournalRecord) -> None:
     state = _folded(record)
     assert state.apply(record.key.encode(), None, 1) is True
     empty = JournalState()
-    for attribute in ("desired", "assignment", "stop_offsets", "kept_offsets", "versions", "reports"):
+    for attribute in ("desired", "assignment", "stop_offsets", "kept_offsets", "versions", "reports", "measured"):
         assert getattr(state, attribute) == getattr(empty, attribute)
