@@ -11,9 +11,13 @@ from typing import Any
 
 import orjson
 
+from kstreams_repl.demo.flights import Hold
+from kstreams_repl.demo.places import OWN, refuse_running
+from kstreams_repl.demo.screen import Screen
 from kstreams_repl.errors import KStreamsError, SerializationError
 
-_COUNTS = "rows-per-key"
+APPLICATION = "own-input"
+COUNTS = "rows-per-key"
 
 
 def read_rows(file: Path, key: str | None) -> Iterator[tuple[str | None, dict[str, Any]]]:
@@ -71,44 +75,71 @@ def _csv_rows(file: Path) -> Iterator[dict[str, Any]]:
             ) from error
 
 
-def run(file: Path, topic: str, key: str | None, *, directory: Path, instances: int, show: Any, keep: bool) -> dict[str, Any]:
-    """Produce the rows, count them per key (all together without one) on Spark, compare with a count of the file."""
-    from kstreams_repl import StreamsBuilder, connect, serdes
-    from kstreams_repl.demo.main import _keep_running, _refuse_running
+def build(topic: str) -> Any:
+    """The topology: rows counted per key, all together without one."""
+    from kstreams_repl import StreamsBuilder, serdes
+
+    builder = StreamsBuilder()
+    rows = builder.stream(topic, key_serde=serdes.string, value_serde=serdes.json)
+    grouped = rows.group_by(lambda row_key, row: row_key or "", key_serde=serdes.string, value_serde=serdes.json)
+    grouped.count(store=COUNTS, key_serde=serdes.string)
+    return builder
+
+
+def run(
+    file: Path, topic: str, key: str | None, *, directory: Path, instances: int, show: Screen, hold: Hold | None = None
+) -> dict[str, Any]:
+    """Produce the rows, count them per key on Spark, compare with a count of the file.
+
+    Args:
+        directory: the demo's; everything goes into its folder ``own``.
+        hold: called when every number is right, with the application running again.
+    """
+    from kstreams_repl import connect, serdes
 
     started = time.monotonic()
-    directory = directory.expanduser().absolute()
     truth = Counter(row_key if row_key is not None else "" for row_key, _ in read_rows(file, key))
-    if directory.exists():
-        _refuse_running(directory / "session" / "broker")
-        shutil.rmtree(directory)
-    with connect(directory=directory / "session", report=show.line) as session:
+    directory = directory.expanduser().absolute()
+    refuse_running(directory)
+    own = directory / OWN
+    if own.exists():
+        shutil.rmtree(own)
+    with connect(directory=own / "session", report=show.line) as session:
         session.start()
         count = session.produce(topic, read_rows(file, key), key_serde=serdes.string, value_serde=serdes.json)
         show.line(f"{count:,} rows of {file.name} are in topic {topic}")
-        builder = StreamsBuilder()
-        rows = builder.stream(topic, key_serde=serdes.string, value_serde=serdes.json)
-        grouped = rows.group_by(lambda row_key, row: row_key or "", key_serde=serdes.string, value_serde=serdes.json)
-        grouped.count(store=_COUNTS, key_serde=serdes.string)
-        app = session.deploy(builder, "own-input", processing_guarantee="exactly_once_v2", num_stream_threads=instances)
+        app = session.deploy(build(topic), APPLICATION, processing_guarantee="exactly_once_v2", num_stream_threads=instances)
         records, seconds = show.progress(app, count)
         app.pause()
-        got = dict(session.sql(f'SELECT key, value FROM "{_COUNTS}"', records=None, rows=None).fetchall())
+        got = dict(session.sql(f'SELECT key, value FROM "{COUNTS}"', records=None, rows=None).fetchall())
         wrong = {name for name in truth.keys() | got.keys() if truth.get(name) != got.get(name)}
-        result = session.sql(f'SELECT key, value AS "rows" FROM "{_COUNTS}" ORDER BY 2 DESC LIMIT 10')
+        result = session.sql(f'SELECT key, value AS "rows" FROM "{COUNTS}" ORDER BY 2 DESC LIMIT 10')
         show.rows(f"rows per {key}" if key else "rows", result.columns, result.fetchall())
         show.line(
             f"checked {len(truth):,} counts against the file: " + ("all equal" if not wrong else f"{len(wrong)} MISMATCHES")
         )
-        if keep:
+        verdict = {
+            "ok": not wrong,
+            "records": records,
+            "mismatches": len(wrong),
+            "seconds": round(time.monotonic() - started, 2),
+            "records_per_second": round(records / seconds) if seconds else None,
+        }
+        if hold is not None and not wrong:
             app.resume()
-            _keep_running(session, directory, show)
+            hold(app, verdict, _look(session, topic, own))
         app.stop()
-    shutil.rmtree(directory, ignore_errors=True)
-    return {
-        "ok": not wrong,
-        "records": records,
-        "mismatches": len(wrong),
-        "seconds": round(time.monotonic() - started, 2),
-        "records_per_second": round(records / seconds) if seconds else None,
-    }
+    shutil.rmtree(own, ignore_errors=True)
+    return verdict
+
+
+def _look(session: Any, topic: str, own: Path) -> str:
+    """How to look at it from another process."""
+    return f"""\
+  import kstreams_repl as ks
+  from kstreams_repl.demo import own_input
+  session = ks.connect("{session.bootstrap_servers}", directory="{own / "session"}")
+  session.sql('SELECT * FROM "{topic}" LIMIT 5')
+  session.produce("{topic}", [{{"more": "rows"}}])
+  app = session.attach("{APPLICATION}", own_input.build("{topic}"))
+  app.sql("{COUNTS}")"""

@@ -3,7 +3,8 @@
 Actors: the driver (`LeaseWriter`) says what is wanted, in which generation; each instance (`Control`) looks every few
 milliseconds, stops at the next commit when it is told to, when the lease is of a higher generation or gone, and when its
 parent process has died; and it leaves one report file per slot. Every file is replaced as a whole. On a cluster the same goes
-through the journal in Kafka (`remote_control`); a file costs microseconds.
+through the journal in Kafka (`remote_control`); a file costs microseconds. A full disk takes neither a signal nor a last word away: for
+each of these files there is a reserve of blocks on the disk already.
 """
 
 from __future__ import annotations
@@ -18,8 +19,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from kstreams_repl.disk import is_full
+
 LEASE = "lease.json"
+RESERVE_BYTES = 16 * 1024
 CHECK_SECONDS = 0.005
+
+
+_LAST_WORDS = frozenset({"failed", "paused", "stopped", "superseded"})
 
 
 class Signal(StrEnum):
@@ -57,10 +64,63 @@ class InstanceControl(Protocol):
 
 
 def write_whole(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace a small file at once; a reader sees the old or the new content."""
+    """Replace a small file at once; a reader sees the old or the new content.
+
+    Raises:
+        OSError: it could not be written; the old content stays.
+    """
     new = path.with_name(f".{path.name}.{os.getpid()}")
-    new.write_text(json.dumps(content), encoding="utf-8")
-    new.replace(path)
+    try:
+        new.write_text(json.dumps(content), encoding="utf-8")
+        new.replace(path)
+    except OSError:
+        with suppress(OSError):
+            new.unlink()
+        raise
+
+
+def _write_if_room(path: Path, content: Mapping[str, Any]) -> bool:
+    """As `write_whole`; False, and the old content stays, when the disk is full."""
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        return False
+    return True
+
+
+def _reserve_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.reserve")
+
+
+def keep_reserve(path: Path) -> None:
+    """Take the blocks now that a last word in this file will need when the disk is full."""
+    reserve = _reserve_of(path)
+    if not reserve.exists():
+        with suppress(OSError):
+            reserve.write_bytes(b" " * RESERVE_BYTES)
+
+
+def write_last_word(path: Path, content: Mapping[str, Any]) -> None:
+    """As `write_whole`; on a full disk the reserve becomes the file.
+
+    Raises:
+        OSError: there is no reserve either.
+    """
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        text = json.dumps(content).encode()
+        reserve = _reserve_of(path)
+        if len(text) > RESERVE_BYTES or not reserve.exists():
+            raise
+        with reserve.open("r+b") as file:
+            file.write(text)
+            file.truncate()
+        reserve.replace(path)
 
 
 def read_whole(path: Path) -> dict[str, Any] | None:
@@ -83,7 +143,8 @@ class LeaseWriter:
         """Say what is wanted; False, and nothing written, when a higher generation is in force already."""
         if self.generation() > generation:
             return False
-        write_whole(self.directory / LEASE, {"generation": generation, "signal": signal.value, "pid": os.getpid()})
+        write_last_word(self.directory / LEASE, {"generation": generation, "signal": signal.value, "pid": os.getpid()})
+        keep_reserve(self.directory / LEASE)
         return True
 
     def generation(self) -> int:
@@ -95,7 +156,7 @@ class LeaseWriter:
         """Take away what earlier queries left: reports, claims, and the checkpoints of drivers that were killed."""
         for path in self.directory.glob("checkpoint-*"):
             shutil.rmtree(path, ignore_errors=True)
-        for pattern in ("report-*.json", "metrics-*.json", "claim-*", "tapped-*.json"):
+        for pattern in ("report-*.json", ".report-*", "metrics-*.json", "claim-*", "tapped-*.json"):
             for path in self.directory.glob(pattern):
                 with suppress(FileNotFoundError):
                     path.unlink()
@@ -167,13 +228,19 @@ class Control:
         return report is not None and report.get("state") == state
 
     def report(self, content: Mapping[str, Any]) -> None:
-        """Leave the instance's report for the driver."""
+        """Leave the instance's report for the driver. On a full disk only a last one (failed, at rest) gets through."""
         at_ms = int(time.time() * 1000)
         report = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, **content}
         with suppress(FileNotFoundError):  # the driver has taken the directory away; the lease, gone too, ends the loop
-            write_whole(self._report, report)
+            if content.get("state") in _LAST_WORDS:
+                trace = dict(report.get("failure") or {}).get("trace")
+                if trace:
+                    report["failure"] = {**report["failure"], "trace": trace[-RESERVE_BYTES // 2 :]}
+                write_last_word(self._report, report)
+            elif _write_if_room(self._report, report):
+                keep_reserve(self._report)
 
     def metrics(self, snapshot: Mapping[str, Any]) -> None:
         """Leave what the instance measured beside its report."""
         with suppress(FileNotFoundError):
-            write_whole(self._metrics, snapshot)
+            _write_if_room(self._metrics, snapshot)

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kstreams_repl.errors import StateStoreError, TaskCorruptedError
+from kstreams_repl.errors import TaskCorruptedError
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.engine.base import Environment
@@ -135,14 +135,18 @@ def topic_ids_of(admin: Admin, logs: Sequence[Changelog]) -> dict[str, str]:
 
 
 def _open(path: Path, token: str) -> Environment:
-    from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+    from kstreams_repl.stores.engine.failures import storage_error
+    from kstreams_repl.stores.engine.lmdb import LmdbEnvironment, LockedError
 
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise storage_error(error, str(path), "making") from error
     environment = LmdbEnvironment(path)
     holder = environment.owner
     try:
         environment.take_ownership(token, timeout=_LOCK_SECONDS)
-    except StateStoreError:
+    except LockedError:
         # The holder is stopped inside a write transaction: end it and try once more.
         if holder is None or not _kill_holder(holder):
             raise

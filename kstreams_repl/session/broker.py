@@ -42,10 +42,12 @@ class SessionBroker:
         broker = self._broker
         if broker is not None and broker.is_alive:
             return broker
-        if self._directory is not None and self._is_taken(self._directory):
+        if self._directory is not None and is_taken(self._directory):
             self._broker, self.shared = EmbeddedBroker.attach(self._directory), True
             self._report(f"using the Kafka that runs in {self._directory} already, at {self._broker.bootstrap_servers}")
             return self._broker
+        if broker is not None and not self.shared:
+            self._say_why_it_ended(broker)
         broker = broker if broker is not None and not self.shared else EmbeddedBroker(self._directory)
         with step(self._report, "starting Kafka (embedded)", lambda: f"Kafka is ready at {broker.bootstrap_servers}"):
             broker.start()
@@ -53,24 +55,42 @@ class SessionBroker:
         self._broker, self.shared = broker, False
         return broker
 
+    def check(self) -> None:
+        """See that the broker, once started, still lives.
+
+        Raises:
+            EmbeddedBrokerError: it has ended by itself; the error says why.
+        """
+        broker = self._broker
+        if broker is not None and not broker.is_alive:
+            raise broker.why_ended()
+
+    def _say_why_it_ended(self, broker: EmbeddedBroker) -> None:
+        """It is started again, but not on a disk that is full."""
+        why = broker.why_ended()
+        if "needed_bytes" in why.fields and why.fields["free_bytes"] < why.fields["needed_bytes"]:
+            raise why
+        self._report(why.message)
+
     def stop(self) -> None:
         """Stop the broker if it is ours; what it keeps in a directory stays."""
         if self._broker is not None and not self.shared:
             self._broker.stop()
         self._broker = None
 
-    def _is_taken(self, path: Path) -> bool:
-        """Whether a living owner has a broker there; waits for one whose owner has gone."""
-        where = BrokerDirectory(path)
-        deadline = time.monotonic() + OLD_OWNER_SECONDS
-        while path.exists() and where.is_locked():
-            record = where.read_record()
-            if record is not None and (record.detached or _lives(record.owner_pid)):
-                return True
-            if time.monotonic() > deadline:
-                return record is not None
-            time.sleep(0.05)
-        return False
+
+def is_taken(path: Path) -> bool:
+    """Whether a living owner has a broker in that directory; waits for one whose owner has gone."""
+    where = BrokerDirectory(path)
+    deadline = time.monotonic() + OLD_OWNER_SECONDS
+    while path.exists() and where.is_locked():
+        record = where.read_record()
+        if record is not None and (record.detached or _lives(record.owner_pid)):
+            return True
+        if time.monotonic() > deadline:
+            return record is not None
+        time.sleep(0.05)
+    return False
 
 
 def _lives(pid: int) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kstreams_repl import serdes
-from kstreams_repl.errors import KStreamsError, ProductionError, SerializationError
+from kstreams_repl.errors import EmbeddedBrokerError, KStreamsError, ProductionError, SerializationError
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.failures import kafka_errors, translate
 from kstreams_repl.serdes import Serde
+
+_FLUSH_SECONDS = 30.0
 
 Parts = tuple[Any, Any, int | None, Any]
 """Key, value, timestamp (ms; None: now), headers."""
@@ -94,13 +97,26 @@ def serde_for(value: Any) -> Serde:
 
 
 class TopicProducer:
-    """Writes records of one topic; serdes that are not given follow from the first key and value that are not None."""
+    """Writes records of one topic; serdes that are not given follow from the first key and value that are not None.
 
-    def __init__(self, settings: ClientSettings, topic: str, key_serde: Serde | None, value_serde: Serde | None) -> None:
+    Args:
+        watch: called while the broker is waited for; raises when there is nothing to wait for any more.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        topic: str,
+        key_serde: Serde | None,
+        value_serde: Serde | None,
+        *,
+        watch: Callable[[], None] | None = None,
+    ) -> None:
         self.topic = topic
         self.key_serde = key_serde
         self.value_serde = value_serde
         self._settings = settings
+        self._watch = watch or (lambda: None)
         self._failed: list[Any] = []
         self._producer = make_producer(settings, on_delivery_error=lambda error, message: self._failed.append(error))
 
@@ -110,6 +126,7 @@ class TopicProducer:
         Raises:
             SerializationError: a key or value that its serde cannot write; what came before it is written.
             ProductionError, BrokerUnavailableError: the broker did not take a record.
+            EmbeddedBrokerError: it ended meanwhile.
         """
         count = 0
         try:
@@ -118,12 +135,29 @@ class TopicProducer:
                 count += 1
                 if self._failed:
                     break
-        finally:
-            left = self._producer.flush(30)
+            left = self._flush()
+        except EmbeddedBrokerError:
+            self._producer.purge()  # there is nobody to wait for
+            self._producer.close(0)
+            raise
+        except BaseException:
+            self._producer.flush(_FLUSH_SECONDS)  # what came before the record that cannot be written
             self._producer.close()
+            raise
+        self._producer.close()
         if self._failed or left:
+            self._watch()
             raise self._error(left)
         return count
+
+    def _flush(self) -> int:
+        """Wait until all is on the broker; how many records are not after half a minute."""
+        deadline = time.monotonic() + _FLUSH_SECONDS
+        while True:
+            left = int(self._producer.flush(0.5))
+            if not left or self._failed or time.monotonic() > deadline:
+                return left
+            self._watch()
 
     def _send(self, index: int, key: Any, value: Any, timestamp: int | None, headers: Any) -> None:
         if self.key_serde is None and key is not None:
@@ -148,6 +182,7 @@ class TopicProducer:
                 break
             except BufferError:
                 self._producer.poll(0.05)
+                self._watch()
             except ValueError as error:
                 raise KStreamsError(
                     f"record {index} for topic {self.topic!r} cannot be sent: {error}", topic=self.topic

@@ -104,6 +104,15 @@ class Session:
         """Whether there is a cluster to ask without starting one."""
         return not self.closed and (self._broker is None or self._broker.started)
 
+    def check(self) -> None:
+        """See that an embedded broker which was started still lives; of a given cluster nothing is asked.
+
+        Raises:
+            EmbeddedBrokerError: it ended by itself, because its disk is full, say. The next use of the session starts it again.
+        """
+        if self._broker is not None:
+            self._broker.check()
+
     @property
     def bootstrap_servers(self) -> str:
         return self.settings.bootstrap_servers
@@ -186,7 +195,8 @@ class Session:
         known_key, known_value = self._known.of(topic)
         key_chosen = known_key if key_serde is None else serde_library.resolve(key_serde)
         value_chosen = known_value if value_serde is None else serde_library.resolve(value_serde)
-        producer = TopicProducer(self.settings, topic, key_chosen, value_chosen)
+        watch = None if self._broker is None else self._broker.check
+        producer = TopicProducer(self.settings, topic, key_chosen, value_chosen, watch=watch)
         try:
             return producer.send_all(parts_of(records, key=key, timestamp=timestamp))
         finally:

@@ -39,7 +39,7 @@ from kstreams_repl.metrics.snapshot import Metric, Snapshot, merged
 from kstreams_repl.spark.client_metrics import client_metrics
 from kstreams_repl.spark.closure import Shipment, pack
 from kstreams_repl.spark.epoch import await_idle, start_query
-from kstreams_repl.spark.failures import error_from
+from kstreams_repl.spark.failures import disk_errors, error_from, query_error
 from kstreams_repl.spark.generations import Generations
 from kstreams_repl.spark.planning import application_id_of, make_plan
 from kstreams_repl.spark.progress import ApplicationReport, read_reports
@@ -119,7 +119,8 @@ class Deployment:
         self._shipment: Shipment | None = None
         self._session: Any = None
         self._clean = False
-        self._lease = LeaseWriter(control_directory(self.state_root, self.application_id))
+        with disk_errors(self.state_root):
+            self._lease = LeaseWriter(control_directory(self.state_root, self.application_id))
         self._generations: Generations | None = None
 
     def __repr__(self) -> str:
@@ -166,8 +167,9 @@ class Deployment:
             TopologyError: partitions that cannot be co-partitioned, no source.
             DeployError: too few Spark slots, internal topics that do not fit, functions that cannot be sent.
             BrokerUnavailableError: no broker answers.
+            StateStoreError: no room in the state directory.
         """
-        with self._lock:
+        with self._lock, disk_errors(self.state_root):
             if self._status is Status.RUNNING:
                 return self
             self._check(Status.RUNNING)
@@ -377,7 +379,7 @@ class Deployment:
         """Signal first, wait for the reports, then stop the query; returns the slots that did not answer."""
         try:
             self._lease.write(plan.generation, signal)
-        except KStreamsError as error:  # nobody hears it: Spark ends the workers, which loses what they had not committed
+        except (KStreamsError, OSError) as error:  # nobody hears it: Spark ends the workers, which loses what they had not committed
             _LOG.warning("%s cannot be told to be %s: %s", self.application_id, signal, error)
             self._stop_query()
             return list(range(plan.instances))
@@ -427,17 +429,8 @@ class Deployment:
                         hint="nothing is lost; attach to it, or start it again here",
                     )
                 else:
-                    self._error = _query_error(query)
+                    self._error = query_error(query, self.state_root, str(self._session.sparkContext.pythonExec))
                 self._end_query(plan, Signal.STOP)
                 self._write_down(plan, Signal.STOP)
                 self._enter(Status.FAILED, f"failed: {self._error.message.splitlines()[0]}")
             return
-
-
-def _query_error(query: Any) -> KStreamsError:
-    cause = query.exception()
-    text = str(cause).splitlines()[0] if cause is not None else "the query ended"
-    return ApplicationFailedError(
-        f"Spark gave the application up: {text[:400]}",
-        hint="a worker process died again and again (a crash in native code, out of memory, os._exit?); nothing committed is lost",
-    )

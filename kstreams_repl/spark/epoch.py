@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.spark.closure import Shipment
-from kstreams_repl.spark.session import claim_pool
+from kstreams_repl.spark.session import claim_pool, python_path
 from kstreams_repl.spark.worker import REPORT_DDL, run_epoch
 
 POOL_VARIABLE = "KSTREAMS_POOL"
@@ -71,14 +71,23 @@ def start_query(
 
 @contextmanager
 def _own_pool(session: Any, pool: str) -> Iterator[None]:
-    """Make functions inside for one worker pool: Spark keys pools by the environment variables of the function."""
+    """Make functions inside for one worker pool: Spark keys pools by the environment variables of the function.
+
+    The same variables carry this package's folder, so that workers of a session which somebody else started find it as well.
+    """
     environment = session.sparkContext.environment
     with _pool_lock:
+        before = {name: environment.get(name) for name in (POOL_VARIABLE, "PYTHONPATH")}
         environment[POOL_VARIABLE] = pool
+        environment["PYTHONPATH"] = python_path(before["PYTHONPATH"])
         try:
             yield
         finally:
-            del environment[POOL_VARIABLE]
+            for name, value in before.items():
+                if value is None:
+                    del environment[name]
+                else:
+                    environment[name] = value
 
 
 def await_idle(query: Any, seconds: float) -> None:

@@ -1,12 +1,19 @@
-"""From the failure in a worker's report to the error that the driver shows."""
+"""From what went wrong elsewhere (a worker, Spark, the driver's disk) to the error that the driver shows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from kstreams_repl import errors
-from kstreams_repl.errors import ApplicationFailedError, KStreamsError
+from kstreams_repl.disk import free_bytes, is_full, room
+from kstreams_repl.errors import ApplicationFailedError, DeployError, KStreamsError, StateStoreError
+
+_RAISED = re.compile(r"^\s*((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt)): ?(.*)$")
+_NO_MODULE = re.compile(r"No module named '?([\w.]+)'?")
 
 
 def error_from(failure: Mapping[str, Any]) -> KStreamsError:
@@ -19,3 +26,73 @@ def error_from(failure: Mapping[str, Any]) -> KStreamsError:
         message = str(failure.get("message"))
     fields = {**dict(failure.get("fields") or {}), "worker_trace": failure.get("trace")}
     return kind(message, hint=failure.get("hint"), **fields)
+
+
+def no_room(where: Path) -> StateStoreError:
+    """The error for a state directory on a full disk."""
+    return StateStoreError(
+        f"the disk of the state directory {where} is full: {room(where)}",
+        hint="make room and resume the application: it goes on from its last commit",
+        path=str(where),
+        free_bytes=free_bytes(where),
+    )
+
+
+@contextmanager
+def disk_errors(where: Path) -> Iterator[None]:
+    """A full disk inside the block is told as one."""
+    try:
+        yield
+    except OSError as error:
+        if is_full(error):
+            raise no_room(where) from error
+        raise
+
+
+def query_error(query: Any, state: Path, python: str) -> KStreamsError:
+    """Why a streaming query ended by itself: a full disk, what a worker's Python said, or a process that died."""
+    cause = query.exception()
+    text = "the query ended" if cause is None else str(cause)
+    if is_full(text):
+        return no_room(state)
+    raised = python_error(text)
+    if raised is not None:
+        return cannot_run(raised, python, trace=text)
+    return ApplicationFailedError(
+        f"Spark gave the application up: {text.splitlines()[0][:400]}",
+        hint="a worker process died again and again (a crash in native code, out of memory, os._exit?); nothing committed is lost",
+    )
+
+
+def python_error(text: str) -> str | None:
+    """The last Python exception in what Spark tells of a worker, as ``ModuleNotFoundError: No module named 'x'``."""
+    _, traced, after = text.rpartition("Traceback (most recent call last)")
+    if not traced:
+        _, traced, after = text.rpartition("Error from python worker:")
+    if not traced:
+        return None
+    for line in after.splitlines():
+        found = _RAISED.match(line)
+        if found:
+            return f"{found[1]}: {found[2]}".strip()
+        if _NO_MODULE.search(line):
+            return line.strip()
+    return None
+
+
+def cannot_run(raised: str, python: str, *, trace: str) -> DeployError:
+    """The error for workers in which the application could not even be unpacked."""
+    missing = _NO_MODULE.search(raised)
+    if missing:
+        hint = (
+            f"the workers run {python}: install {missing[1].split('.')[0]} there, or put its folder on their PYTHONPATH; "
+            "then resume the application"
+        )
+    else:
+        hint = f"the workers run {python}: make the application's modules importable there as they are here"
+    return DeployError(
+        f"Spark's Python workers could not load the application: {raised}",
+        hint=hint,
+        module=missing[1] if missing else None,
+        worker_trace=trace,
+    )

@@ -134,7 +134,7 @@ def _launch(conf: Any) -> None:
 
     before = {name: os.environ.get(name) for name in ("JAVA_HOME", "PYTHONPATH")}
     os.environ.update(spark_environment())
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_ROOT, before["PYTHONPATH"])))
+    os.environ["PYTHONPATH"] = python_path(before["PYTHONPATH"])
     log = spark_log()
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
@@ -148,6 +148,11 @@ def _launch(conf: Any) -> None:
                 os.environ[name] = value
     SparkContext._gateway = gateway
     SparkContext._jvm = gateway.jvm
+
+
+def python_path(before: str | None) -> str:
+    """A ``PYTHONPATH`` on which this package is found."""
+    return os.pathsep.join(filter(None, (_ROOT, before)))
 
 
 def spark_log() -> Path:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -14,14 +16,24 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kstreams_repl import connect, serdes
+from kstreams_repl.demo import own_input
+from tests.spark.hosting import settle
+
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(400)]
 
 
+COMMAND = [sys.executable, "-m", "kstreams_repl.cli", "demo"]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+
+
 def demo(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
-    command = [sys.executable, "-m", "kstreams_repl.cli", "demo", "--json", *arguments]
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [*COMMAND, "--json", *arguments]
+    return subprocess.Popen(command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finished(process: subprocess.Popen[str], seconds: float) -> tuple[str, str]:
@@ -97,3 +109,53 @@ def test_malformed_own_row_is_told_with_its_line(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert "line 2 of rows.jsonl is no JSON" in out + err
     assert "Traceback" not in out + err
+
+
+def finish(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], cwd=folder, env=environment(), capture_output=True, text=True, timeout=200)
+
+
+def test_kept_demo_is_read_from_another_process_and_ends_at_a_commit(tmp_path: Path) -> None:
+    """One kept run for all of it: a pipe behind it ends, a second one is refused, it works on, and --stop leaves nothing."""
+    (tmp_path / "cities.csv").write_text("city,visitors\nRome,1\nOslo,2\nRome,3\n")
+    own_rows = ["--input", "cities.csv", "--topic", "visits", "--key", "city"]
+    piped = subprocess.run(  # the shell waits for cat, and cat for everybody who could still write to it
+        f"{shlex.join([*COMMAND, *own_rows, '--keep', '--json'])} | cat",
+        shell=True, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    told = json.loads(piped.stdout or "{}")
+    assert told.get("ok") is True, piped.stderr
+    kept = told["kept"]
+    try:
+        assert stat.S_IMODE((tmp_path / ".kstreams/demo/kept.json").stat().st_mode) == 0o600
+        keeper = psutil.Process(kept["pid"])
+        started = [keeper, *keeper.children(recursive=True)]
+        with connect(kept["bootstrap_servers"], directory=tmp_path / ".kstreams/demo/own/session", report=lambda line: None) as session:
+            assert len(session.read("visits", n=None)) == 3
+            session.produce("visits", [("Rome", {"city": "Rome", "visitors": 9})], key_serde=serdes.string, value_serde=serdes.json)
+            app = session.attach(kept["application"], own_input.build("visits"))
+            query = f'SELECT key, value FROM "{own_input.COUNTS}"'
+            settle(lambda: dict(app.sql(query).fetchall()) == {"Rome": 3, "Oslo": 1}, "the kept application to count on")
+        again = finish(tmp_path, *own_rows, "--keep")
+        assert again.returncode == 1
+        assert f"a demo is kept there already: process {kept['pid']}" in again.stderr
+        assert "Hint: look at it, or end it: ./kstreams demo --stop" in again.stderr
+    finally:
+        stopped = finish(tmp_path, "--stop")
+    assert stopped.returncode == 0, stopped.stderr
+    assert "stopped own-input at a commit" in stopped.stdout
+    assert [process for process in started if process.is_running() and process.status() != psutil.STATUS_ZOMBIE] == []
+    assert not (tmp_path / ".kstreams/demo").exists()
+    twice = finish(tmp_path, "--stop")
+    assert (twice.returncode, twice.stdout) == (0, f"no demo is kept in {tmp_path}/.kstreams/demo\n")
+
+
+def test_killed_command_takes_a_demo_with_it_that_is_not_ready_yet(tmp_path: Path) -> None:
+    process = demo(tmp_path, "--keep")
+    record = tmp_path / ".kstreams/demo/kept.json"
+    settle(lambda: (tmp_path / ".kstreams/demo/session/broker/broker.json").exists(), "the broker's start")
+    keeper = psutil.Process(json.loads(record.read_text())["pid"])
+    process.kill()
+    process.communicate()
+    gone, alive = psutil.wait_procs([keeper], timeout=60)
+    assert not alive

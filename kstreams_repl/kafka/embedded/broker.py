@@ -28,15 +28,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from kstreams_repl.disk import free_bytes, is_full, room
 from kstreams_repl.errors import EmbeddedBrokerError
 from kstreams_repl.java import find_java
 from kstreams_repl.kafka.embedded import supervisor
 from kstreams_repl.kafka.embedded.jars import Progress, ensure_jars
-from kstreams_repl.kafka.embedded.layout import BrokerDirectory, BrokerRecord
+from kstreams_repl.kafka.embedded.layout import MINIMUM_FREE_BYTES, BrokerDirectory, BrokerRecord
 
 START_SECONDS = 60.0
 STOP_SECONDS = supervisor.GRACE_SECONDS + 5
 PORT_TRIES = 3
+_FULL_BYTES = 1 << 20
+"""With less left than this a broker's end needs no other reason: its log may be on the same disk and say nothing."""
 
 # Measured on two cores, ten million records: the first-tier compiler alone halves the broker's CPU time (3.6 s instead of 6.9 s) and takes
 # 0.3 s off the start, for the second tier's compilation costs more than it saves; SerialGC is as fast as G1 at 512 MB and smaller.
@@ -92,6 +95,7 @@ class EmbeddedBroker:
         self._directory: BrokerDirectory | None = None
         self._record: BrokerRecord | None = None
         self._supervisor: _Supervisor | None = None
+        self._log_start = 0
 
     @classmethod
     def attach(cls, directory: Path | str) -> EmbeddedBroker:
@@ -195,6 +199,24 @@ class EmbeddedBroker:
             os.kill(self.pid, signal.SIGKILL)
         self._await_unlocked(STOP_SECONDS)
 
+    def why_ended(self) -> EmbeddedBrokerError:
+        """The error for a broker that served and now does not live any more: a full disk by its name, else the log's last error."""
+        directory = self._located()
+        reason = directory.last_error(since=self._log_start)
+        if _disk_is_full(directory, reason):
+            return EmbeddedBrokerError(
+                f"the embedded broker ended because the disk of {directory.path} is full: {room(directory.path, MINIMUM_FREE_BYTES)}",
+                hint="make room there and start it again: what was committed is kept",
+                path=str(directory.path),
+                free_bytes=free_bytes(directory.path),
+                needed_bytes=MINIMUM_FREE_BYTES,
+            )
+        return EmbeddedBrokerError(
+            f"the embedded broker ended: {reason or 'it wrote no error'} (log: {directory.log_path})",
+            hint="start it again: what was committed is kept",
+            path=str(directory.log_path),
+        )
+
     def __enter__(self) -> EmbeddedBroker:
         return self.start()
 
@@ -235,7 +257,7 @@ class EmbeddedBroker:
             # 4. What the broker reads.
             directory.format()
             directory.write_configuration(record.port, record.controller_port, self._properties)
-            log_start = directory.log_size()
+            log_start = self._log_start = directory.log_size()
             # 5. Supervisor and JVM; from here on the lock is theirs.
             command = [
                 str(java), f"-Xmx{self._heap}", *JVM_FLAGS,
@@ -245,9 +267,11 @@ class EmbeddedBroker:
             remove = self._wanted_directory is None
             guard = _Supervisor(directory, replace(record, detached=detach), command, lock, remove=remove, detach=detach)
         except OSError as error:
+            if is_full(error):
+                raise directory.no_room() from error
             raise EmbeddedBrokerError(
                 f"the broker could not be prepared in {directory.path}: {error.strerror or error}",
-                hint="free some space on that disk, or give another directory",
+                hint="give a directory that you may write to",
                 path=str(directory.path),
             ) from error
         finally:
@@ -427,10 +451,16 @@ def _busy_port(port: int, directory: BrokerDirectory) -> EmbeddedBrokerError:
 
 
 def _broken_start(directory: BrokerDirectory, failure: _NotReady, reason: str | None) -> EmbeddedBrokerError:
+    if _disk_is_full(directory, reason):
+        return directory.no_room()
     told = reason or "it wrote no error"
-    full = "No space left on device" in told
     return EmbeddedBrokerError(
         f"the embedded broker {failure}: {told} (log: {directory.log_path})",
-        hint=f"free some space on the disk of {directory.path}" if full else f"read {directory.log_path} and {directory.jvm_output_path}",
+        hint=f"read {directory.log_path} and {directory.jvm_output_path}",
         path=str(directory.log_path),
     )
+
+
+def _disk_is_full(directory: BrokerDirectory, reason: str | None) -> bool:
+    """The log says so, or could not even be written."""
+    return is_full(reason) or free_bytes(directory.path) < _FULL_BYTES

@@ -18,6 +18,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from kstreams_repl.disk import free_bytes, is_full, room
 from kstreams_repl.errors import EmbeddedBrokerError
 
 KAFKA_VERSION = "4.3.1"
@@ -105,13 +106,30 @@ def ensure_jars(
     wanted = locked_jars() if jars is None else tuple(jars)
     missing = missing_jars(where, jars=wanted)
     if missing:
-        where.mkdir(parents=True, exist_ok=True, mode=0o700)
         total = sum(jar.size for jar in missing)
-        if progress is not None:
-            _fetch(missing, where, mirror, total, progress)
-        else:
-            with _progress_bar(total) as bar:
-                _fetch(missing, where, mirror, total, bar)
+        try:
+            where.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if progress is not None:
+                _fetch(missing, where, mirror, total, progress)
+            else:
+                with _progress_bar(total) as bar:
+                    _fetch(missing, where, mirror, total, bar)
+        except (OSError, EmbeddedBrokerError) as error:
+            if is_full(error):
+                raise EmbeddedBrokerError(
+                    f"no room for the broker's jars in {where}: {room(where, 2 * total)}",
+                    hint=f"free some space on that disk, or set {CACHE_VARIABLE} to a folder on another one",
+                    path=str(where),
+                    free_bytes=free_bytes(where),
+                    needed_bytes=2 * total,
+                ) from error
+            if isinstance(error, EmbeddedBrokerError):
+                raise
+            raise EmbeddedBrokerError(
+                f"the cache of the broker's jars {where} cannot be used: {error.strerror or error}",
+                hint=f"set {CACHE_VARIABLE} to a folder that you may write to",
+                path=str(where),
+            ) from error
     return tuple(where / jar.file_name for jar in wanted)
 
 

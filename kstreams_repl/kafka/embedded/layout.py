@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from kstreams_repl.disk import free_bytes, is_full, room
 from kstreams_repl.errors import EmbeddedBrokerError
 from kstreams_repl.kafka.embedded.jars import KAFKA_VERSION
 
@@ -150,18 +151,25 @@ class BrokerDirectory:
             self.path.chmod(0o700)
             free = shutil.disk_usage(self.path).free
         except OSError as error:
+            if is_full(error):
+                raise self.no_room() from error
             raise EmbeddedBrokerError(
                 f"the broker's directory {self.path} cannot be used: {error.strerror or error}",
                 hint="give a directory that you may write to",
                 path=str(self.path),
             ) from error
         if free < MINIMUM_FREE_BYTES:
-            raise EmbeddedBrokerError(
-                f"no room for a broker in {self.path}: {free // 1_000_000} MB free, {MINIMUM_FREE_BYTES // 1_000_000} MB needed",
-                hint="free some space on that disk, or give a directory on another one",
-                path=str(self.path),
-                free_bytes=free,
-            )
+            raise self.no_room()
+
+    def no_room(self) -> EmbeddedBrokerError:
+        """The error for a disk with too little left for a broker."""
+        return EmbeddedBrokerError(
+            f"no room for a broker in {self.path}: {room(self.path, MINIMUM_FREE_BYTES)}",
+            hint="free some space on that disk, or give a directory on another one",
+            path=str(self.path),
+            free_bytes=free_bytes(self.path),
+            needed_bytes=MINIMUM_FREE_BYTES,
+        )
 
     def acquire(self) -> int:
         """Takes the directory's lock and returns its file descriptor, which the broker's JVM inherits.

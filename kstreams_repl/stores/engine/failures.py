@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 
 import lmdb
 
+from kstreams_repl.disk import free_bytes, is_full, room
 from kstreams_repl.errors import StateStoreError, TaskCorruptedError
 
 
@@ -20,10 +20,11 @@ def storage_error(error: Exception, path: str, doing: str) -> StateStoreError:
             hint="open it with a larger map (state.map.bytes); what was committed before is intact",
             **fields,
         )
-    if isinstance(error, lmdb.DiskError) or getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error):
+    if isinstance(error, lmdb.DiskError) or is_full(error):
         return StateStoreError(
-            f"{doing} {path}: no space left on the device ({used:,} bytes in this environment)",
-            hint="make room; the task restores from its last commit and goes on",
+            f"{doing} {path}: the disk is full ({room(path)}, {used:,} bytes in this environment)",
+            hint="make room and resume the application: it goes on from its last commit",
+            free_bytes=free_bytes(path),
             **fields,
         )
     if isinstance(error, lmdb.CorruptedError | lmdb.InvalidError | lmdb.PageNotFoundError | lmdb.VersionMismatchError | lmdb.PanicError):

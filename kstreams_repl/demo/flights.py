@@ -1,0 +1,151 @@
+"""The demo's own job: a year of real departures, checked number by number.
+
+Numbered, so that a resume after any crash finds its place: 1. directory (fresh, or the one of the interrupted run) · 2. broker ·
+3. input topics, marked as complete when every record is on the broker · 4. deploy under exactly_once_v2, or go on from what was
+committed · 5. wait until all is processed and committed · 6. ask the stores, ask the source files, compare.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kstreams_repl.demo import data, topology
+from kstreams_repl.demo.places import empty, refuse_running
+from kstreams_repl.demo.questions import ask_application, ask_files, mismatches
+from kstreams_repl.demo.screen import Screen
+from kstreams_repl.errors import KStreamsError
+
+APPLICATION = "flights-demo"
+_PRODUCED = "produced.json"
+_SHOWN = {
+    "airlines by mean departure delay": """
+        SELECT value.airline AS airline, value.flights AS flights, round(value.mean_delay, 2) AS mean_delay_minutes
+        FROM "airline-delays" ORDER BY mean_delay_minutes DESC""",
+    "busiest days per origin": """
+        SELECT key AS origin, strftime(window_start, '%Y-%m-%d') AS day, value AS flights
+        FROM "flights-per-day" ORDER BY flights DESC, day LIMIT 5""",
+    "heaviest delays": """
+        SELECT value.airline AS airline, key || ' ' || value.flight AS flight, value.origin || ' → ' || value.dest AS route,
+               value.dep_delay AS minutes
+        FROM "delayed-flights" ORDER BY minutes DESC LIMIT 5""",
+}
+
+Hold = Callable[[Any, dict[str, Any], str], None]
+"""Called with the application, the verdict and how to look at it, when all is right and is to go on; returns when it is to end."""
+
+
+class FlightsDemo:
+    """The steps 1 to 6 above, in one directory."""
+
+    def __init__(self, directory: Path, instances: int, show: Screen) -> None:
+        self.directory = directory.expanduser().absolute()
+        self.instances = instances
+        self.show = show
+
+    def run(self, *, resume: bool, hold: Hold | None = None) -> dict[str, Any]:
+        """The steps 1 to 6 of the module's docstring; the verdict is what `--json` prints.
+
+        Args:
+            hold: called when every number is right, with the application running again.
+        """
+        from kstreams_repl import connect
+
+        started = time.monotonic()
+        resumed = self._prepare(resume)
+        files = data.source_files(self.directory / "files")
+        with connect(directory=self.directory / "session", report=self.show.line) as session:
+            session.start()
+            self.show.line(f"broker {session.bootstrap_servers}" + (" (resumed)" if resumed else ""))
+            total = self._produce(session, files)
+            builder = topology.build()
+            app = session.deploy(
+                builder,
+                APPLICATION,
+                processing_guarantee="exactly_once_v2",
+                num_stream_threads=self.instances,
+                commit_interval_ms=100,
+            )
+            records, seconds = self.show.progress(app, total)
+            app.pause()
+            answers = ask_application(lambda query: session.sql(query, records=None, rows=None).fetchall())
+            wrong = mismatches(answers, ask_files(files))
+            self._show(session, answers, wrong, records, seconds)
+            verdict = {
+                "ok": not wrong,
+                "records": records,
+                "mismatches": len(wrong),
+                "seconds": round(time.monotonic() - started, 2),
+                "streaming_seconds": round(seconds, 2),
+                "records_per_second": round(records / seconds) if seconds else None,
+                "resumed": resumed,
+            }
+            if hold is not None and not wrong:
+                app.resume()
+                hold(app, verdict, self._look(session))
+            app.stop()
+        if not wrong:
+            shutil.rmtree(self.directory, ignore_errors=True)
+        return verdict
+
+    def _prepare(self, resume: bool) -> bool:
+        """Step 1: a fresh directory unless an interrupted run is to go on."""
+        refuse_running(self.directory)
+        exists = (self.directory / "session").exists()
+        if resume and not exists:
+            raise KStreamsError(
+                f"there is no interrupted demo in {self.directory}", hint="./kstreams demo starts one", path=str(self.directory)
+            )
+        if exists and not resume:
+            empty(self.directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        return resume
+
+    def _produce(self, session: Any, files: dict[str, Path]) -> int:
+        """Step 3. A run that died before the mark starts its input topics anew, and with them everything that was made of them."""
+        from kstreams_repl import serdes
+
+        mark = self.directory / _PRODUCED
+        if mark.exists():
+            return int(json.loads(mark.read_text())["flights"])
+        self.show.line("producing 336,776 departures in event-time order ...")
+        existing = set(session.admin.topics())
+        session.admin.delete_topics([name for name in (data.AIRLINES_TOPIC, data.FLIGHTS_TOPIC) if name in existing])
+        for name in (data.AIRLINES_TOPIC, data.FLIGHTS_TOPIC, topology.DELAYED_TOPIC):
+            session.create_topic(name, partitions=data.PARTITIONS)
+        raw = {"key_serde": serdes.bytes, "value_serde": serdes.bytes}
+        session.produce(data.AIRLINES_TOPIC, data.airlines(files), **raw)
+        count = int(session.produce(data.FLIGHTS_TOPIC, data.flights(files), **raw))
+        partial = mark.with_suffix(".part")
+        partial.write_text(json.dumps({"flights": count}))
+        partial.rename(mark)
+        return count
+
+    def _look(self, session: Any) -> str:
+        """How to look at it from another process."""
+        return f"""\
+  import kstreams_repl as ks
+  from kstreams_repl.demo import topology
+  session = ks.connect("{session.bootstrap_servers}", directory="{self.directory / "session"}")
+  session.sql('SELECT key, value.airline, value.dep_delay FROM "{topology.DELAYED_TOPIC}" LIMIT 5')
+  app = session.attach("{APPLICATION}", topology.build())
+  app.sql("{topology.AIRLINE_DELAYS}")"""
+
+    def _show(self, session: Any, answers: dict[str, Any], wrong: list[str], records: int, seconds: float) -> None:
+        for title, query in _SHOWN.items():
+            result = session.sql(query, records=None, rows=None)
+            self.show.rows(title, result.columns, result.fetchall())
+        checked = sum(len(rows) for rows in answers.values())
+        rate = f", {records / seconds:,.0f} records/s" if seconds else ""
+        self.show.line(f"{records:,} records in {seconds:.1f} s{rate}")
+        self.show.line(
+            f"checked {checked:,} rows against the source files: " + ("all equal" if not wrong else f"{len(wrong)} MISMATCHES")
+        )
+        for line in wrong[:10]:
+            self.show.line(f"  {line}")
+
+

@@ -1,0 +1,110 @@
+"""The process behind ``./kstreams demo --keep``: runs the demo, and when its numbers are right goes on until it is told to stop.
+
+Started by `kept.keep` with its output in ``kept.log``. SIGTERM (``--stop``) ends it at a commit: application, Spark, broker, and the
+demo's directory. Before the demo is ready the end of the starting command ends it too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psutil
+
+from kstreams_repl.demo.kept import ENDED, READY, Kept
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.instance.loop import failure_of
+
+INTERRUPTED = 130
+_PARENT_SECONDS = 0.2
+
+
+class Keeper:
+    """One kept demo. `hold` is what the demo calls with everything running; it returns when the demo is to end."""
+
+    def __init__(self, directory: Path) -> None:
+        self.record = Kept(os.getpid(), psutil.Process().create_time(), str(directory))
+        self._told = threading.Event()
+        self._ready = False
+        self._parent = os.getppid()
+
+    def begin(self) -> None:
+        """Say that a demo is being started here, and listen for the end of whoever started it."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        threading.Thread(target=self._watch_parent, name="watch-command", daemon=True).start()
+        self.record.write()
+
+    def hold(self, app: Any, verdict: dict[str, Any], look: str) -> None:
+        """Everything runs and its numbers are right: tell the command, and stay until SIGTERM."""
+        self._ready = True
+        self.record = replace(
+            self.record,
+            state=READY,
+            bootstrap_servers=app.bootstrap_servers,
+            application=app.name,
+            look=look,
+            verdict=verdict,
+        )
+        self.record.write()
+        told_error = False
+        while not self._told.wait(0.5):
+            if app.status == "failed" and not told_error:
+                told_error = True
+                print(f"{app.name} failed: {app.error}\nThe broker goes on.", flush=True)
+        print("stopping ...", flush=True)
+
+    def end(self, *, verdict: dict[str, Any] | None = None, error: BaseException | None = None) -> None:
+        """The demo ended before it was ready, or not in order: leave what the command is to tell."""
+        replace(
+            self.record, state=ENDED, verdict=verdict or {}, failure={} if error is None else failure_of(error)
+        ).write()
+
+    @property
+    def was_ready(self) -> bool:
+        return self._ready
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        again = self._told.is_set()
+        self._told.set()
+        if not self._ready and not again:  # a second one must not disturb what the first has begun
+            raise KeyboardInterrupt
+
+    def _watch_parent(self) -> None:
+        while not self._ready:
+            if os.getppid() != self._parent:
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+            time.sleep(_PARENT_SECONDS)
+
+
+def main(request: dict[str, Any]) -> int:
+    """Run one request of `demo.main`; the exit status."""
+    from kstreams_repl.demo.main import run_request
+
+    keeper = Keeper(Path(request["directory"]))
+    try:
+        keeper.begin()
+        verdict = run_request(request, hold=keeper.hold)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except KStreamsError as error:
+        print(f"Error: {error}", flush=True)
+        keeper.end(error=error)
+        return 1
+    if not keeper.was_ready:
+        keeper.end(verdict=verdict)
+    return 0 if verdict["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(sys.argv[1])))

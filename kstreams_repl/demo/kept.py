@@ -1,0 +1,220 @@
+"""`./kstreams demo --keep` and `--stop`: a demo that goes on when the command has returned.
+
+Actors: the *command*, the *keeper* (`keeper.py`, a process of its own session that owns broker, Spark and application) and ``kept.json``
+in the demo's directory, which the keeper writes and everybody may read. Invariants: the keeper and all it starts write to ``kept.log``
+and never to the command's output, so a pipe behind the command ends with it; a keeper whose command dies before the demo is ready ends as
+well; ``kept.json`` names a process by id *and* start time, so a number that came round again is never taken for the keeper.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.instance.control import read_whole
+from kstreams_repl.kafka.embedded.layout import write_atomically
+
+RECORD = "kept.json"
+LOG = "kept.log"
+STARTING, READY, ENDED = "starting", "ready", "ended"
+_LOOK_SECONDS = 0.05
+_STOP_SECONDS = 90.0
+_CLOCK_SECONDS = 2.0
+"""How far two readings of one process's start time may differ: the boot time it is counted from is adjusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What ``kept.json`` says.
+
+    Attributes:
+        pid, born: the keeper and when it was started (seconds since 1970).
+        state: ``starting``, ``ready``, or ``ended`` before it was ready.
+        verdict: the demo's own check, as ``--json`` prints it.
+        failure: of one that ended with an error: message, hint, worker's trace.
+    """
+
+    pid: int
+    born: float
+    directory: str
+    state: str = STARTING
+    bootstrap_servers: str = ""
+    application: str = ""
+    look: str = ""
+    verdict: Mapping[str, Any] = field(default_factory=dict)
+    failure: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the keeper still is that process."""
+        try:
+            process = psutil.Process(self.pid)
+            return bool(abs(process.create_time() - self.born) < _CLOCK_SECONDS and process.status() != psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return False
+
+    def write(self) -> None:
+        """Replace ``kept.json``; readable by its user only."""
+        write_atomically(Path(self.directory) / RECORD, json.dumps(asdict(self)))
+
+
+def read_kept(directory: Path) -> Kept | None:
+    """The kept demo of a directory, alive or not; None when there is none or the file is damaged."""
+    found = read_whole(directory / RECORD)
+    try:
+        return None if found is None else Kept(**found)
+    except TypeError:
+        return None
+
+
+def refuse_kept(directory: Path) -> None:
+    """Nothing may be started where a kept demo runs.
+
+    Raises:
+        KStreamsError: one does.
+    """
+    kept = read_kept(directory)
+    if kept is None or not kept.is_alive:
+        return
+    if kept.state == READY:
+        what = f"a demo is kept there already: process {kept.pid}, broker {kept.bootstrap_servers}, application {kept.application}"
+    else:
+        what = f"a demo to be kept is being started there: process {kept.pid}"
+    raise KStreamsError(
+        f"{directory}: {what}", hint=f"look at it, or end it: {stop_command(directory)}", path=str(directory), pid=kept.pid
+    )
+
+
+def stop_command(directory: Path) -> str:
+    """The command that ends the kept demo of a directory."""
+    usual = directory == Path(".kstreams/demo").absolute()
+    return "./kstreams demo --stop" if usual else f"./kstreams demo --stop --directory {directory}"
+
+
+def keep(directory: Path, request: Mapping[str, Any], *, relay: Callable[[bytes], None]) -> Kept:
+    """Start a keeper and wait until its demo is ready, or has ended.
+
+    Args:
+        request: what the keeper is to run, plain values.
+        relay: called with what the keeper has written to its log.
+
+    Raises:
+        KStreamsError: a demo is kept there already, or what ended this one.
+    """
+    refuse_kept(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (directory / RECORD).unlink(missing_ok=True)
+        log = os.open(directory / LOG, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise KStreamsError(
+            f"the demo's directory {directory} cannot be used: {error.strerror or error}",
+            hint="give one that you may write to: --directory",
+            path=str(directory),
+        ) from error
+    try:
+        keeper = _start(request, log)
+        try:
+            return _follow(keeper, directory, log, relay)
+        except BaseException:
+            if keeper.poll() is None:
+                keeper.terminate()
+                keeper.wait()
+            raise
+    finally:
+        os.close(log)
+
+
+def _start(request: Mapping[str, Any], log: int) -> subprocess.Popen[bytes]:
+    safe = ["-P"] if sys.flags.safe_path else []
+    return subprocess.Popen(
+        [sys.executable, *safe, "-m", "kstreams_repl.demo.keeper", json.dumps(dict(request))],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
+
+
+def _follow(keeper: subprocess.Popen[bytes], directory: Path, log: int, relay: Callable[[bytes], None]) -> Kept:
+    at = 0
+
+    def copy() -> None:
+        nonlocal at
+        while part := os.pread(log, 1 << 16, at):
+            at += len(part)
+            relay(part)
+
+    while True:
+        ended = keeper.poll() is not None
+        kept = read_kept(directory)
+        copy()
+        if kept is not None and kept.pid == keeper.pid and kept.state == READY and not ended:
+            keeper.returncode = 0  # it stays, and is nobody's child once this process has ended
+            return kept
+        if ended:
+            break
+        time.sleep(_LOOK_SECONDS)
+    (directory / RECORD).unlink(missing_ok=True)
+    if kept is not None and kept.pid == keeper.pid and kept.state == ENDED:
+        if kept.failure:
+            from kstreams_repl.spark.failures import error_from
+
+            raise error_from(kept.failure)
+        return kept
+    raise KStreamsError(
+        f"the process that was to keep the demo ended with status {keeper.returncode} before the demo was ready",
+        hint=f"its output is in {directory / LOG}",
+        path=str(directory / LOG),
+    )
+
+
+def _lives(kept: Kept) -> bool:
+    return kept.is_alive
+
+
+def stop(directory: Path) -> tuple[Kept | None, bool]:
+    """End a directory's kept demo at a commit; returns it, and whether it was alive. Stopping what is gone already does nothing.
+
+    Raises:
+        KStreamsError: it did not end in time.
+    """
+    kept = read_kept(directory)
+    if kept is None or not kept.is_alive:
+        with suppress(FileNotFoundError):
+            (directory / RECORD).unlink()
+        return kept, False
+    with suppress(ProcessLookupError):
+        os.kill(kept.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_SECONDS
+    while _lives(kept):
+        if time.monotonic() > deadline:
+            raise KStreamsError(
+                f"the kept demo (process {kept.pid}) has not ended within {_STOP_SECONDS:.0f} s",
+                hint=f"its output is in {directory / LOG}; kill -9 {kept.pid} ends it, and what it has committed stays",
+                pid=kept.pid,
+                path=str(directory / LOG),
+            )
+        time.sleep(_LOOK_SECONDS)
+    ended = read_kept(directory)
+    if ended is not None and ended.failure:
+        from kstreams_repl.spark.failures import error_from
+
+        raise error_from(ended.failure)
+    for name in (RECORD, LOG):
+        (directory / name).unlink(missing_ok=True)
+    with suppress(OSError):  # it is not there any more, or holds something else
+        directory.rmdir()
+    return kept, True

@@ -1,0 +1,63 @@
+"""What a person sees of the demo: lines, tables and a progress bar; nothing of it under ``--json``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+_NEAR = 100
+"""From this lag on the broker is asked what is left."""
+
+
+class Screen:
+    """Progress and tables for a person; nothing when quiet.
+
+    Args:
+        terminal, width: of the terminal that another process copies this to; None asks standard output.
+    """
+
+    def __init__(self, *, quiet: bool, terminal: bool | None = None, width: int | None = None) -> None:
+        from rich.console import Console
+
+        self.console = Console(quiet=quiet, highlight=False, force_terminal=terminal, width=width)
+
+    def line(self, text: str) -> None:
+        self.console.print(text, markup=False)
+
+    def rows(self, title: str, columns: Iterable[str], rows: Iterable[tuple[Any, ...]]) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(title=title, title_justify="left")
+        for column in columns:
+            table.add_column(Text(column))
+        for row in rows:
+            table.add_row(*(Text(str(cell)) for cell in row))
+        self.console.print(table)
+
+    def progress(self, app: Any, total: int) -> tuple[int, float]:
+        """Follow the application until nothing remains; records of the input and the seconds from first record to last commit."""
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+        )
+        began: float | None = None
+        with Progress(*columns, console=self.console, transient=True) as bar:
+            followed = bar.add_task("processing", total=total, rate="")
+            while True:
+                told = app.reports
+                now = time.monotonic()
+                if began is None and told.records:
+                    began = now
+                bar.update(followed, completed=min(total, told.records), rate=f"{told.rate:,.0f} records/s" if told.rate else "")
+                app.session.check()
+                # the reports are a cheap look at a file; only the broker knows that nothing is left
+                if app.wait(0, until=lambda app, lag=told.lag: lag <= _NEAR and app.remaining() == 0):
+                    return total, time.monotonic() - (began or now)
+                time.sleep(0.05 if told.lag >= 0 else 0.25)
