@@ -272,7 +272,7 @@ def test_no_room_is_told_before_anything_is_written(tmp_path: Path, monkeypatch:
     assert list((tmp_path / "kept").iterdir()) == []
 
 
-def test_a_full_disk_while_starting_is_a_typed_error(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_a_typed_error(tmp_path: Path) -> None:
     with pytest.raises(EmbeddedBrokerError, match="cannot be used"):
         EmbeddedBroker("/proc/kstreams").start()
 

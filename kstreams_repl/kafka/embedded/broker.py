@@ -204,8 +204,9 @@ class EmbeddedBroker:
         directory = self._located()
         reason = directory.last_error(since=self._log_start)
         if _disk_is_full(directory, reason):
+            full = "was full" if free_bytes(directory.path) >= MINIMUM_FREE_BYTES else "is full"
             return EmbeddedBrokerError(
-                f"the embedded broker ended because the disk of {directory.path} is full: {room(directory.path, MINIMUM_FREE_BYTES)}",
+                f"the embedded broker ended because the disk of {directory.path} {full}: {room(directory.path, MINIMUM_FREE_BYTES)}",
                 hint="make room there and start it again: what was committed is kept",
                 path=str(directory.path),
                 free_bytes=free_bytes(directory.path),

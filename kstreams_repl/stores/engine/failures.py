@@ -9,6 +9,8 @@ import lmdb
 from kstreams_repl.disk import free_bytes, is_full, room
 from kstreams_repl.errors import StateStoreError, TaskCorruptedError
 
+_FULL_BYTES = 1 << 20
+
 
 def storage_error(error: Exception, path: str, doing: str) -> StateStoreError:
     """A typed error for a failed read or write of an environment; the environment must be opened again before it is used."""
@@ -20,7 +22,7 @@ def storage_error(error: Exception, path: str, doing: str) -> StateStoreError:
             hint="open it with a larger map (state.map.bytes); what was committed before is intact",
             **fields,
         )
-    if isinstance(error, lmdb.DiskError) or is_full(error):
+    if isinstance(error, lmdb.DiskError) or is_full(error) or _is_cut_short(error, path):
         return StateStoreError(
             f"{doing} {path}: the disk is full ({room(path)}, {used:,} bytes in this environment)",
             hint="make room and resume the application: it goes on from its last commit",
@@ -41,6 +43,11 @@ def corrupted(path: str, reason: str) -> TaskCorruptedError:
         path=path,
         reason=reason,
     )
+
+
+def _is_cut_short(error: Exception, path: str) -> bool:
+    """LMDB calls a write of which only a part fitted an input/output error."""
+    return "Input/output error" in str(error) and free_bytes(path) < _FULL_BYTES
 
 
 def _bytes_used(path: str) -> int:
