@@ -8,6 +8,7 @@ from typing import Any
 
 _NEAR = 100
 """From this lag on the broker is asked what is left."""
+_ASK_SECONDS = 2.0
 
 
 class Screen:
@@ -48,6 +49,7 @@ class Screen:
             TimeElapsedColumn(),
         )
         began: float | None = None
+        next_ask = 0.0
         with Progress(*columns, console=self.console, transient=True) as bar:
             followed = bar.add_task("processing", total=total, rate="")
             while True:
@@ -56,8 +58,11 @@ class Screen:
                 if began is None and told.records:
                     began = now
                 bar.update(followed, completed=min(total, told.records), rate=f"{told.rate:,.0f} records/s" if told.rate else "")
-                app.session.check()
-                # the reports are a cheap look at a file; only the broker knows that nothing is left
-                if app.wait(0, until=lambda app, lag=told.lag: lag <= _NEAR and app.remaining() == 0):
+                # The reports are a cheap look at a file; only the broker knows that nothing is left. It is also asked now and then
+                # because a session starts an embedded broker that died again, or says why it cannot.
+                ask = told.lag <= _NEAR or now >= next_ask
+                if ask:
+                    next_ask = now + _ASK_SECONDS
+                if app.wait(0, until=lambda app, ask=ask: ask and app.remaining() == 0):
                     return total, time.monotonic() - (began or now)
                 time.sleep(0.05 if told.lag >= 0 else 0.25)

@@ -104,15 +104,6 @@ class Session:
         """Whether there is a cluster to ask without starting one."""
         return not self.closed and (self._broker is None or self._broker.started)
 
-    def check(self) -> None:
-        """See that an embedded broker which was started still lives; of a given cluster nothing is asked.
-
-        Raises:
-            EmbeddedBrokerError: it ended by itself, because its disk is full, say. The next use of the session starts it again.
-        """
-        if self._broker is not None:
-            self._broker.check()
-
     @property
     def bootstrap_servers(self) -> str:
         return self.settings.bootstrap_servers
