@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from time import monotonic
 
@@ -17,6 +18,10 @@ INPUT = "input:"
 """Before the names of input partitions among an environment's positions: the store's commit knows them too (guarantees.md,
 take-over step 4).
 """
+
+
+_SETTLE_SECONDS = 1.0
+_SETTLE_ROWS = 100_000
 
 
 class ActiveTask:
@@ -47,10 +52,18 @@ class ActiveTask:
         self.committed = dict(starts)
         self.commit_id = environment.commit_id
         self.touched = False
+        self.wait = False
+        """Set for a commit that the local stores take later: see `may_wait`."""
         self.records = 0
         self.joins = len(starts) > 1
         self.counters = TaskCounters(task)
         self._plan: CommitPlan | None = None
+        self._places: dict[str, int] = {}
+        self._settled_at = time.monotonic()
+        self.settled = True
+        """Whether the local stores hold the last commit."""
+        stores = task.spec.subtopology.stores
+        self._at_once = any(store.persistent and not store.logging and store.source_topic is None for store in stores)
 
     def is_internal(self, at: TopicPartition) -> bool:
         """Whether an input is a topic of the application's own."""
@@ -100,13 +113,38 @@ class ActiveTask:
             raise KStreamsError(f"task {self.id} was not prepared for commit {commit_id}", task=str(self.id))
         self._plan = None
         self.committed.update(plan.offsets)
-        places = {str(at): positions[at] for at in self.changelogs if at in positions}
-        places |= {str(at): self.committed[at] for at in self.source_logs if at in self.committed}
-        places |= {f"{INPUT}{at}": offset for at, offset in self.committed.items()}
-        self.task.post_commit(commit_id, places)
         self.commit_id = commit_id
         self.touched = False
+        places = self._places
+        places |= {str(at): positions[at] for at in self.changelogs if at in positions}
+        places |= {str(at): self.committed[at] for at in self.source_logs if at in self.committed}
+        places |= {f"{INPUT}{at}": offset for at, offset in self.committed.items()}
+        self.settled = False
+        if self.wait:
+            self.task.put_off_commit()
+        else:
+            self.settle({})
         self.counters.committed()
+
+    def may_wait(self) -> bool:
+        """Whether the local stores may take this commit together with a later one: what they lack is read from the changelogs again
+        after a crash. Not where a store has no changelog, not for long, and not for many rows.
+        """
+        environment = self.environment
+        return (
+            not self._at_once
+            and environment.commit_id >= 0
+            and time.monotonic() - self._settled_at < _SETTLE_SECONDS
+            and getattr(environment, "unwritten", 0) < _SETTLE_ROWS
+        )
+
+    def settle(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Commit to the local stores what they were spared. Only while nothing has happened since the last commit."""
+        self._places |= {str(at): positions[at] for at in self.changelogs if at in positions}
+        self.task.post_commit(self.commit_id, self._places)
+        self._places = {}
+        self._settled_at = time.monotonic()
+        self.settled = True
 
     # ---- end
 

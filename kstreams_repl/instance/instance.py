@@ -106,9 +106,15 @@ class Instance:
     def touched(self) -> bool:
         return any(task.touched for task in self.tasks)
 
-    def commit(self) -> bool:
-        """Commit every task that did something; False when none did."""
+    def commit(self, *, more: bool = False) -> bool:
+        """Commit every task that did something; False when none did.
+
+        Args:
+            more: more records are waiting, so that local stores may take several commits together (`ActiveTask.may_wait`).
+        """
         tasks = [task for task in self.tasks if task.touched]
+        for task in tasks:
+            task.wait = more and task.may_wait()
         began = self.last_commit = time.monotonic()
         if not tasks:
             return False
@@ -134,6 +140,20 @@ class Instance:
             self._next_purge = self.last_commit + _PURGE_SECONDS
             self._purge()
         return True
+
+    @property
+    def settled(self) -> bool:
+        """Whether all local stores hold the last commit."""
+        return all(task.settled for task in self.tasks)
+
+    def settle(self) -> None:
+        """Commit to the local stores what they were spared, in tasks that have done nothing since."""
+        tasks = [task for task in self.tasks if not task.settled and not task.touched]
+        for task in tasks:
+            task.wait = False
+        positions = {} if self.transactions is not None else self._changelog_ends(tasks)
+        for task in tasks:
+            task.settle(positions)
 
     def _purge(self) -> None:
         """Delete from repartition topics what every commit has passed; they have no retention of their own."""
@@ -166,7 +186,7 @@ class Instance:
         self.fence.commit()
 
     def _changelog_ends(self, tasks: Any) -> Mapping[TopicPartition, int]:
-        wanted = [at for task in tasks for at in task.changelogs]
+        wanted = [at for task in tasks if not task.wait for at in task.changelogs]
         return self.admin.end_offsets(wanted, isolation="read_uncommitted") if wanted else {}
 
     # ---- end

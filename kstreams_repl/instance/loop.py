@@ -127,19 +127,22 @@ class Loop:
             self._stuck = not done
             since = now - instance.last_commit
             if since >= self._commit_seconds or any(task.task.commit_requested for task in tasks):
-                self._commit()
+                self._commit(more=not idle)
             elif idle and self._eager_seconds is not None and since >= self._eager_seconds and instance.touched:
                 self._commit()
+            elif idle and not instance.settled:
+                instance.settle()
 
     def _end(self, signal: Signal) -> Ending:
         if signal is Signal.SUPERSEDED:
             return Ending.SUPERSEDED
         self._commit()
+        self.instance.settle()
         self._report(self.instance)
         return _ENDINGS.get(signal, Ending.DEADLINE)
 
-    def _commit(self) -> None:
-        self.instance.commit()
+    def _commit(self, *, more: bool = False) -> None:
+        self.instance.commit(more=more)
 
     def _nap(self, now: float, until: float) -> float:
         """How long a poll may wait: until something is due."""

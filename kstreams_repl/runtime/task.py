@@ -226,8 +226,13 @@ class StreamTask:
 
     def post_commit(self, commit_id: int, changelog_positions: Mapping[str, int]) -> None:
         """Step 5: commit the local stores with their positions, atomically."""
-        self.environment.commit(changelog_positions, commit_id)
         self.services.commit_requested = False
+        self.environment.commit(changelog_positions, commit_id)
+
+    def put_off_commit(self) -> None:
+        """Step 5 later: a `post_commit` that follows commits the local stores for this commit too (`Environment.put_off`)."""
+        self.services.commit_requested = False
+        self.environment.put_off()
 
     def close(self) -> None:
         """Run the processors' `close` in topology order and close the stores; idempotent, and everything is tried even if one fails."""

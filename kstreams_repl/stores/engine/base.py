@@ -60,6 +60,10 @@ class Environment(Protocol):
 
     def commit(self, positions: Mapping[str, int], commit_id: int) -> None: ...
 
+    def put_off(self) -> None:
+        """What was written is committed elsewhere and will be here with the next `commit`; until then a crash or `rollback` loses it, to
+        be read again from the changelogs. Engines in memory, which nothing restores to an earlier commit, keep it at once."""
+
     def rollback(self) -> None:
         """Forget every write since the last commit."""
 

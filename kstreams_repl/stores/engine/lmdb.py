@@ -213,6 +213,15 @@ class LmdbEnvironment(Hooks):
         if commit_id is not None:
             self._commit_id = commit_id
 
+    def put_off(self) -> None:
+        for memory in self._memory.values():
+            memory.commit()
+
+    @property
+    def unwritten(self) -> int:
+        """Rows that wait for the next commit."""
+        return sum(len(engine.overlay.rows) for engine in self._engines.values())
+
     def rollback(self) -> None:
         for engine in self._engines.values():
             engine.rollback()

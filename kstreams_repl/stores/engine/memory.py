@@ -168,6 +168,10 @@ class MemoryEnvironment(Hooks):
         self._positions.update(positions)
         self._commit_id = commit_id
 
+    def put_off(self) -> None:
+        for engine in self._engines.values():
+            engine.commit()
+
     def rollback(self) -> None:
         for engine in self._engines.values():
             engine.rollback()

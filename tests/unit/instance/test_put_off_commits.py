@@ -1,0 +1,105 @@
+"""Local stores that take several commits together: what is there in between, and when it may not be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kstreams_repl import StreamsBuilder, serdes
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.instance import active_task
+from kstreams_repl.instance.active_task import INPUT, ActiveTask
+from kstreams_repl.runtime.task import StreamTask, TaskSpec
+from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.types import RecordBatch, TaskId, TopicPartition
+from tests.unit.runtime.rig import Outbox
+
+IN, LOG = TopicPartition("in", 0), TopicPartition("app-counts-changelog", 0)
+Make = Callable[..., tuple[ActiveTask, LmdbEnvironment]]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    opened: list[ActiveTask] = []
+
+    def counting(*, logging: bool = True) -> tuple[ActiveTask, LmdbEnvironment]:
+        builder = StreamsBuilder()
+        stream = builder.stream("in", key_serde=serdes.string, value_serde=serdes.string)
+        stream.group_by_key(key_serde=serdes.string, value_serde=serdes.string).count(store="counts", logging=logging)
+        (part,) = builder.build().subtopologies()
+        environment = LmdbEnvironment(tmp_path / "e", map_bytes=64 << 20)
+        environment.take_ownership("me")
+        config = StreamsConfig({"application.id": "app"})
+        spec = TaskSpec("app", part, TaskId(0, 0), {IN: part.nodes[0].name}, config)
+        task = StreamTask(spec, environment=environment, collector=Outbox(), wall_clock=lambda: 0)
+        task.initialize()
+        active = ActiveTask(task, environment, {IN: 0}, frozenset({LOG}), token="me")
+        opened.append(active)
+        return active, environment
+
+    yield counting
+    for each in opened:
+        each.close()
+
+
+def commit(active: ActiveTask, commit_id: int, *keys: str, more: bool) -> None:
+    start = active.task.group.queues[IN].next_offset or 0
+    count = len(keys)
+    batch = RecordBatch([key.encode() for key in keys], [b"v"] * count, [10] * count, list(range(start, start + count)))
+    active.task.add_records(IN, batch)
+    active.process(count)
+    active.wait = more and active.may_wait()
+    active.prepare(commit_id)
+    active.finish(commit_id, {LOG: 10 * commit_id})
+
+
+def count_of(environment: LmdbEnvironment, key: bytes) -> bytes | None:
+    row = environment.engine("counts").get(key)
+    return None if row is None else row[8:]
+
+
+def test_commits_while_more_records_wait_reach_the_store_together(make: Make) -> None:
+    active, environment = make()
+    commit(active, 1, "a", more=False)
+    commit(active, 2, "a", "b", more=True)
+    commit(active, 3, "b", more=True)
+    assert (environment.commit_id, environment.positions[str(LOG)], active.settled) == (1, 10, False)
+    assert active.commit_id == 3 and active.committed[IN] == 4
+    active.settle({})
+    assert (environment.commit_id, environment.positions[str(LOG)], active.settled) == (3, 30, True)
+    assert environment.positions[f"{INPUT}{IN}"] == 4
+
+
+def test_a_crash_in_between_leaves_rows_and_position_of_the_same_commit(make: Make) -> None:
+    active, environment = make()
+    commit(active, 1, "a", more=False)
+    commit(active, 2, "a", more=True)
+    assert count_of(environment, b"a") == (2).to_bytes(8)
+    environment.rollback()
+    assert count_of(environment, b"a") == (1).to_bytes(8)
+    assert (environment.commit_id, environment.positions[str(LOG)]) == (1, 10)
+
+
+def test_the_first_commit_reaches_the_store_at_once(make: Make) -> None:
+    active, environment = make()
+    commit(active, 1, "a", more=True)
+    assert environment.commit_id == 1 and active.settled
+
+
+def test_a_store_without_a_changelog_takes_every_commit_at_once(make: Make) -> None:
+    active, environment = make(logging=False)
+    commit(active, 1, "a", more=False)
+    commit(active, 2, "a", more=True)
+    assert environment.commit_id == 2 and active.settled
+
+
+def test_many_rows_do_not_wait(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(active_task, "_SETTLE_ROWS", 2)
+    active, environment = make()
+    commit(active, 1, "a", more=False)
+    commit(active, 2, "a", "b", more=True)
+    assert environment.commit_id == 1
+    commit(active, 3, "c", more=True)
+    assert environment.commit_id == 3
