@@ -32,11 +32,15 @@ if TYPE_CHECKING:
         Suppressed,
         TimeWindows,
         UnlimitedWindows,
+        timestamps,
     )
     from kstreams_repl.errors import KStreamsError
     from kstreams_repl.processor import FixedKeyProcessor, FixedKeyRecord, Processor, ProcessorContext, PunctuationType, Record
+    from kstreams_repl.runtime.handlers import ErrorContext, Response
     from kstreams_repl.session import Application, Session, connect
+    from kstreams_repl.testing import tables
     from kstreams_repl.testing.driver import TopologyTestDriver
+    from kstreams_repl.testing.mock_context import MockProcessorContext
     from kstreams_repl.testing.recording import Recording
     from kstreams_repl.topology.stores import StoreBuilder, StoreKind
     from kstreams_repl.topology.topology import Topology
@@ -48,6 +52,7 @@ __all__ = [
     "Application",
     "Branched",
     "EmitStrategy",
+    "ErrorContext",
     "FixedKeyProcessor",
     "FixedKeyRecord",
     "GlobalKTable",
@@ -56,11 +61,13 @@ __all__ = [
     "KStreamsError",
     "KTable",
     "Materialized",
+    "MockProcessorContext",
     "Processor",
     "ProcessorContext",
     "PunctuationType",
     "Record",
     "Recording",
+    "Response",
     "Session",
     "SessionWindows",
     "SlidingWindows",
@@ -79,6 +86,8 @@ __all__ = [
     "connect",
     "errors",
     "serdes",
+    "tables",
+    "timestamps",
 ]
 
 _PLACES = {
@@ -89,21 +98,23 @@ _PLACES = {
     ),
     "kstreams_repl.errors": ("KStreamsError",),
     "kstreams_repl.processor": ("FixedKeyProcessor", "FixedKeyRecord", "Processor", "ProcessorContext", "PunctuationType", "Record"),
+    "kstreams_repl.runtime.handlers": ("ErrorContext", "Response"),
     "kstreams_repl.session": ("Application", "Session", "connect"),
     "kstreams_repl.testing.driver": ("TopologyTestDriver",),
     "kstreams_repl.testing.recording": ("Recording",),
+    "kstreams_repl.testing.mock_context": ("MockProcessorContext",),
     "kstreams_repl.topology.stores": ("StoreBuilder", "StoreKind"),
     "kstreams_repl.topology.topology": ("Topology",),
     "kstreams_repl.types": ("ValueAndTimestamp", "VersionedRecord", "Windowed"),
 }  # fmt: skip
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
-_MODULES = frozenset({"errors", "serdes"})
+_MODULES = {"errors": "errors", "serdes": "serdes", "tables": "testing.tables", "timestamps": "dsl.timestamps"}
 _SHOWN = frozenset({"GlobalKTable", "KStream", "KTable", "StreamsBuilder", "Topology"})
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+        return importlib.import_module(f"{__name__}.{_MODULES[name]}")
     place = _PLACE_OF.get(name)
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -83,6 +83,13 @@ class ProductionError(KStreamsError):
     """An output record could not be produced (too large, topic gone, no permission). Fields: ``topic``, ``node``."""
 
 
+class OutputRetryError(KStreamsError):
+    """An output record could not be produced for now, and the production exception handler says RETRY (or the error is one that passes).
+
+    The instance takes its tasks over again and processes from the last commit. You see it only as the reason why it recovers.
+    """
+
+
 class StateStoreError(KStreamsError):
     """A state store failed: unknown name, closed, disk full, corrupt. Fields: ``store``, ``path``."""
 

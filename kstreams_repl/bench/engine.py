@@ -14,7 +14,7 @@ from kstreams_repl import serdes
 from kstreams_repl.bench import workloads
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.garbage import relax_collector
-from kstreams_repl.runtime.collector import Send, SendMany
+from kstreams_repl.runtime.collector import Send, SendMany, Site
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.testing.driver import TopologyTestDriver
@@ -33,7 +33,7 @@ class _Sink:
         self.sent: list[tuple[bytes | None, bytes | None, int]] = []
         self.records = 0
 
-    def sender(self, topic: str) -> Send:
+    def sender(self, topic: str, site: Site | None = None) -> Send:
         return self.senders(topic)[0]
 
     def senders(self, topic: str) -> tuple[Send, SendMany]:

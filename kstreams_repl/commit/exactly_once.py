@@ -36,7 +36,7 @@ def commit_exactly_once(
         offsets.update(task.prepare(commit_id))
     output.seal()
     failpoint("F3")
-    producer.flush()
+    producer.flush(output.check)
     output.check()
     failpoint("F4")
     # 3. Input offsets, with partition times and the commit id in their metadata.

@@ -5,7 +5,8 @@ output buffer. Back-pressure: a full buffer blocks the sender until there is roo
 record is acknowledged or an error is raised, and `positions` tells the offset after the last record of each changelog. Under
 exactly once that offset comes from the delivery report of the last changelog
 record alone: a changelog sender holds one record back, and `seal` sends it with a callback. (Reports for all of them would
-cost a Python call per record.)
+cost a Python call per record.) A record that the broker refuses is the site's to judge (`runtime.collector.Site`), in a *careful*
+instance alone, where every record reports back; see `instance.refusals`.
 """
 
 from __future__ import annotations
@@ -15,14 +16,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
-from kstreams_repl.errors import KStreamsError, ProductionError, UnknownTopicError
-from kstreams_repl.kafka.delivery import describe_delivery, send_errors
+from kstreams_repl.errors import KStreamsError, OutputRetryError, ProductionError, UnknownTopicError
+from kstreams_repl.instance.refusals import OutputRefusedError, Refusals, identity
+from kstreams_repl.kafka.delivery import describe_delivery, is_consequence, needs_abort, send_errors
 from kstreams_repl.kafka.partitioning import partitioner
-from kstreams_repl.runtime.collector import Send, SendMany
+from kstreams_repl.runtime.collector import Send, SendMany, Site, one_by_one
+from kstreams_repl.runtime.handlers import ErrorContext, Response
 from kstreams_repl.types import Headers, TopicPartition
-
-ProductionHandler = Callable[[str, Exception], bool]
-"""(topic, error) -> whether to go on without the record."""
 
 _FULL_SECONDS = 60.0
 _ANY_PARTITION = -1
@@ -38,7 +38,7 @@ class KafkaRecordCollector:
         count: number of partitions of a topic; raises UnknownTopicError.
         changelogs: real names of changelog topics.
         track: learn changelog positions from delivery reports (exactly once).
-        on_error: decides about a record that cannot be sent; None fails.
+        refusals: what the slot knows of refused records; says whether this instance is a careful one.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class KafkaRecordCollector:
         count: Callable[[str], int],
         changelogs: frozenset[str] = frozenset(),
         track: bool = True,
-        on_error: ProductionHandler | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._producer = producer
         self._count = count
@@ -56,8 +56,10 @@ class KafkaRecordCollector:
         self._places: dict[str, Callable[[bytes], int]] = {}
         self._changelogs = changelogs
         self._track = track
-        self._on_error = on_error
+        self.refusals = refusals or Refusals()
+        self.careful = self.refusals.careful
         self._failed: KStreamsError | None = None
+        """Raised by the next `check`."""
         self._seals: list[Callable[[], None]] = []
         self._positions: dict[TopicPartition, int] = {}
         self.dropped = 0
@@ -76,11 +78,14 @@ class KafkaRecordCollector:
             place = self._places[topic] = partitioner(self.partitions(topic))
         return place(key)
 
-    def sender(self, topic: str) -> Send:
-        return self.senders(topic)[0]
+    def sender(self, topic: str, site: Site | None = None) -> Send:
+        return self.senders(topic, site)[0]
 
-    def senders(self, topic: str) -> tuple[Send, SendMany]:
+    def senders(self, topic: str, site: Site | None = None) -> tuple[Send, SendMany]:
         self.partitions(topic)
+        if self.careful:
+            careful = self._careful_sender(topic, site)
+            return careful, one_by_one(careful)
         if self._track and topic in self._changelogs:
             return self._changelog_senders(topic)
         produce, refused = self._producer.produce, self._refused
@@ -94,7 +99,7 @@ class KafkaRecordCollector:
                 else:
                     produce(topic, value, key, _ANY_PARTITION if partition is None else partition, None, None, timestamp or 1)
             except Exception as error:
-                refused(error, topic, key, value, timestamp, headers, partition)
+                refused(error, topic, site, key, value, timestamp, headers, partition)
 
         return send, self._columns(topic)
 
@@ -117,14 +122,13 @@ class KafkaRecordCollector:
             raise failed
 
     def delivery_failed(self, error: Any, message: Any) -> None:
-        """The producer's callback for records that could not be delivered (at least once)."""
-        if error is None:
+        """The producer's callback for records that could not be delivered; which source record it came from is not known here."""
+        if error is None or self._failed is not None:
             return
-        found = describe_delivery(error, message)
-        if self._on_error is not None and self._on_error(str(message.topic()), found):
-            self.dropped += 1
-        elif self._failed is None:
-            self._failed = found
+        found = describe_delivery(error, str(message.topic()))
+        if isinstance(found, ProductionError):
+            found = OutputRefusedError(found.message, hint=found.hint, topic=message.topic())
+        self._failed = found
 
     # ---- inside
 
@@ -152,7 +156,7 @@ class KafkaRecordCollector:
                             produce(topic, value, key, place, None, None, timestamp or 1)
                     return
                 except Exception as error:
-                    refused(error, topic, key, value, timestamp, own or [], place)
+                    refused(error, topic, None, key, value, timestamp, own or [], place)
 
         return send_many
 
@@ -170,7 +174,7 @@ class KafkaRecordCollector:
                 try:
                     produce(*before)
                 except Exception as error:
-                    refused(error, topic, before[2], before[1], before[6], [], before[3])
+                    refused(error, topic, None, before[2], before[1], before[6], [], before[3])
 
         def send_many(
             keys: Sequence[bytes | None],
@@ -190,12 +194,67 @@ class KafkaRecordCollector:
             if held is not None:
                 last, held = held, None
                 try:
-                    produce(*last[:4], None, learnt, last[6])
+                    produce(*last[:4], learnt, None, last[6])
                 except Exception as error:
-                    refused(error, topic, last[2], last[1], last[6], [], last[3], learnt)
+                    refused(error, topic, None, last[2], last[1], last[6], [], last[3], learnt)
 
         self._seals.append(release)
         return send, send_many
+
+    def _careful_sender(self, topic: str, site: Site | None) -> Send:
+        """Every record reports back with what it was made from; those known as refused are left out."""
+        produce, refusals, is_changelog = self._producer.produce, self.refusals, self._track and topic in self._changelogs
+
+        def send(
+            key: bytes | None, value: bytes | None, timestamp: int | None, headers: Headers, partition: int | None = None
+        ) -> None:
+            at = _NOW if timestamp is None else timestamp or 1
+            record = identity(topic, key, value, at, headers, partition)
+            context = None if site is None else site.context()
+            known = refusals.find(record)
+            if known is not None and site is not None and context is not None:
+                self._give_up(site, context, known)
+                return
+
+            def reported(error: Any, message: Any) -> None:
+                if error is not None:
+                    self._judge(error, topic, site, context, record)
+                elif is_changelog:
+                    self._learnt(None, message)
+
+            where = _ANY_PARTITION if partition is None else partition
+            try:
+                produce(topic, value, key, where, reported, None, at, headers or None)
+            except Exception as error:
+                self._refused(error, topic, site, key, value, at, headers, partition, reported)
+
+        return send
+
+    def _judge(self, error: Any, topic: str, site: Site | None, context: ErrorContext | None, record: bytes) -> None:
+        """A careful record came back undelivered."""
+        found = describe_delivery(error, topic)
+        if is_consequence(error) or (self._failed is not None and not isinstance(self._failed, OutputRefusedError)):
+            self._failed = self._failed or OutputRefusedError(found.message, hint=found.hint, topic=topic)
+            return
+        if not isinstance(found, ProductionError) or site is None or context is None:
+            self._failed = _without_site(found, topic)
+            return
+        try:
+            response = site.decide(context, found)
+        except Exception as raised:
+            self._failed = _handler_raised(raised, found)
+            return
+        if response is Response.CONTINUE and not self._track:  # nothing else is spoiled
+            self._give_up(site, context, found)
+        elif response is Response.CONTINUE:
+            self.refusals.note(record, found)
+            self._failed = OutputRefusedError(found.message, hint=found.hint, topic=topic)
+        else:
+            self._failed = _answered(response, found, context)
+
+    def _give_up(self, site: Site, context: ErrorContext, error: KStreamsError) -> None:
+        self.dropped += 1
+        site.give_up(context, error)
 
     def _learnt(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -207,6 +266,7 @@ class KafkaRecordCollector:
         self,
         error: Exception,
         topic: str,
+        site: Site | None,
         key: bytes | None,
         value: bytes | None,
         timestamp: int,
@@ -226,15 +286,52 @@ class KafkaRecordCollector:
             self._producer.poll(0.05)
             try:
                 where = _ANY_PARTITION if partition is None else partition
-                self._producer.produce(topic, value, key, where, None, callback, timestamp, headers or None)
+                self._producer.produce(topic, value, key, where, callback, None, timestamp or 1, headers or None)
                 return
             except Exception as again:
                 error = again
+        if self._track and needs_abort(error):
+            self._producer.poll(0)
+            self.check()
+            raise OutputRefusedError(
+                f"the transaction took no record for {topic}: an earlier one was refused", topic=topic
+            ) from error
         found = send_errors(error, topic, self._counts.get(topic))
-        if self._on_error is not None and self._on_error(topic, found):
-            self.dropped += 1
-            return
-        raise found from error
+        if not isinstance(found, ProductionError) or site is None:
+            raise _without_site(found, topic) from error
+        context = site.context()
+        response = site.decide(context, found)
+        if response is not Response.CONTINUE:
+            raise _answered(response, found, context) from error
+        self._give_up(site, context, found)
+
+
+def _answered(response: Response, error: ProductionError, context: ErrorContext) -> KStreamsError:
+    """What RETRY and FAIL come to: the error with the source record that the refused one was made from."""
+    kind = OutputRetryError if response is Response.RETRY else ProductionError
+    at = f"\n  in node {context.node}, task {context.task}"
+    if context.topic is not None:
+        at += f", from the record at {context.topic}-{context.partition} offset {context.offset}"
+    fields = {"node": context.node, "task": context.task, "topic": context.topic, "partition": context.partition}
+    return kind(error.message + at, hint=error.hint, **fields, offset=context.offset, sink_topic=error.fields.get("topic"))
+
+
+def _without_site(error: KStreamsError, topic: str) -> KStreamsError:
+    """A changelog must hold what its store holds, and a dead letter has nowhere else to go: no handler is asked."""
+    if not isinstance(error, ProductionError):
+        return error
+    hint = f"{error.hint or 'see the broker'}; a changelog or a dead letter is never left out, whatever the handler says"
+    return ProductionError(error.message, hint=hint, topic=topic)
+
+
+def _handler_raised(raised: Exception, error: KStreamsError) -> KStreamsError:
+    failed = ProductionError(
+        f"the production exception handler raised {type(raised).__name__}: {raised}, when asked about: {error.message}",
+        hint="a handler answers with a Response and does not raise",
+        topic=error.fields.get("topic"),
+    )
+    failed.__cause__ = raised
+    return failed
 
 
 def counts_of(known: Mapping[str, int], ask: Callable[[str], int]) -> Callable[[str], int]:

@@ -132,6 +132,7 @@ class Instance:
                 changelog_ends=self._changelog_ends,
             )
         self.commit_id = commit_id
+        self.collector.refusals.committed()
         self.totals.commits += 1
         self.totals.committed_at = time.time()
         self.last_commit = time.monotonic()

@@ -19,6 +19,7 @@ from typing import Any
 from kstreams_repl.errors import (
     BrokerUnavailableError,
     KStreamsError,
+    OutputRetryError,
     ProducerFencedError,
     TaskMigratedError,
 )
@@ -28,6 +29,7 @@ from kstreams_repl.instance.loop import Ending, Loop, failure_of
 from kstreams_repl.instance.meter import InstanceMeter
 from kstreams_repl.instance.metrics_thread import METRICS_THREAD
 from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.instance.refusals import Refusals
 from kstreams_repl.instance.restore import RestoreProgress
 from kstreams_repl.instance.take_over import Interrupted, open_instance
 from kstreams_repl.instance.taps import TapBoard
@@ -35,7 +37,7 @@ from kstreams_repl.instance.warm import WarmInstances
 from kstreams_repl.kafka.transactional import TransactionDoubtError
 
 _LOG = logging.getLogger("kstreams_repl.instance")
-_AGAIN = (TransactionDoubtError, BrokerUnavailableError, ProducerFencedError, TaskMigratedError)
+_AGAIN = (TransactionDoubtError, BrokerUnavailableError, ProducerFencedError, TaskMigratedError, OutputRetryError)
 _MOST_RETRIES = 10
 """Of errors that are of no kind known to pass, without a commit in between."""
 _BACKOFF_SECONDS = 0.1
@@ -107,6 +109,7 @@ class _Runner:
         self._trouble: str | None = None
         self._retries = 0
         self._meter: InstanceMeter | None = None
+        self._refusals = Refusals()
 
     def run(self, until: float) -> Outcome:
         backoff = _BACKOFF_SECONDS
@@ -118,12 +121,21 @@ class _Runner:
                 self._open()
                 assert self.instance is not None
                 loop = Loop(self.instance, signal=lambda now: self.control.signal(now=now), report=self._report)
-                ending = loop.run(until)
+                ending = loop.run(self._refusals.bound(until))
+                if ending is Ending.DEADLINE and time.monotonic() < until and self._refusals.calm():
+                    self.drop()
+                    continue
                 return self._finish(ending)
             except Interrupted:
                 self.drop()
                 return self._ended(self.control.signal())
             except KStreamsError as error:
+                if self._refusals.goes_on(error):
+                    _LOG.warning(
+                        "instance %d of %s looks closer at its open commit: %s", self.slot, self.plan.application_id, error
+                    )
+                    self.drop()
+                    continue
                 if not isinstance(error, _AGAIN) and (type(error) is not KStreamsError or self._retries >= _MOST_RETRIES):
                     raise
                 self._retries += 1
@@ -160,11 +172,18 @@ class _Runner:
         if kept is not None:
             self.instance = kept
             self._measure(kept.meter)
+            self._refusals = kept.collector.refusals
         else:
             self._measure(InstanceMeter(self.plan, self.slot))
             self._tell("restoring")
             self.instance = open_instance(
-                self.plan, self.slot, in_force=self._in_force, executor=self.executor, progress=self._restoring, stage=self._stage
+                self.plan,
+                self.slot,
+                in_force=self._in_force,
+                executor=self.executor,
+                progress=self._restoring,
+                stage=self._stage,
+                refusals=self._refusals,
             )
         if self.instance.taps is None:
             self.instance.taps = TapBoard(self.control)

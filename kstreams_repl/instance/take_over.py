@@ -37,7 +37,7 @@ from kstreams_repl.instance.local_state import (
     why_not_trusted,
 )
 from kstreams_repl.instance.plan import ApplicationPlan, transactional_id
-from kstreams_repl.instance.production import production_handler
+from kstreams_repl.instance.refusals import Refusals, producer_settings
 from kstreams_repl.instance.restore import RestoreProgress, restore_changelogs
 from kstreams_repl.instance.state_directory import task_directory
 from kstreams_repl.instance.task_meter import task_meter
@@ -95,11 +95,13 @@ def open_instance(
     executor: str = "driver",
     progress: Callable[[RestoreProgress], None] | None = None,
     stage: Callable[[str], None] = lambda name: None,
+    refusals: Refusals | None = None,
 ) -> Instance:
     """Take the slot's tasks over and return them running.
 
     Args:
         stage: told each step as it begins, so that one that does not end can be seen.
+        refusals: what the slot knows of output that the broker refused; it outlives the instance.
 
     Raises:
         TaskMigratedError: a newer generation is in force.
@@ -108,19 +110,24 @@ def open_instance(
     """
     config = plan.config
     exactly_once = config.exactly_once
+    refusals = refusals or Refusals()
     with ExitStack() as undo:
         # 1. Still the generation in force?
         _check(in_force, plan)
         admin = Admin(plan.settings)
+        sending = producer_settings(plan, admin, refusals)
         # 2. Fence older holders of this id, under at least once too: it is what stops one on another host.
         stage("fencing older holders")
         transactions = TransactionalProducer(
-            plan.settings, plan.transactional_id(slot), timeout_ms=config["transaction.timeout.ms"]
+            plan.settings,
+            plan.transactional_id(slot),
+            timeout_ms=config["transaction.timeout.ms"],
+            **sending if exactly_once else {},
         )
         undo.callback(transactions.close)
         transactions.initialise()
         _check(in_force, plan)
-        instance = _clients(plan, slot, admin, transactions, exactly_once)
+        instance = _clients(plan, slot, admin, transactions, refusals, sending)
         undo.pop_all()
         undo.callback(_quietly(instance.close))
         if plan.global_subtopologies:
@@ -175,20 +182,30 @@ def _quietly(close: Callable[[], None]) -> Callable[[], None]:
     return quiet
 
 
-def _clients(plan: ApplicationPlan, slot: int, admin: Admin, transactions: TransactionalProducer, exactly_once: bool) -> Instance:
+def _clients(
+    plan: ApplicationPlan,
+    slot: int,
+    admin: Admin,
+    transactions: TransactionalProducer,
+    refusals: Refusals,
+    sending: Mapping[str, Any],
+) -> Instance:
+    exactly_once = plan.config.exactly_once
     holder: list[KafkaRecordCollector] = []
     if exactly_once:
         producer = transactions.client
+    elif refusals.careful:  # every record reports for itself
+        producer = make_producer(plan.settings, **sending)
     else:
         producer = make_producer(
-            plan.settings, on_delivery_error=lambda error, message: holder[0].delivery_failed(error, message)
+            plan.settings, on_delivery_error=lambda error, message: holder[0].delivery_failed(error, message), **sending
         )
     collector = KafkaRecordCollector(
         producer,
         count=counts_of(plan.partition_counts, admin.partitions),
         changelogs=plan.changelogs(),
         track=exactly_once,
-        on_error=production_handler(plan.config),
+        refusals=refusals,
     )
     holder.append(collector)
     consumer = make_consumer(
@@ -301,6 +318,7 @@ def _start_task(
         wall_clock=wall_clock,
         global_stores={} if instance.globals is None else instance.globals.stores,
         meter=task_meter(spec),
+        by_record=instance.collector.careful,
     )
     for at in spec.partitions:
         metadata: Any = starts[at].metadata

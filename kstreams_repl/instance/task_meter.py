@@ -12,7 +12,7 @@ from typing import Any
 from kstreams_repl.metrics.counters import Counter
 from kstreams_repl.operators.base import Process
 from kstreams_repl.operators.table_suppress import TableSuppress
-from kstreams_repl.runtime.collector import RecordCollector, Send
+from kstreams_repl.runtime.collector import RecordCollector, Send, Site
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.topology.nodes import Node, SinkNode, SourceNode
 from kstreams_repl.topology.stores import StoreBuilder
@@ -190,8 +190,8 @@ class _CountingCollector:
         self.partitions = inner.partitions
         self.partition_of = inner.partition_of
 
-    def sender(self, topic: str) -> Send:
-        send, cells = self._inner.sender(topic), self._cells_of(topic)
+    def sender(self, topic: str, site: Site | None = None) -> Send:
+        send, cells = self._inner.sender(topic, site), self._cells_of(topic)
         if cells is None:
             return send
         records, size = cells

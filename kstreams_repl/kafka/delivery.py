@@ -1,39 +1,110 @@
-"""What went wrong with a record on its way out, as a `ProductionError`."""
+"""What went wrong with a record on its way out, as a `ProductionError`, sorted as Kafka Streams sorts it.
+
+*Retriable*: Kafka's `RetriableException`s; the same record may be taken later. *Final*: Kafka Streams stops without asking the
+production exception handler (no permission, a topic name that cannot be). Everything else is a refusal of this one record. A
+*consequence* says nothing about its own record: another one of its batch or transaction was refused.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from kstreams_repl.errors import KStreamsError, ProducerFencedError, ProductionError
-from kstreams_repl.kafka.failures import error_of, is_fenced, translate
+from kstreams_repl.kafka.failures import error_of, is_fenced, is_unreachable, translate
+
+_RETRIABLE = frozenset(
+    {
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.INVALID_MSG,
+    }
+)
+_FINAL = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.SECURITY_DISABLED,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.UNKNOWN,
+    }
+)
+_CONSEQUENCES = frozenset(
+    {
+        KafkaError._PURGE_QUEUE,
+        KafkaError._PURGE_INFLIGHT,
+        KafkaError._STATE,
+        KafkaError._INVALID_DIFFERENT_RECORD,
+        KafkaError._DESTROY,
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        KafkaError.UNKNOWN_PRODUCER_ID,
+    }
+)
+_ABORTED = frozenset({KafkaError._STATE, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
 
-def describe_delivery(error: Any, message: Any) -> KStreamsError:
+def describe_delivery(error: Any, topic: str) -> KStreamsError:
     """The typed error for a failed delivery report."""
-    topic = message.topic()
     if is_fenced(error):
         return ProducerFencedError(f"sending to {topic}: a newer owner has taken over")
-    typed = translate(error, f"sending to {topic}", topic=topic)
-    return typed if isinstance(typed, ProductionError) else ProductionError(typed.message, hint=typed.hint, topic=topic)
+    return _production_error(error, f"sending to {topic}", topic)
 
 
 def send_errors(error: Exception, topic: str, partitions: int | None) -> KStreamsError:
     """The typed error for a record that the client did not take."""
     if isinstance(error, KStreamsError):
         return error
-    if isinstance(error, KafkaException):
-        if is_fenced(error):
+    inside = error_of(error) if isinstance(error, KafkaException) else None
+    if inside is not None:
+        if is_fenced(inside):
             return ProducerFencedError(f"sending to {topic}: a newer owner has taken over")
-        inside = error_of(error)
-        typed = translate(error, f"sending to {topic}", topic=topic)
-        if isinstance(typed, ProductionError):
-            return typed
-        text = inside.str() if inside is not None else str(error)
-        return ProductionError(f"sending to {topic} ({partitions} partitions): {text}", hint=typed.hint, topic=topic)
+        return _production_error(inside, f"sending to {topic} ({partitions} partitions)", topic)
     return ProductionError(
         f"a record for {topic} cannot be sent: {type(error).__name__}: {error}",
         hint="keys, values and header values must be bytes, partitions and timestamps whole numbers",
         topic=topic,
+        retriable=False,
+        final=False,
+    )
+
+
+def is_consequence(error: Any) -> bool:
+    """Whether the error is that of another record of the same batch or transaction."""
+    return error.code() in _CONSEQUENCES
+
+
+def needs_abort(error: Exception) -> bool:
+    """Whether the client takes no more records because an earlier one of the open transaction failed."""
+    inside = error_of(error) if isinstance(error, KafkaException) else None
+    return inside is not None and (inside.txn_requires_abort() or inside.code() in _ABORTED)
+
+
+def is_refusal(error: KafkaError) -> bool:
+    """Whether a transaction has to be aborted because the broker refused one of its records, and not because it is away."""
+    passing = _RETRIABLE | _CONSEQUENCES
+    return error.txn_requires_abort() and error.code() not in passing and not is_unreachable(error)
+
+
+def _production_error(error: KafkaError, doing: str, topic: str) -> ProductionError:
+    typed = translate(error, doing, topic=topic)
+    return ProductionError(
+        typed.message, hint=typed.hint, topic=topic, retriable=error.code() in _RETRIABLE, final=error.code() in _FINAL
     )

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException
 
 from kstreams_repl.errors import KStreamsError, ProducerFencedError, ProductionError
 from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, make_transactional_producer
+from kstreams_repl.kafka.delivery import is_refusal
 from kstreams_repl.kafka.failures import error_of, is_fenced, translate
 from kstreams_repl.kafka.group_offsets import OffsetAndMetadata, client_offsets
 from kstreams_repl.kafka.watched_calls import CallGivenUp, WatchedCalls
@@ -67,11 +68,12 @@ class TransactionalProducer:
                 raise self._outcome(error, "beginning a transaction") from error
             self.in_transaction = True
 
-    def flush(self) -> None:
-        """Wait until every record sent is acknowledged."""
+    def flush(self, check: Callable[[], None] = lambda: None) -> None:
+        """Wait until every record sent is acknowledged; `check` raises when one was refused, after which the rest may never be."""
         began = time.monotonic()
         deadline = began + self._seconds
-        while self.client.flush(0.5):
+        while self.client.flush(0.1):
+            check()
             if self.events.fatal is not None:
                 raise self._outcome(KafkaException(self.events.fatal), "sending records")
             if time.monotonic() > deadline:
@@ -126,6 +128,6 @@ class TransactionalProducer:
         if is_fenced(error) or (fatal is not None and is_fenced(fatal)):
             return ProducerFencedError(f"{doing}: a newer owner has taken {self.transactional_id} over")
         typed = translate(error, doing, bootstrap_servers=self.settings.bootstrap_servers, reason=self.events.last)
-        if isinstance(typed, ProductionError):
-            return typed
-        return TransactionDoubtError(f"{typed.message}", hint=typed.hint)
+        kind = ProductionError if isinstance(typed, ProductionError) else TransactionDoubtError
+        inside = error_of(error)
+        return kind(typed.message, hint=typed.hint, refused=inside is not None and is_refusal(inside))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Protocol
 
+from kstreams_repl.runtime.handlers import ErrorContext, Response
 from kstreams_repl.types import Headers
 
 Send = Callable[[bytes | None, bytes | None, int, Headers, int | None], None]
@@ -23,12 +24,28 @@ SendMany = Callable[
 the other."""
 
 
+class Site(Protocol):
+    """The node a sender sends for: what a collector asks when the broker refuses one of its records. Never asked otherwise."""
+
+    def context(self) -> ErrorContext:
+        """The source record at work now, and the node."""
+
+    def decide(self, context: ErrorContext, error: Exception) -> Response:
+        """What the production exception handler says; RETRY only for an error that may pass."""
+
+    def give_up(self, context: ErrorContext, error: Exception) -> None:
+        """Count the record as dropped and write its source record to the dead-letter topic, if there is one."""
+
+
 class RecordCollector(Protocol):
     """A collector that can take columns at once has `senders(topic)`, which gives `sender(topic)` and a `SendMany` that keeps its
     order with it (`senders_of`)."""
 
-    def sender(self, topic: str) -> Send:
-        """The call that sends records to one topic (its real name). UnknownTopicError when the topic cannot exist."""
+    def sender(self, topic: str, site: Site | None = None) -> Send:
+        """The call that sends records to one topic (its real name). UnknownTopicError when the topic cannot exist.
+
+        Without a site a record that the broker refuses is an error whatever the handler says: changelogs and dead letters.
+        """
 
     def partitions(self, topic: str) -> int:
         """How many partitions the topic has."""
@@ -43,6 +60,11 @@ def senders_of(collector: RecordCollector, topic: str) -> tuple[Send, SendMany]:
     if make is not None:
         return make(topic)  # type: ignore[no-any-return]
     send = collector.sender(topic)
+    return send, one_by_one(send)
+
+
+def one_by_one(send: Send) -> SendMany:
+    """Columns as records."""
 
     def send_many(
         keys: Sequence[bytes | None],
@@ -56,4 +78,4 @@ def senders_of(collector: RecordCollector, topic: str) -> tuple[Send, SendMany]:
         for key, value, timestamp, header, place in zip(keys, values, timestamps, own, places, strict=True):
             send(key, value, timestamp, header, place)
 
-    return send, send_many
+    return send_many

@@ -174,7 +174,7 @@ def compile_nodes(
             continue
         stores = node.stores if isinstance(node, ProcessorNode) else ()
         context = TaskNode(node.name, services, stores, children[node.name], entries, sinks)
-        if services.tap is None and meter is None and guard is None:
+        if services.tap is None and meter is None and guard is None and not services.by_record:
             context.rows_pass, context.sink = sink_of_rows(node.name, by_name, children)
         if isinstance(node, SinkNode):
             entry = build_sink(node, context, services)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.runtime.collector import Send
+from kstreams_repl.runtime.collector import Send, Site
 from kstreams_repl.runtime.compile import compile_nodes
 from kstreams_repl.runtime.record_context import NOWHERE
 from kstreams_repl.runtime.services import TaskServices
@@ -23,7 +23,7 @@ from kstreams_repl.types import RecordBatch, TaskId
 class _NoOutput:
     """Global nodes have no sinks and no changelogs."""
 
-    def sender(self, topic: str) -> Send:
+    def sender(self, topic: str, site: Site | None = None) -> Send:
         raise AssertionError(f"a global table cannot write to {topic}")
 
     def partitions(self, topic: str) -> int:

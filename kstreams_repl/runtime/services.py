@@ -37,6 +37,7 @@ class TaskServices:
         internal_topics: frozenset[str],
         tap: Callable[[str], Process] | None = None,
         meter: Meter | None = None,
+        by_record: bool = False,
     ) -> None:
         self.application_id = application_id
         self.task_id = task_id
@@ -51,6 +52,7 @@ class TaskServices:
         self.row_serdes: dict[str, tuple[Serde, Serde]] = {}
         """Of nodes that rows pass serialized."""
         self.meter = meter
+        self.by_record = by_record
         self.record = RecordContext()
         self.no_headers: Headers | None = None
         """One empty list for all records without headers, where no node can add any (`StreamTask`)."""

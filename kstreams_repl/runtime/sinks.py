@@ -1,14 +1,14 @@
-"""Sink nodes: serialize and hand to the record collector."""
+"""Sink nodes: serialize and hand to the record collector; ask the production exception handler about what cannot be written."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kstreams_repl.errors import KStreamsError, SerializationError
+from kstreams_repl.errors import KStreamsError, OutputRetryError, SerializationError, UnknownTopicError
 from kstreams_repl.operators.base import Process
 from kstreams_repl.runtime.collector import Send, senders_of
-from kstreams_repl.runtime.handlers import Response, resolve
+from kstreams_repl.runtime.handlers import ErrorContext, Response, resolve
 from kstreams_repl.serdes.base import Serde
 from kstreams_repl.topology.nodes import SinkNode
 from kstreams_repl.types import Headers, Outlet
@@ -21,15 +21,42 @@ Refuse = Callable[[Any, Any, Exception], None]
 """(key, value, cause): a record that a serde could not write. Raises, or returns to drop it."""
 
 
+class SinkSite:
+    """`runtime.collector.Site` of one sink. Without a handler of the user's: an error that may pass is tried again, else FAIL."""
+
+    def __init__(self, node: str, services: TaskServices) -> None:
+        self.node = node
+        self._services = services
+        self._handler = resolve(services.config["production.exception.handler"], "production.exception.handler")
+
+    def context(self) -> ErrorContext:
+        return self._services.error_context(self.node)
+
+    def decide(self, context: ErrorContext, error: Exception) -> Response:
+        fields = error.fields if isinstance(error, KStreamsError) else {}
+        if fields.get("final"):
+            return Response.FAIL
+        if self._handler is None:
+            return Response.RETRY if fields.get("retriable") else Response.FAIL
+        response = Response(self._handler(context, error))
+        passes = fields.get("retriable") or isinstance(error, UnknownTopicError)
+        return Response.FAIL if response is Response.RETRY and not passes else response
+
+    def give_up(self, context: ErrorContext, error: Exception, reason: str = "production") -> None:
+        self._services.dead_letter(context, error)
+        self._services.drop(reason)
+
+
 def build_sink(node: SinkNode, context: TaskNode, services: TaskServices) -> Process:
     """The entry of a sink: fixed topic, topic per record, or a custom partitioner."""
     key_serde, value_serde = services.key_serde(node.key_serde), services.value_serde(node.value_serde)
-    refuse = _refusal(node, services, key_serde, value_serde)
+    site = SinkSite(node.name, services)
+    refuse = _refusal(node, services, key_serde, value_serde, site)
     suffix = getattr(key_serde, "base_key_suffix", 0)
     if node.topic is None or node.partitioner is not None:
-        return _chosen(node, services, key_serde.serialize, value_serde.serialize, refuse, suffix)
+        return _chosen(node, services, key_serde.serialize, value_serde.serialize, refuse, suffix, site)
     topic = services.real_topic(node.topic)
-    send = services.collector.sender(topic)
+    send = services.collector.sender(topic, site)
     if suffix:
         return _windowed(send, topic, services, key_serde.serialize, value_serde.serialize, refuse, suffix)
     return _plain(send, key_serde.serialize, value_serde.serialize, refuse)
@@ -96,6 +123,7 @@ def _chosen(
     to_value: Callable[[Any], Any],
     refuse: Refuse,
     suffix: int,
+    site: SinkSite,
 ) -> Process:
     senders: dict[str, Send] = {}
     collector, record, drop = services.collector, services.record, services.drop
@@ -107,7 +135,17 @@ def _chosen(
         real = services.real_topic(topic)
         send = senders.get(real)
         if send is None:
-            send = senders[real] = collector.sender(real)
+            try:
+                send = senders[real] = collector.sender(real, site)
+            except UnknownTopicError as error:
+                context = site.context()
+                response = site.decide(context, error)
+                if response is Response.CONTINUE:
+                    site.give_up(context, error)
+                    return
+                if response is Response.RETRY:
+                    raise OutputRetryError(error.message, hint=error.hint, topic=real, node=site.node) from error
+                raise
         try:
             data, payload = to_key(key), to_value(value)
         except Exception as cause:
@@ -128,18 +166,14 @@ def _chosen(
     return sink_chosen
 
 
-def _refusal(node: SinkNode, services: TaskServices, key_serde: Any, value_serde: Any) -> Refuse:
+def _refusal(node: SinkNode, services: TaskServices, key_serde: Any, value_serde: Any, site: SinkSite) -> Refuse:
     """Ask the production handler about a record that cannot be written; without one, or on FAIL, a typed error."""
-    handler = resolve(services.config["production.exception.handler"], "production.exception.handler")
 
     def refuse(key: Any, value: Any, cause: Exception) -> None:
-        at = services.record
-        if handler is not None:
-            context = services.error_context(node.name)
-            if Response(handler(context, cause)) is Response.CONTINUE:
-                services.dead_letter(context, cause)
-                services.drop("serialization")
-                return
+        at, context = services.record, site.context()
+        if site.decide(context, cause) is Response.CONTINUE:
+            site.give_up(context, cause, "serialization")
+            return
         part, item, serde = ("key", key, key_serde) if _fails(key_serde, key) else ("value", value, value_serde)
         known = isinstance(cause, KStreamsError)
         raise SerializationError(

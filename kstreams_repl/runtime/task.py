@@ -75,6 +75,7 @@ class StreamTask:
         exact_cache: let reads count as use of a cached entry, as Kafka Streams does (the test driver); a deployed task saves that.
         tap: gives an observer for each node's output, to look at the values between nodes (`runtime.compile.Tap`); None costs nothing.
         meter: counts what passes nodes and stores (`runtime.metering`); None costs nothing.
+        by_record: send every record under the context of its source record, never rows in columns, so that a refused one is found.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class StreamTask:
         exact_cache: bool = False,
         tap: Tap | None = None,
         meter: Meter | None = None,
+        by_record: bool = False,
     ) -> None:
         self.spec = spec
         self.id = spec.task_id
@@ -102,6 +104,8 @@ class StreamTask:
             internal_topics=spec.internal_topics,
             tap=tap,
             meter=meter,
+            by_record=by_record
+            or resolve(spec.config["production.exception.handler"], "production.exception.handler") is not None,
         )
         if meter is not None:
             meter.bind(self.services)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import InvalidStateStoreError, KStreamsError, UnknownTopicError, did_you_mean
-from kstreams_repl.runtime.collector import Send
+from kstreams_repl.runtime.collector import Send, Site
 from kstreams_repl.runtime.compile import Tap
 from kstreams_repl.runtime.global_task import GlobalTask
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
@@ -54,7 +54,7 @@ class _Collector:
     def __init__(self) -> None:
         self.sent: list[tuple[str, bytes | None, bytes | None, int, Headers]] = []
 
-    def sender(self, topic: str) -> Send:
+    def sender(self, topic: str, site: Site | None = None) -> Send:
         append = self.sent.append
 
         def send(key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int | None = None) -> None:

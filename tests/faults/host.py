@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.runtime.collector import Send
+from kstreams_repl.runtime.collector import Send, Site
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.topology.nodes import SourceNode
@@ -37,7 +37,7 @@ class Outbox:
 
     open: list[Sent] = field(default_factory=list)
 
-    def sender(self, topic: str) -> Send:
+    def sender(self, topic: str, site: Site | None = None) -> Send:
         def send(key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int | None = None) -> None:
             self.open.append(Sent(topic, key, value, timestamp, list(headers)))
 

@@ -20,6 +20,7 @@ from kstreams_repl.instance.assignment import assign_tasks
 from kstreams_repl.instance.collector import KafkaRecordCollector
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.kafka.internal_topics import check_internal_topic
+from kstreams_repl.runtime.handlers import ErrorContext, Response
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.testing.driver import TopologyTestDriver
 from kstreams_repl.topology.partitions import resolve_partitions
@@ -300,17 +301,30 @@ def test_a_record_larger_than_the_producer_may_send_is_told_with_its_topic_and_a
 def test_a_record_that_is_too_large_is_counted_and_left_out_when_the_handler_says_so() -> None:
     from confluent_kafka import Producer
 
-    asked: list[tuple[str, Exception]] = []
+    class Site:
+        """Says continue and keeps what it is asked."""
 
-    def handler(topic: str, error: Exception) -> bool:
-        asked.append((topic, error))
-        return True
+        def __init__(self) -> None:
+            self.asked: list[Exception] = []
+            self.given_up: list[Exception] = []
+
+        def context(self) -> ErrorContext:
+            return ErrorContext("sink", "0_0", "in", 0, 3, 7)
+
+        def decide(self, context: ErrorContext, error: Exception) -> Response:
+            self.asked.append(error)
+            return Response.CONTINUE
+
+        def give_up(self, context: ErrorContext, error: Exception) -> None:
+            self.given_up.append(error)
 
     producer = Producer({"bootstrap.servers": "127.0.0.1:1", "message.max.bytes": 100_000, "log_level": 0})
-    collector = KafkaRecordCollector(producer, count=lambda topic: 1, on_error=handler)
-    collector.sender("out")(b"k", bytes(MEGABYTE), 1, [])
+    site = Site()
+    collector = KafkaRecordCollector(producer, count=lambda topic: 1)
+    collector.sender("out", site)(b"k", bytes(MEGABYTE), 1, [], None)
     assert collector.dropped == 1
-    assert [(topic, type(error)) for topic, error in asked] == [("out", ProductionError)]
+    assert [type(error) for error in site.asked] == [ProductionError]
+    assert site.given_up == site.asked
 
 
 def test_topics_of_unequal_partitions_cannot_be_joined_and_are_told_with_their_counts() -> None:

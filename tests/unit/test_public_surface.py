@@ -15,11 +15,13 @@ import kstreams_repl
 ROOT = Path(__file__).resolve().parents[2]
 
 EXPECTED = [
-    "Application", "Branched", "EmitStrategy", "FixedKeyProcessor", "FixedKeyRecord", "GlobalKTable", "JoinWindows", "KStream",
-    "KStreamsError", "KTable", "Materialized", "Processor", "ProcessorContext", "PunctuationType",
-    "Record", "Recording", "Session", "SessionWindows", "SlidingWindows",
+    "Application", "Branched", "EmitStrategy", "ErrorContext", "FixedKeyProcessor", "FixedKeyRecord",
+    "GlobalKTable", "JoinWindows", "KStream",
+    "KStreamsError", "KTable", "Materialized", "MockProcessorContext", "Processor", "ProcessorContext", "PunctuationType",
+    "Record", "Recording", "Response", "Session", "SessionWindows", "SlidingWindows",
     "StoreBuilder", "StoreKind", "StreamsBuilder", "StreamsConfig", "Suppressed", "TimeWindows", "Topology", "TopologyTestDriver",
     "UnlimitedWindows", "ValueAndTimestamp", "VersionedRecord", "Windowed", "connect", "errors", "serdes",
+    "tables", "timestamps",
 ]  # fmt: skip
 
 SESSION = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -51,7 +51,7 @@ class Recorder:
     def take_positions(self) -> dict[TopicPartition, int]:
         return {LOG: 9}
 
-    def flush(self) -> None:
+    def flush(self, check: Callable[[], None] = lambda: None) -> None:
         self._did("flush")
 
     def send_offsets(self, offsets: Mapping[TopicPartition, tuple[int, str]], group: Any) -> None:

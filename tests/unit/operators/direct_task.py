@@ -7,7 +7,7 @@ from typing import Any
 
 from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.runtime.collector import Send
+from kstreams_repl.runtime.collector import Send, Site
 from kstreams_repl.runtime.task import CommitPlan, StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.topology.nodes import SourceNode
@@ -28,7 +28,7 @@ class DirectTask:
         self.sent: list[tuple[str, bytes | None, bytes | None, int]] = []
         self.task = self._start()
 
-    def sender(self, topic: str) -> Send:
+    def sender(self, topic: str, site: Site | None = None) -> Send:
         def send(key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int | None = None) -> None:
             if not topic.endswith("-changelog"):
                 self.sent.append((topic, key, value, timestamp))

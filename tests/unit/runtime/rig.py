@@ -7,7 +7,7 @@ from typing import Any
 
 from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.runtime.collector import Send
+from kstreams_repl.runtime.collector import Send, Site
 from kstreams_repl.runtime.task import CommitPlan, StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.topology.nodes import SourceNode
@@ -30,7 +30,7 @@ class Outbox:
         self.sent: list[Sent] = []
         self.count = count
 
-    def sender(self, topic: str) -> Send:
+    def sender(self, topic: str, site: Site | None = None) -> Send:
         def send(key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int | None = None) -> None:
             self.sent.append((topic, key, value, timestamp, list(headers), partition))
 
