@@ -83,7 +83,11 @@ KEYS: dict[str, Key] = {
     ),
     "default.key.serde": Key(_anything, None, "Serde of keys where none is given; default: bytes."),
     "default.value.serde": Key(_anything, None, "Serde of values where none is given; default: bytes."),
-    "default.dsl.store": Key(_one_of("rocksDB", "in_memory", "lmdb"), "lmdb", "Engine of DSL stores; rocksDB is read as lmdb."),
+    "default.dsl.store": Key(
+        _one_of("rocksDB", "in_memory", "lmdb"),
+        "lmdb",
+        "How DSL stores that say nothing of it are kept: lmdb (rocksDB is read as lmdb) or in_memory.",
+    ),
     "topology.optimization": Key(str, "none", "none, all, or a comma separated list of optimizations."),
     "deserialization.exception.handler": Key(_anything, "fail", "fail, continue, or a DeserializationHandler."),
     "production.exception.handler": Key(_anything, "fail", "fail, continue, or a ProductionHandler."),

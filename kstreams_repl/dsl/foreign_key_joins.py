@@ -115,7 +115,7 @@ def join_by_foreign_key(left: KTable, right: KTable, plan: ForeignKeyPlan, optio
     graph.add(sink, source)
     graph.copartition(right._sources | {source.name})
     store_name = called("-subscription-store", STORE)
-    store = StoreBuilder(store_name, StoreKind.SUBSCRIPTION, right.key_serde, subscription_serde)
+    store = StoreBuilder(store_name, StoreKind.SUBSCRIPTION, right.key_serde, subscription_serde, follows_default=True)
     graph.add(graph.root, StateStoreGraphNode(store, origin))
     receive = OperatorGraphNode(
         called("-subscription-receive", PROCESSOR),

@@ -24,7 +24,8 @@ class Materialized:
         logging: keep a changelog topic.
         retention_ms: how long windows are kept; None = as long as they can change.
         history_ms: makes a versioned store that keeps this much history.
-        persistent: False keeps the store in memory only.
+        persistent: False keeps the store in memory, filled from its changelog at every start; True on disk; None as
+            ``default.dsl.store`` of the application says.
         topic_config: settings of the changelog topic.
     """
 
@@ -35,7 +36,7 @@ class Materialized:
     logging: bool = True
     retention_ms: int | None = None
     history_ms: int | None = None
-    persistent: bool = True
+    persistent: bool | None = None
     topic_config: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -43,6 +44,11 @@ class Materialized:
             validate_name(self.name, "store")
         if self.history_ms is not None and self.name is None:
             raise TopologyError("a versioned store needs a name", hint='give store="name" together with history=')
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """How a `StoreBuilder` says it."""
+        return {"persistent": self.persistent is not False, "follows_default": self.persistent is None}
 
     @property
     def versioned(self) -> bool:

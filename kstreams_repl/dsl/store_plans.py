@@ -15,7 +15,8 @@ from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 
 
 def table_store(options: Materialized, name: str, key_serde: Any, value_serde: Any) -> StoreBuilder:
-    """A timestamped key-value store, or a versioned one when there is a history; versioned stores are never cached."""
+    """A timestamped key-value store, or a versioned one when there is a history; versioned stores are never cached,
+    and ``default.dsl.store`` does not speak of them."""
     if options.versioned:
         return StoreBuilder(
             name,
@@ -23,7 +24,7 @@ def table_store(options: Materialized, name: str, key_serde: Any, value_serde: A
             key_serde,
             value_serde,
             logging=options.logging,
-            persistent=options.persistent,
+            persistent=options.persistent is not False,
             retention_ms=options.history_ms,
             topic_config=dict(options.topic_config),
         )
@@ -34,7 +35,7 @@ def table_store(options: Materialized, name: str, key_serde: Any, value_serde: A
         value_serde,
         caching=options.caching,
         logging=options.logging,
-        persistent=options.persistent,
+        **options.kept,
         topic_config=dict(options.topic_config),
     )
 
@@ -67,7 +68,7 @@ def session_store(
         value_serde,
         caching=options.caching and not on_close,
         logging=options.logging,
-        persistent=options.persistent,
+        **options.kept,
         retention_ms=_retention(options, name, windows.gap_ms + windows.grace_ms, "inactivity gap + grace"),
         topic_config=dict(options.topic_config),
         options={"time_ordered": True} if on_close else {},
@@ -75,7 +76,7 @@ def session_store(
 
 
 def join_store(
-    name: str, key_serde: Any, value_serde: Any, size_ms: int, retention_ms: int, *, logging: bool, persistent: bool
+    name: str, key_serde: Any, value_serde: Any, size_ms: int, retention_ms: int, *, logging: bool, persistent: bool | None
 ) -> StoreBuilder:
     """One side of a stream-stream join: a window store that keeps several values for one key and time; never cached."""
     return StoreBuilder(
@@ -84,7 +85,8 @@ def join_store(
         key_serde,
         value_serde,
         logging=logging,
-        persistent=persistent,
+        persistent=persistent is not False,
+        follows_default=persistent is None,
         retention_ms=retention_ms,
         window_size_ms=size_ms,
         retain_duplicates=True,
@@ -92,7 +94,7 @@ def join_store(
 
 
 def outer_join_store(
-    name: str, key_serde: Any, left_serde: Any, right_serde: Any, retention_ms: int, *, logging: bool, persistent: bool
+    name: str, key_serde: Any, left_serde: Any, right_serde: Any, retention_ms: int, *, logging: bool, persistent: bool | None
 ) -> StoreBuilder:
     """Records of a left or outer join that wait for a match; both sides in one store."""
     return StoreBuilder(
@@ -100,7 +102,8 @@ def outer_join_store(
         StoreKind.OUTER_JOIN,
         key_serde,
         logging=logging,
-        persistent=persistent,
+        persistent=persistent is not False,
+        follows_default=persistent is None,
         retention_ms=retention_ms,
         options={"left_serde": left_serde, "right_serde": right_serde},
     )
@@ -116,7 +119,7 @@ def _windowed(
         value_serde,
         caching=options.caching and not on_close,
         logging=options.logging,
-        persistent=options.persistent,
+        **options.kept,
         retention_ms=retention_ms,
         window_size_ms=size_ms,
         topic_config=dict(options.topic_config),

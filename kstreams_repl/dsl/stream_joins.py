@@ -96,7 +96,7 @@ class StreamJoinPlan:
     value_serde: Any = None
     other_value_serde: Any = None
     logging: bool = True
-    persistent: bool = True
+    persistent: bool | None = None
     name: str | None = None
     prior: bool = False
 

@@ -330,8 +330,8 @@ def _start_task(
         task,
         environment,
         {at: starts[at].offset for at in spec.partitions},
-        frozenset(log.partition for log in logs if not log.is_source),
-        frozenset(log.partition for log in logs if log.is_source),
+        frozenset(log.partition for log in logs if not log.is_source and log.store.persistent),
+        frozenset(log.partition for log in logs if log.is_source and log.store.persistent),
         token,
     )
     instance.begin()

@@ -28,7 +28,7 @@ from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.stores.factory import open_store
 from kstreams_repl.stores.record_cache import RecordCache
 from kstreams_repl.topology.nodes import SourceNode
-from kstreams_repl.topology.subtopologies import Subtopology
+from kstreams_repl.topology.subtopologies import Subtopology, with_default_stores
 from kstreams_repl.types import RecordBatch, TaskId, TopicPartition
 
 
@@ -61,6 +61,9 @@ class TaskSpec:
     config: StreamsConfig
     internal_topics: frozenset[str] = field(default_factory=frozenset)
     """Topics of the topology that carry the application's id on the broker."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "subtopology", with_default_stores(self.subtopology, self.config["default.dsl.store"]))
 
 
 class StreamTask:

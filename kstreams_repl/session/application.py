@@ -285,7 +285,7 @@ class Application:
                     lines = (f"{sum(task.records for task in mine):,} records", f"lag {lag:,}" if lag >= 0 else "lag unknown")
                 marks[f"node:{node.name}"] = Mark("restoring" if restoring and state == "running" else state, lines)
         for builder in all_stores(self):
-            rows = count_rows(self.config, self.topology, builder) if builder.persistent else None
+            rows = count_rows(self.config, self.topology, builder) if builder.on_disk(self.config["default.dsl.store"]) else None
             marks[f"store:{builder.name}"] = Mark(None, () if rows is None else (f"{rows:,} rows",))
         error = self.error
         if error is not None and error.fields.get("node"):

@@ -74,7 +74,7 @@ def read_store(admin: Admin, config: StreamsConfig, topology: Topology, builder:
         directories = global_directories(config)[:1]
         parts = [part for path in directories for part in _read_task(path, 0, builder, limit)]
         return StateRows(tuple(part for part, _ in parts), "global")
-    tasks = task_directories(config, topology, builder.name) if builder.persistent else {}
+    tasks = task_directories(config, topology, builder.name) if builder.on_disk(config["default.dsl.store"]) else {}
     found = [
         (task, part, commit) for task, path in tasks.items() for part, commit in _read_task(path, task.partition, builder, limit)
     ]

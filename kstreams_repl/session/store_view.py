@@ -59,7 +59,7 @@ class StoreView:
             )
         config = self._application.config
         data = serdes.resolve(self._builder.key_serde, config["default.key.serde"]).serialize(key)
-        if data is None or not self._builder.persistent:
+        if data is None or not self._builder.on_disk(config["default.dsl.store"]):
             return dict(self.sql_rows()).get(key)
         row = get_row(config, self._application.topology, self._builder, data)
         if row is None:

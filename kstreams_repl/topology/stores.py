@@ -6,6 +6,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+IN_MEMORY = "in_memory"
+"""The value of ``default.dsl.store`` that keeps stores in memory."""
+
 
 class StoreKind(StrEnum):
     KEY_VALUE = "key-value"
@@ -33,7 +36,7 @@ class StoreBuilder:
         key_serde, value_serde: Serde objects (`kstreams_repl.serdes`); None = the application's default.
         caching: put a record cache over it (sized by ``statestore.cache.max.bytes``, off when that is 0).
         logging: keep a changelog topic.
-        persistent: False keeps it in memory only.
+        persistent: False keeps it in memory only: filled from its changelog at every start.
         retention_ms: window, session and join stores; history retention of versioned ones.
         window_size_ms: window stores.
         retain_duplicates: stream-stream join windows keep several values for one key and time.
@@ -41,6 +44,7 @@ class StoreBuilder:
         topic_config: extra or overriding changelog topic settings.
         source_topic: set when the changelog is a source topic (optimised tables, read-only stores).
         options: what one kind alone needs.
+        follows_default: the user left `persistent` open; ``default.dsl.store`` of the application decides.
     """
 
     name: str
@@ -57,6 +61,11 @@ class StoreBuilder:
     topic_config: dict[str, str] = field(default_factory=dict)
     source_topic: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    follows_default: bool = False
+
+    def on_disk(self, default_store: str) -> bool:
+        """Whether the store is kept on disk in an application with this ``default.dsl.store``."""
+        return self.persistent and not (self.follows_default and default_store == IN_MEMORY)
 
     def with_(self, **changes: Any) -> StoreBuilder:
         """A copy with the given attributes changed."""

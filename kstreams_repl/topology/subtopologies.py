@@ -8,7 +8,7 @@ Source: Kafka Streams' `InternalTopologyBuilder.makeNodeGroups`, `QuickUnion`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kstreams_repl.topology.nodes import Node, SourceNode
 from kstreams_repl.topology.stores import StoreBuilder
@@ -60,6 +60,13 @@ class Subtopology:
     @property
     def node_names(self) -> tuple[str, ...]:
         return tuple(node.name for node in self.nodes)
+
+
+def with_default_stores(part: Subtopology, default_store: str) -> Subtopology:
+    """The sub-topology with every store that follows ``default.dsl.store`` kept as that says."""
+    if all(store.on_disk(default_store) == store.persistent for store in part.stores):
+        return part
+    return replace(part, stores=tuple(store.with_(persistent=store.on_disk(default_store)) for store in part.stores))
 
 
 def group_nodes(names: Iterable[str], groups: UnionFind) -> list[list[str]]:
