@@ -15,7 +15,7 @@ from kstreams_repl.dsl.graph_nodes import Consumed, OperatorGraphNode, SinkGraph
 from kstreams_repl.dsl.options import Materialized
 from kstreams_repl.dsl.store_plans import table_store
 from kstreams_repl.dsl.stream_base import first_known
-from kstreams_repl.dsl.table_state import SourceState
+from kstreams_repl.dsl.table_state import SourceState, stores_read
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.foreign_key_foreign_table_join import ForeignTableJoin
 from kstreams_repl.operators.foreign_key_response_join import ResponseJoin
@@ -129,7 +129,7 @@ def join_by_foreign_key(left: KTable, right: KTable, plan: ForeignKeyPlan, optio
         called("-subscription-join-foreign", PROCESSOR),
         origin,
         SubscriptionJoin(foreign_getter),
-        used_stores=foreign_getter.stores(),
+        used_stores=stores_read(foreign_getter),
     )
     graph.add(receive, answer)
     changed = ForeignTableJoin(store_name, right.key_serde)
@@ -166,7 +166,7 @@ def join_by_foreign_key(left: KTable, right: KTable, plan: ForeignKeyPlan, optio
         primary_getter, plan.joiner, plan.left_join, left.value_serde, plan.with_key, value_topic=f"{registration_topic}-vh"
     )
     resolver = OperatorGraphNode(
-        called("-subscription-response-resolver", RESOLVER), origin, response_join, used_stores=primary_getter.stores()
+        called("-subscription-response-resolver", RESOLVER), origin, response_join, used_stores=stores_read(primary_getter)
     )
     graph.add(response_source, resolver)
 

@@ -19,6 +19,7 @@ from kstreams_repl.dsl.graph_nodes import (
 )
 from kstreams_repl.dsl.store_plans import join_store, outer_join_store
 from kstreams_repl.dsl.stream_base import check_callable, check_kind, first_known, serde_or_none
+from kstreams_repl.dsl.table_state import stores_read
 from kstreams_repl.dsl.windows import JoinWindows, not_negative
 from kstreams_repl.errors import TopologyError, did_you_mean
 from kstreams_repl.operators.pass_through import PassThrough
@@ -261,10 +262,11 @@ def join_table(left: KStream, table: KTable, joiner: Joiner, left_join: bool, wi
         graph.add(graph.root, StateStoreGraphNode(builder, graph.here()))
     getter = table._state.getter()
     operator = StreamTableJoin(getter, joiner, left_join, with_key, grace, buffer, getter.versioned)
-    used = getter.stores() if buffer is None else (*getter.stores(), buffer)
+    read = stores_read(getter)
+    used = read if buffer is None else (*read, buffer)
     node = OperatorGraphNode(node_name, graph.here(), operator, used_stores=used)
     if grace is not None:
-        node.checks.append(_history_check(node_name, table.name, getter.stores(), grace))
+        node.checks.append(_history_check(node_name, table.name, read, grace))
     node.relaxed_null_key = left_join
     graph.add(left._node, node)
     return KStream(left._log, node_name, first_known(key, left.key_serde), None, sources, node)

@@ -9,7 +9,7 @@ from kstreams_repl.dsl.graph_nodes import JoinSide, TableTableJoinGraphNode
 from kstreams_repl.dsl.options import Materialized
 from kstreams_repl.dsl.store_plans import table_store
 from kstreams_repl.dsl.stream_base import first_known
-from kstreams_repl.dsl.table_state import JoinState
+from kstreams_repl.dsl.table_state import JoinState, stores_read
 from kstreams_repl.operators.table_table_join import TableJoinKind, TableTableJoin, TableTableJoinMerger
 from kstreams_repl.topology.names import validate_name
 
@@ -65,8 +65,8 @@ def join_tables(
         right=JoinSide(right_name, right_side),
         left_parent=left.name,
         right_parent=right.name,
-        left_stores=left_getter.stores(),
-        right_stores=right_getter.stores(),
+        left_stores=stores_read(left_getter),
+        right_stores=stores_read(right_getter),
         merger=merger,
         store=None if options is None or store_name is None else table_store(options, store_name, key, value),
     )

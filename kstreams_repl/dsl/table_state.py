@@ -27,6 +27,7 @@ from kstreams_repl.operators.table_source import TableSource
 from kstreams_repl.operators.table_suppress import TableSuppress
 from kstreams_repl.operators.table_table_join import TableTableJoin, TableTableJoinMerger
 from kstreams_repl.operators.table_transform_values import TableTransformValues
+from kstreams_repl.topology.java_order import hash_set_order
 
 
 class TableState(ABC):
@@ -51,6 +52,24 @@ class TableState(ABC):
 def stored(store: str, versioned: bool) -> StoreGetter:
     """Rows straight from a table's store."""
     return StoreGetter(store, StoreKindRead.VERSIONED if versioned else StoreKindRead.KEY_VALUE)
+
+
+def stores_read(getter: ValueGetter) -> tuple[str, ...]:
+    """The stores a reading node is connected to, in the order in which Kafka Streams connects them, which shows in `describe()`.
+
+    Sources: `KTableSuppressProcessorSupplier.view`, `KTableKTableAbstractJoinValueGetterSupplier`, `KTableKTableJoinMerger.view`.
+    """
+    if isinstance(getter, SuppressGetter):
+        return (getter.store, *(name for name in stores_read(getter.parent) if name != getter.store))
+    if isinstance(getter, JoinGetter):
+        both = (*stores_read(getter.left), *stores_read(getter.right))
+        side = hash_set_order(both, sized=len(both))
+        return tuple(hash_set_order(side, sized=2 * len(side)))
+    if isinstance(getter, FilterGetter | MapValuesGetter):
+        return stores_read(getter.parent)
+    if isinstance(getter, TransformValuesGetter):
+        return stores_read(getter.parent) + getter.transformer_stores
+    return getter.stores()
 
 
 class SourceState(TableState):

@@ -22,11 +22,15 @@ def string_hash(text: str) -> int:
     return value
 
 
-def hash_set_order(names: Iterable[str]) -> list[str]:
-    """Distinct names in the iteration order of a `java.util.HashSet` filled in the given order."""
+def hash_set_order(names: Iterable[str], *, sized: int | None = None) -> list[str]:
+    """Distinct names in the iteration order of a `java.util.HashSet` filled in the given order.
+
+    Args:
+        sized: the number the set was made for (``new HashSet<>(sized)``), which decides how many buckets it has; None: made for none.
+    """
     distinct = list(dict.fromkeys(names))
-    capacity = 16
-    while len(distinct) > capacity * 3 // 4:
+    capacity = 16 if sized is None else 1 << max(0, sized - 1).bit_length()
+    while len(distinct) > capacity * 3 / 4:
         capacity *= 2
 
     def bucket(name: str) -> int:
