@@ -79,6 +79,8 @@ class Instance:
         self.by_partition: dict[TopicPartition, ActiveTask] = {}
         self.ends: dict[TopicPartition, int] = {}
         """Where the consumer last met the end of each partition, beyond any transaction markers."""
+        self.reached: dict[TopicPartition, int] = {}
+        """Up to where input has been taken off the consumer, of tasks with more than one partition."""
         self.globals: GlobalTables | None = None
         self.totals = Totals()
         self.counters = InstanceCounters()

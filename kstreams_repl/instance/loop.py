@@ -162,12 +162,11 @@ class Loop:
         by_partition = self.instance.by_partition
         for at, batch in columns(messages, self._on_error):
             task = by_partition[at]
-            if task.joins:
-                task.task.set_lag(at, None)
             task.task.add_records(at, batch)
             task.counters.consumed[at] += len(batch)
             if task.joins:
-                self._learn_lag(task, at, batch.offsets[-1] + 1)
+                self._passed(at, batch.offsets[-1] + 1)
+                self._learn_lag(task, at)
             if (
                 self._stuck
                 and len(batch)
@@ -177,21 +176,35 @@ class Loop:
                 pause(self.instance.consumer, [at])
                 self._paused.add(at)
 
-    def _learn_lag(self, task: ActiveTask, at: TopicPartition, following: int) -> None:
-        """Lag 0 as soon as the last fetch showed no more; else it stays unknown until the next records or the partition's
-        end.
+    def _passed(self, at: TopicPartition, offset: int) -> None:
+        """Everything of the partition below that offset is here (an end that was met tells of transaction markers, too)."""
+        reached = self.instance.reached
+        if offset > reached.get(at, -1):
+            reached[at] = offset
+
+    def _learn_lag(self, task: ActiveTask, at: TopicPartition) -> None:
+        """Lag 0 when the last fetch showed no more than what is here; else it is unknown, and unknown waits (KIP-695).
+
+        Before the first fetch nothing is known. The end moves with every fetch, while its records are still on their way through the
+        client's queue: a lag of 0 once learnt is asked again whenever the task would go on without the partition.
         """
         end = known_end(self.instance.consumer, at)
-        if end is not None and following >= end:
-            task.task.set_lag(at, 0)
+        reached = self.instance.reached.get(at, task.starts[at])
+        task.task.set_lag(at, 0 if end is not None and reached >= end else None)
+
+    def _learn_missing_lags(self) -> None:
+        """Before a task goes on with some of its queues empty."""
+        for task in self._joins:
+            if task.task.buffered:
+                for at, queue in task.task.group.queues.items():
+                    if not queue.has_head:
+                        self._learn_lag(task, at)
 
     def _on_error(self, message: Any, error: Any) -> None:
         at = place_of(message)
         if is_partition_end(error):
-            task = self.instance.by_partition.get(at)
             self.instance.ends[at] = message.offset()
-            if task is not None:
-                task.task.set_lag(at, 0)
+            self._passed(at, message.offset())
         elif not is_passing(error):
             raise translate(
                 error, f"reading {at}", topic=at.topic, bootstrap_servers=self.instance.plan.settings.bootstrap_servers
@@ -201,6 +214,8 @@ class Loop:
 
     def _process(self) -> int:
         tasks = self.instance.tasks
+        if self._joins:
+            self._learn_missing_lags()
         if len(tasks) > 1:
             tasks = sorted(tasks, key=_buffered, reverse=True)
         done = 0
