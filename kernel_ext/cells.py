@@ -6,6 +6,7 @@ JupyterLab gives each cell an id that stays; where there is none (a terminal, nb
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 from kstreams_repl.topology.origin import cell_started
@@ -17,6 +18,16 @@ class CellTracker:
     def __init__(self, shell: Any) -> None:
         self._events = shell.events
         self._depth = 0
+        self._after_cell: list[Callable[[], None]] = []
+
+    @property
+    def running(self) -> bool:
+        """Whether a cell is running."""
+        return self._depth > 0
+
+    def after_cell(self, call: Callable[[], None]) -> None:
+        """Call this at the end of every cell."""
+        self._after_cell.append(call)
 
     def start(self) -> None:
         self._events.register("pre_run_cell", self._before)
@@ -38,6 +49,8 @@ class CellTracker:
         self._depth = max(self._depth - 1, 0)
         if self._depth == 0:
             cell_started(None)
+            for call in self._after_cell:
+                call()
 
 
 def cell_of(info: Any) -> str:

@@ -11,6 +11,8 @@ from kernel_ext.cells import CellTracker
 from kernel_ext.completion import NameMatcher
 from kernel_ext.errors import show_error
 from kernel_ext.magics import TopoMagics
+from kernel_ext.side_panel import SidePanel
+from kernel_ext.stale import StaleNodes
 from kernel_ext.workspace import Workspace
 from kstreams_repl.display.objects import install
 from kstreams_repl.errors import KStreamsError
@@ -31,6 +33,9 @@ class Extension:
         self._cells = CellTracker(shell)
         self._matcher = NameMatcher(self.workspace)
         self._magics = TopoMagics(shell, self.workspace)
+        self._stale = StaleNodes(self.workspace)
+        self._cells.after_cell(self._stale.look)
+        self._side_panel = SidePanel(self.workspace, lambda: self._cells.running)
 
     @staticmethod
     def of(shell: Any) -> Extension | None:
@@ -46,6 +51,7 @@ class Extension:
         self.shell.set_custom_exc((KStreamsError,), show_error)
         if self._has_widgets():
             self.shell.display_formatter.mimebundle_formatter.for_type(Application, self.show_application)
+        self._side_panel.register(getattr(getattr(self.shell, "kernel", None), "comm_manager", None))
         setattr(self.shell, _ATTRIBUTE, self)
         print(self.greeting())
 
@@ -54,6 +60,7 @@ class Extension:
             for name in magics:
                 self.shell.magics_manager.magics[kind].pop(name, None)
         self._cells.stop()
+        self._side_panel.unregister()
         report_to(to_stderr)
         matchers = self.shell.Completer.custom_matchers
         matchers[:] = [matcher for matcher in matchers if matcher != self._matcher.match]
@@ -73,7 +80,7 @@ class Extension:
 
         panel = self._panels.get(app)
         if panel is None:
-            panel = self._panels[app] = Panel(app)
+            panel = self._panels[app] = Panel(app, lambda: self._cells.running)
         view = panel._repr_mimebundle_() or {}
         data, metadata = view if isinstance(view, tuple) else (view, {})
         return {**data, **bundle}, metadata

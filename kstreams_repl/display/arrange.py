@@ -6,7 +6,7 @@ So clusters never overlap and topics lie between the blocks that they separate. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -50,18 +50,34 @@ def shorten(name: str) -> str:
     return f"{name[:keep]}…{name[-keep:]}"
 
 
-def arrange(picture: Picture) -> Arrangement:
+Room = Mapping[Kind, int]
+"""How many lines of marks a box of each kind has room for."""
+
+
+def room_for(picture: Picture, at_least: Room | None = None) -> Room:
+    """The room that the marks at hand need; never less than `at_least`, so that a picture that is kept does not jump."""
+    room = dict(at_least or {})
+    for shape in picture.shapes:
+        mark = picture.marks.get(shape.id)
+        if mark is not None:
+            room[shape.kind] = max(room.get(shape.kind, 0), len(mark.lines) + (mark.state is not None))
+    return room
+
+
+def arrange(picture: Picture, room: Room | None = None) -> Arrangement:
     """Places for all shapes; kept for pictures that were arranged lately, whatever their marks.
 
-    Every box has room for as many lines of numbers as the marks at hand need at most.
+    Args:
+        room: lines of marks to leave room for; without it, as many as the marks at hand need.
     """
-    lines = max((len(mark.lines) + (mark.state is not None) for mark in picture.marks.values()), default=0)
+    lines = tuple(sorted((room_for(picture) if room is None else room).items()))
     return _arrange(Picture(picture.title, picture.shapes, picture.links, picture.clusters), lines)
 
 
 @lru_cache(maxsize=64)
-def _arrange(picture: Picture, lines: int) -> Arrangement:
-    size = {shape.id: _box(shape, lines) for shape in picture.shapes}
+def _arrange(picture: Picture, room: tuple[tuple[Kind, int], ...]) -> Arrangement:
+    lines = dict(room)
+    size = {shape.id: _box(shape, lines.get(shape.kind, 0)) for shape in picture.shapes}
     cluster_of = {shape.id: shape.cluster for shape in picture.shapes}
     inner = {cluster.id: _inside(cluster.id, picture, size, cluster_of) for cluster in picture.clusters}
     outer = _outside(picture, size, cluster_of, inner)
@@ -69,9 +85,9 @@ def _arrange(picture: Picture, lines: int) -> Arrangement:
 
 
 def _box(shape: Shape, lines: int) -> Box:
-    text = max(len(shorten(shape.name)), len(shape.detail))
+    text = max(len(shorten(shape.name)), len(shorten(shape.detail)))
     tall = 30 + _LINE * (1 if shape.detail else 0) + _LINE * lines + (8 if shape.kind is Kind.STORE else 0)
-    return Box(shape.id, max(96.0, text * _CHARACTER + 28), tall)
+    return Box(shape.id, max(132.0 if lines else 96.0, text * _CHARACTER + 28), tall)
 
 
 def _ports(cluster: int, links: Sequence[Link], cluster_of: dict[str, int | None]) -> tuple[list[Link], list[Link]]:

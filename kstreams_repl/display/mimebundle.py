@@ -20,6 +20,9 @@ _THEME = (
 )
 
 
+NOTE_LIMIT = 4000
+
+
 def mimebundle(picture: Picture, text: str, *, note: str = "") -> dict[str, str]:
     """The forms of one picture.
 
@@ -27,7 +30,8 @@ def mimebundle(picture: Picture, text: str, *, note: str = "") -> dict[str, str]
         text: the plain form (`describe()`'s text).
         note: a line under the picture: a state, a reason why there is less than expected.
     """
-    plain = clean_text(text) + (f"\n{clean_text(note)}" if note else "")
+    note = clean_text(note, limit=NOTE_LIMIT)
+    plain = clean_text(text) + (f"\n{note}" if note else "")
     return {"text/plain": plain, "text/html": html_of(picture, note=note)}
 
 
@@ -35,7 +39,7 @@ def html_of(picture: Picture, *, note: str = "") -> str:
     """The picture as an image in HTML; nothing in it runs and nothing is fetched."""
     width, height = size_of(picture)
     shown = image(svg_of(picture), alt=clean_text(picture.summary), width=width, height=height, class_="ks-image")
-    caption = element("div", note, class_="ks-caption") if note else None
+    caption = element("div", clean_text(note, limit=NOTE_LIMIT), class_="ks-caption") if note else None
     return str(element("div", style_sheet(_THEME), shown, caption, class_="ks-output"))
 
 

@@ -90,7 +90,7 @@ class Picture:
         stores = sum(shape.kind is Kind.STORE for shape in self.shapes)
         topics = sum(shape.kind in (Kind.TOPIC, Kind.INTERNAL_TOPIC) for shape in self.shapes)
         counts = ((nodes, "node"), (stores, "store"), (topics, "topic"), (len(self.clusters), "sub-topology"))
-        return f"{self.title}: {', '.join(_count(number, what) for number, what in counts)}"
+        return f"{self.title[:200]}: {', '.join(_count(number, what) for number, what in counts)}"
 
 
 def picture_of(topology: TopologyGraph, *, title: str = "Topology", marks: Mapping[str, Mark] | None = None) -> Picture:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kstreams_repl.display.arrange import Placed, arrange, shorten
+from kstreams_repl.display.arrange import Placed, Room, arrange, shorten
 from kstreams_repl.display.layout import Point
 from kstreams_repl.display.markup import Markup, element, one_line, style_sheet
 from kstreams_repl.display.picture import Kind, Link, Mark, Picture
 
 MARGIN = 10.0
+LINE_LIMIT = 40
+SPOKEN_LIMIT = 400
 
 STATES = {
     "running": "▶",
@@ -25,15 +27,24 @@ STATES = {
 }
 """The sign beside each state's word."""
 
-_STYLE = """
-.ks-picture{--ks-paper:var(--jp-layout-color0,#fff);--ks-ink:var(--jp-ui-font-color1,#1f2328);--ks-soft:var(--jp-ui-font-color2,#59636e);
---ks-line:var(--jp-border-color1,#9aa4ae);--ks-block:var(--jp-layout-color1,#f6f8fa);--ks-node:var(--jp-layout-color0,#fff);
---ks-topic:#ddf4ff;--ks-topic-line:#0969da;--ks-store:#fff8c5;--ks-store-line:#9a6700;
---ks-ok:#1a7f37;--ks-bad:#cf222e;--ks-wait:#9a6700;font:12px ui-sans-serif,system-ui,sans-serif}
-@media (prefers-color-scheme:dark){.ks-picture{--ks-paper:var(--jp-layout-color0,#0d1117);--ks-ink:var(--jp-ui-font-color1,#e6edf3);
---ks-soft:var(--jp-ui-font-color2,#9198a1);--ks-line:var(--jp-border-color1,#656c76);--ks-block:var(--jp-layout-color1,#161b22);
---ks-node:var(--jp-layout-color0,#0d1117);--ks-topic:#0c2d4d;--ks-topic-line:#4493f8;--ks-store:#332a05;--ks-store-line:#d29922;
---ks-ok:#3fb950;--ks-bad:#f85149;--ks-wait:#d29922}}
+_LIGHT = (
+    "--ks-paper:var(--jp-layout-color0,#fff);--ks-ink:var(--jp-ui-font-color1,#1f2328);--ks-soft:var(--jp-ui-font-color2,#59636e);"
+    "--ks-line:var(--jp-border-color1,#9aa4ae);--ks-block:var(--jp-layout-color1,#f6f8fa);--ks-node:var(--jp-layout-color0,#fff);"
+    "--ks-topic:#ddf4ff;--ks-topic-line:#0969da;--ks-store:#fff8c5;--ks-store-line:#9a6700;"
+    "--ks-ok:#1a7f37;--ks-bad:#cf222e;--ks-wait:#9a6700;"
+)
+_DARK = (
+    "--ks-paper:var(--jp-layout-color0,#0d1117);--ks-ink:var(--jp-ui-font-color1,#e6edf3);--ks-soft:var(--jp-ui-font-color2,#9198a1);"
+    "--ks-line:var(--jp-border-color1,#656c76);--ks-block:var(--jp-layout-color1,#161b22);--ks-node:var(--jp-layout-color0,#0d1117);"
+    "--ks-topic:#0c2d4d;--ks-topic-line:#4493f8;--ks-store:#332a05;--ks-store-line:#d29922;"
+    "--ks-ok:#3fb950;--ks-bad:#f85149;--ks-wait:#d29922;"
+)
+# The system's setting counts where nothing else is known (an image, a plain page); in JupyterLab its theme does.
+_STYLE = (
+    ".ks-picture{" + _LIGHT + "font:12px ui-sans-serif,system-ui,sans-serif}"
+    "@media (prefers-color-scheme:dark){.ks-picture{" + _DARK + "}}"
+    "[data-jp-theme-light='true'] .ks-picture{" + _LIGHT + "}[data-jp-theme-light='false'] .ks-picture{" + _DARK + "}"
+) + """
 .ks-picture .paper{fill:var(--ks-paper)}.ks-picture .block{fill:var(--ks-block);stroke:var(--ks-line);stroke-dasharray:4 3}
 .ks-picture text{fill:var(--ks-ink);text-anchor:middle}.ks-picture .label{text-anchor:start;font-weight:600;fill:var(--ks-soft)}
 .ks-picture .detail,.ks-picture .number{fill:var(--ks-soft);font-size:11px}
@@ -50,13 +61,17 @@ _STYLE = """
 .ks-picture .is-restoring .outline{stroke:var(--ks-wait);stroke-dasharray:1 3}
 .ks-picture .badge{font-weight:600;font-size:11px}.ks-picture .is-failed .badge{fill:var(--ks-bad)}
 .ks-picture .is-running .badge{fill:var(--ks-ok)}
-.ks-picture g[tabindex]:focus .outline{stroke-width:4}
+.ks-picture g[tabindex]:focus{outline:none}.ks-picture g[tabindex]:focus .outline{stroke-width:4}
 """.replace("\n", "")
 
 
-def svg_of(picture: Picture) -> Markup:
-    """The picture as one self-contained ``<svg>``."""
-    arranged = arrange(picture)
+def svg_of(picture: Picture, *, room: Room | None = None) -> Markup:
+    """The picture as one self-contained ``<svg>``.
+
+    Args:
+        room: lines of marks each kind of box has room for, where marks will be changed in place.
+    """
+    arranged = arrange(picture, room)
     width, height = arranged.width + 2 * MARGIN, arranged.height + 2 * MARGIN
     labels = {cluster.id: cluster.label for cluster in picture.clusters}
     body = element(
@@ -101,7 +116,7 @@ def _block(label: str, left: float, top: float, width: float, height: float) -> 
     return element(
         "g",
         element("rect", class_="block", x=_n(left), y=_n(top), width=_n(width), height=_n(height), rx="8"),
-        element("text", one_line(label), class_="label", x=_n(left + 10), y=_n(top + 15)),
+        element("text", one_line(label, limit=80), class_="label", x=_n(left + 10), y=_n(top + 15)),
     )
 
 
@@ -135,10 +150,8 @@ def _shape(placed: Placed, mark: Mark) -> Markup:
     lines: list[Markup] = []
     rows = [("name", shorten(shape.name))]
     if shape.detail:
-        rows.append(("detail", shape.detail))
-    if state is not None:
-        rows.append(("badge", f"{STATES[state]} {state}"))
-    rows += [("number", line) for line in mark.lines]
+        rows.append(("detail", shorten(shape.detail)))
+    rows += marked_rows(mark)
     top = placed.y - len(rows) * 7.5 + 11 + (3 if shape.kind is Kind.STORE else 0)
     for index, (kind, row) in enumerate(rows):
         lines.append(element("text", one_line(row), class_=kind, x=_n(placed.x), y=_n(top + 15 * index)))
@@ -151,16 +164,25 @@ def _shape(placed: Placed, mark: Mark) -> Markup:
         *lines,
         class_=classes,
         data_node=shape.id,
+        data_x=_n(placed.x),
+        data_y=_n(placed.y + (3 if shape.kind is Kind.STORE else 0)),
+        data_said=one_line(", ".join(filter(None, (f"{shape.kind} {shape.name}", shape.detail))), limit=SPOKEN_LIMIT),
         tabindex="0",
         role="img",
-        aria_label=one_line(spoken),
+        aria_label=one_line(spoken, limit=SPOKEN_LIMIT),
     )
+
+
+def marked_rows(mark: Mark) -> list[tuple[str, str]]:
+    """(class, text) of the lines that a mark adds to its shape: the state's sign and word, then numbers."""
+    badge = [("badge", f"{STATES[mark.state]} {mark.state}")] if mark.state in STATES else []
+    return [*badge, *(("number", one_line(line, limit=LINE_LIMIT)) for line in mark.lines)]
 
 
 def _tooltip(placed: Placed) -> str:
     origin = placed.shape.origin
     where = f"cell {origin.cell}" if origin.cell else origin.file
-    return one_line(placed.shape.name + (f"\n{where}, line {origin.line}" if where and origin.line else ""))
+    return one_line(placed.shape.name + (f"\n{where}, line {origin.line}" if where and origin.line else ""), limit=SPOKEN_LIMIT)
 
 
 def _outline(placed: Placed) -> Markup:

@@ -11,6 +11,7 @@ from kstreams_repl.display.markup import Markup, clean_text, element, one_line, 
 MAX_ROWS = 100
 MAX_CELL = 200
 MAX_TEXT_CELL = 60
+MAX_NOTE = 4000
 
 _STYLE = (
     ".ks-table{font:12px ui-sans-serif,system-ui,sans-serif;color:var(--jp-ui-font-color1,inherit);border-collapse:collapse;margin:4px 0}"
@@ -59,7 +60,7 @@ class Table:
 
         lines = [line(head), "  ".join("─" * width for width in widths), *map(line, body)] if head else []
         if self.title:
-            lines.insert(0, one_line(self.title))
+            lines.insert(0, one_line(self.title, limit=MAX_CELL))
         lines += [clean_text(note) for note in self._notes()]
         return "\n".join(lines)
 
@@ -67,14 +68,14 @@ class Table:
         """The table as HTML."""
         shown = self.rows[:MAX_ROWS]
         right = [_is_numeric([row[index] for row in shown]) for index in range(len(self.columns))]
-        head = element("tr", *(element("th", column, scope="col", class_="number" if is_right else None)
+        head = element("tr", *(element("th", clean_text(column, limit=MAX_CELL), scope="col", class_="number" if is_right else None)
                                for column, is_right in zip(self.columns, right, strict=True)))  # fmt: skip
         body = [
             element("tr", *(element("td", clean_text(cell_text(value, MAX_CELL), limit=MAX_CELL), class_="number" if is_right else None)
                             for value, is_right in zip(row, right, strict=True)))
             for row in shown
         ]  # fmt: skip
-        caption = element("caption", self.title) if self.title else None
+        caption = element("caption", clean_text(self.title, limit=MAX_CELL)) if self.title else None
         return element(
             "div",
             style_sheet(_STYLE),
@@ -85,7 +86,7 @@ class Table:
         )
 
     def _notes(self) -> list[str]:
-        notes = [self.note] if self.note else []
+        notes = [clean_text(self.note, limit=MAX_NOTE)] if self.note else []
         if len(self.rows) > MAX_ROWS:
             notes.insert(0, f"{MAX_ROWS} of {len(self.rows):,} rows shown")
         return notes

@@ -244,13 +244,20 @@ def _buffered(task: ActiveTask) -> int:
     return task.task.buffered
 
 
+def _plain(value: Any) -> Any:
+    """Text and numbers as they are, a tuple of them (the user's line) as a list; text for anything else."""
+    if isinstance(value, tuple) and all(isinstance(part, (str, int)) for part in value):
+        return list(value)
+    return value if isinstance(value, (str, int)) else str(value)
+
+
 def failure_of(error: BaseException) -> dict[str, Any]:
     """An error as a report carries it: class, text, the user's line, coordinates. Plain values only."""
     import traceback
 
     fields: dict[str, Any] = {}
     if isinstance(error, KStreamsError):
-        fields = {name: value if isinstance(value, (str, int)) else str(value) for name, value in error.fields.items()}
+        fields = {name: _plain(value) for name, value in error.fields.items()}
     return {
         "error": type(error).__name__,
         "message": error.message if isinstance(error, KStreamsError) else str(error),

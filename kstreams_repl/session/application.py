@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, Any
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.markup import one_line
 from kstreams_repl.display.mimebundle import mimebundle, text_of
-from kstreams_repl.display.picture import Mark, Picture, picture_of
+from kstreams_repl.display.picture import Picture, picture_of
 from kstreams_repl.errors import DeployError, KStreamsError
 from kstreams_repl.inspection.query import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.session.editing import EditPlan, Version
 from kstreams_repl.session.errors_shown import with_source
 from kstreams_repl.session.live_taps import live_peek, live_tail, node_name
+from kstreams_repl.session.marks import marks_of
 from kstreams_repl.session.metrics_view import MetricsView
 from kstreams_repl.session.node_rates import NodeRate, node_rates
 from kstreams_repl.session.planned import check
 from kstreams_repl.session.records import ReadRecord, Records
 from kstreams_repl.session.remaining import remaining_records
-from kstreams_repl.session.state_rows import count_rows
 from kstreams_repl.session.store_view import StoreView
 from kstreams_repl.session.tables import all_stores
 from kstreams_repl.session.topologies import topology_of
 from kstreams_repl.topology.describe import TopologyDescription
-from kstreams_repl.topology.nodes import SourceNode
+from kstreams_repl.topology.diff import NodeChange
 from kstreams_repl.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -57,6 +57,10 @@ class Application:
         self.session = session
         self.versions: list[Version] = [Version.of(1, topology)]
         """What ran so far, the present version last: number, time, source text."""
+        self.definition: Any = None
+        """What it was deployed or edited with, a builder for example: `changes` compares with it."""
+        self.stale: frozenset[str] = frozenset()
+        """Nodes that a cell has changed since; they run as they were."""
         self._deployment = deployment
         self._control = threading.Lock()
         self._starting: _Work | None = None
@@ -106,7 +110,7 @@ class Application:
 
     def picture(self) -> Picture:
         """The topology with what is known of its nodes and stores at the moment."""
-        return picture_of(self.topology, title=f"{self.name} ({self.status})", marks=self._marks())
+        return picture_of(self.topology, title=f"{self.name} ({self.status})", marks=marks_of(self))
 
     def store(self, name: str) -> StoreView:
         """A store, for reading; live while the application runs.
@@ -202,7 +206,22 @@ class Application:
             TopologyError: rows of a store would be read wrongly; the plan is in ``plan``, the ways out are in the hint.
         """
         plan = EditPlan(self, topology_of(topology, self.config))
-        return plan if dry_run else plan.apply()
+        if dry_run:
+            return plan
+        plan.apply()
+        self.definition = topology
+        return plan
+
+    def changes(self) -> EditPlan | None:
+        """The edit that would bring what runs to what the notebook's builder says now; None when it says the same, or cannot be built."""
+        if self.definition is None:
+            return None
+        try:
+            plan = EditPlan(self, topology_of(self.definition, self.config))
+        except KStreamsError:  # cells that do not fit together yet: there is nothing to compare with
+            return None
+        self.stale = frozenset(node.name for node in plan.diff.nodes if node.change not in (NodeChange.UNCHANGED, NodeChange.NEW))
+        return None if plan.diff.empty else plan
 
     def rollback(self) -> EditPlan:
         """Edit back to the version before this one; the version that is left goes into the history, too.
@@ -270,28 +289,6 @@ class Application:
         note = repr(self) if self.error is None else f"{self!r}\n{self.error}"
         return mimebundle(self.picture(), text_of(self.topology), note=note)
 
-    def _marks(self) -> dict[str, Mark]:
-        status = self.status
-        state = {"running": "running", "paused": "paused", "failed": None, "stopped": "stopped"}.get(status)
-        marks: dict[str, Mark] = {}
-        told = self.reports if status in ("running", "paused") else None
-        restoring = told is not None and any(instance.restore_remaining for instance in told.instances.values())
-        for part in self.topology.subtopologies():
-            mine = [] if told is None else [task for name, task in told.tasks.items() if name.startswith(f"{part.id}_")]
-            for node in part.nodes:
-                lines: tuple[str, ...] = ()
-                if isinstance(node, SourceNode) and mine:
-                    lag = -1 if any(task.lag < 0 for task in mine) else sum(task.lag for task in mine)
-                    lines = (f"{sum(task.records for task in mine):,} records", f"lag {lag:,}" if lag >= 0 else "lag unknown")
-                marks[f"node:{node.name}"] = Mark("restoring" if restoring and state == "running" else state, lines)
-        for builder in all_stores(self):
-            rows = count_rows(self.config, self.topology, builder) if builder.on_disk(self.config["default.dsl.store"]) else None
-            marks[f"store:{builder.name}"] = Mark(None, () if rows is None else (f"{rows:,} rows",))
-        error = self.error
-        if error is not None and error.fields.get("node"):
-            marks[f"node:{error.fields['node']}"] = Mark("failed", (one_line(error.message.splitlines()[0], limit=36),))
-        return marks
-
     # ---- inside
 
     def _check(self) -> None:
@@ -313,6 +310,7 @@ class Application:
             self._starting.wait()
         self._run(lambda: self._deployment.replace(topology))
         self.topology = topology
+        self.stale = frozenset()
         self._start_error = None
         self.session._learn(self)
 

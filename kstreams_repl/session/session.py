@@ -334,6 +334,7 @@ class Session:
         checked = self._config(name, {**(config or {}), **{key.replace("_", "."): value for key, value in settings.items()}})
         built = topology_of(topology, checked)
         application = self._application(name, built, checked, known)
+        application.definition = topology
         application.start()
         self._applications[name] = application
         self._learn(application)
@@ -375,6 +376,7 @@ class Session:
         checked = self._config(name, dict(config or {}))
         built = topology_of(topology, checked)
         self._applications[name] = self._application(name, built, checked, None)
+        self._applications[name].definition = topology
         self._learn(self._applications[name])
         return self._applications[name]
 

@@ -12,6 +12,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 names = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+SLOW = {"04_looking_inside", "05_your_own_processor"}
+"""Run by ./kstreams test --all only, to keep the short tier short."""
+runs = pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=pytest.mark.slow if path.stem in SLOW else ()) for path in NOTEBOOKS], ids=lambda path: path.stem
+)
 
 
 def run(path: Path, folder: Path) -> Any:
@@ -35,7 +40,9 @@ def outputs(notebook: Any, mime: str) -> list[str]:
 
 
 def test_there_are_notebooks() -> None:
-    assert [path.stem for path in NOTEBOOKS][0] == "01_first_topology"
+    assert [path.stem for path in NOTEBOOKS] == [
+        "01_first_topology", "02_windows_and_joins", "03_edit_on_the_fly", "04_looking_inside", "05_your_own_processor", "06_when_it_fails",
+    ]  # fmt: skip
 
 
 @names
@@ -50,7 +57,7 @@ def test_notebook_is_committed_clean(path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.timeout(600)
-@names
+@runs
 def test_notebook_runs_from_top_to_bottom(path: Path, tmp_path: Path) -> None:
     notebook = run(path, tmp_path)
     pictures = [html for html in outputs(notebook, "text/html") if "data:image/svg+xml;base64," in html]

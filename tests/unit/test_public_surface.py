@@ -29,8 +29,8 @@ SESSION = [
     "record", "sample", "serdes_of", "settings", "spark", "sql", "start", "started", "topics",
 ]  # fmt: skip
 APPLICATION = [
-    "bootstrap_servers", "describe", "edit", "error", "generation", "metrics", "node_rates", "pause", "peek", "picture", "remaining",
-    "reports", "resume", "rollback", "sql", "start", "status", "stop", "store", "stores", "tail", "wait",
+    "bootstrap_servers", "changes", "describe", "edit", "error", "generation", "metrics", "node_rates", "pause", "peek", "picture",
+    "remaining", "reports", "resume", "rollback", "sql", "start", "status", "stop", "store", "stores", "tail", "wait",
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import kernel_ext.panel as panel
@@ -18,4 +19,6 @@ def test_the_front_end_is_one_file_that_fetches_nothing() -> None:
 def test_only_markup_of_ours_becomes_html() -> None:
     """Everything else goes in as text."""
     assert SOURCE.count("innerHTML") == 2
-    assert 'innerHTML = model.get("svg")' in SOURCE and 'innerHTML = model.get("detail")' in SOURCE
+    assert 'innerHTML = model.get("svg")' in SOURCE and "place.innerHTML = html" in SOURCE
+    given = re.findall(r"replace\((\w+), model\.get\(\"(\w+)\"\)\)", SOURCE)
+    assert given == [("detail", "detail"), ("values", "values"), ("about", "about")] and SOURCE.count("replace(") == len(given)

@@ -1,0 +1,70 @@
+// A tab with the live picture of one application: the same front end as the widget's, over a comm of its own.
+import { Widget } from "@lumino/widgets";
+import type { IComm, IKernelConnection } from "@jupyterlab/notebook";
+import panel from "../../kernel_ext/static/panel.js";
+
+const TARGET = "kstreams_repl.picture";
+
+// What `panel.js` asks of an anywidget model.
+class CommModel {
+  private state: Record<string, unknown> = {};
+  private calls = new Map<string, Set<() => void>>();
+
+  constructor(private comm: IComm) {}
+
+  get = (name: string): unknown => this.state[name];
+
+  on = (events: string, call: () => void): void => {
+    for (const event of events.split(" ")) {
+      if (!this.calls.has(event)) this.calls.set(event, new Set());
+      this.calls.get(event)!.add(call);
+    }
+  };
+
+  off = (events: string, call: () => void): void => {
+    for (const event of events.split(" ")) this.calls.get(event)?.delete(call);
+  };
+
+  send = (message: unknown): void => {
+    if (!this.comm.isDisposed) this.comm.send(message);
+  };
+
+  take(changed: Record<string, unknown>): void {
+    Object.assign(this.state, changed);
+    const calls = new Set<() => void>();
+    for (const name of Object.keys(changed)) for (const call of this.calls.get(`change:${name}`) ?? []) calls.add(call);
+    for (const call of calls) call();
+  }
+}
+
+export class PictureTab extends Widget {
+  private comm: IComm;
+  private end: (() => void) | null = null;
+
+  constructor(kernel: IKernelConnection, name: string) {
+    super();
+    this.addClass("ks-picture-tab");
+    this.comm = kernel.createComm(TARGET);
+    const model = new CommModel(this.comm);
+    this.comm.onMsg = (message) => {
+      const data = message.content.data;
+      if (data.error) this.node.textContent = data.error.message;
+      if (!data.set) return;
+      model.take(data.set);
+      if (this.end === null) this.end = panel.render({ model, el: this.node });
+    };
+    this.comm.onClose = () => {
+      const last = document.createElement("p");
+      last.textContent = "The kernel has ended; this is the last picture.";
+      this.node.prepend(last);
+    };
+    this.comm.open({ name });
+  }
+
+  dispose(): void {
+    if (this.isDisposed) return;
+    this.end?.();
+    if (!this.comm.isDisposed) this.comm.close();
+    super.dispose();
+  }
+}

@@ -1,0 +1,149 @@
+// The side panel: lists, and buttons for what runs. Everything goes in as text; nothing that comes from the kernel is markup here.
+import { Widget } from "@lumino/widgets";
+import type { INotebookTracker } from "@jupyterlab/notebook";
+import { Application, KernelLink } from "./link";
+
+const ASK_MS = 2000;
+const ACTIONS: Record<string, string[]> = {
+  pause: ["running"],
+  resume: ["paused", "stopped", "failed"],
+  stop: ["running", "paused", "failed"],
+};
+const SIGNS: Record<string, string> = { running: "▶", starting: "…", paused: "⏸", failed: "✖", stopped: "■", created: "○" };
+const SAID = {
+  "no notebook": "Open a notebook: this panel shows what its kernel works on.",
+  "no kernel": "The notebook has no kernel yet.",
+  "not loaded": "kstreams_repl is not loaded in this notebook.",
+  connecting: "Connecting to the kernel …",
+  connected: "",
+};
+
+function make<K extends keyof HTMLElementTagNameMap>(tag: K, parent: Node, className = "", text = ""): HTMLElementTagNameMap[K] {
+  const made = document.createElement(tag);
+  made.className = className;
+  made.textContent = text;
+  parent.appendChild(made);
+  return made;
+}
+
+export class SidePanel extends Widget {
+  readonly link: KernelLink;
+  private timer = 0;
+  private shown = "";
+  private internal = false;
+
+  constructor(tracker: INotebookTracker, private openPicture: (name: string) => void) {
+    super();
+    this.addClass("ks-side");
+    this.node.setAttribute("role", "region");
+    this.node.setAttribute("aria-label", "Kafka Streams topologies");
+    this.link = new KernelLink(tracker, () => this.draw());
+  }
+
+  protected onAfterShow(message: unknown): void {
+    super.onAfterShow(message);
+    this.link.watch(true);
+    this.timer = window.setInterval(() => this.link.send({ do: "list" }), ASK_MS);
+    this.draw();
+  }
+
+  protected onBeforeHide(message: unknown): void {
+    super.onBeforeHide(message);
+    window.clearInterval(this.timer);
+    this.link.watch(false);
+  }
+
+  private draw(): void {
+    if (this.link === undefined || !this.isVisible) return;
+    const now = JSON.stringify([this.link.linked, this.link.state, this.link.message, this.internal]);
+    if (now === this.shown) return;
+    this.shown = now;
+    const focused = this.node.contains(document.activeElement) ? (document.activeElement as HTMLElement).dataset.key : undefined;
+    this.node.replaceChildren();
+    this.fill();
+    if (focused) this.node.querySelector<HTMLElement>(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  private fill(): void {
+    const { linked, state, message } = this.link;
+    if (linked !== "connected" || state === null) {
+      make("p", this.node, "ks-said", SAID[linked]);
+      if (linked === "not loaded") this.button(this.node, "load", "Load it", "Run %load_ext kstreams_repl", () => void this.link.load());
+      return;
+    }
+    make("p", this.node, "ks-said", state.session ?? "No session in this notebook yet: session = kstreams_repl.connect()");
+    const told = make("p", this.node, "ks-message", message || state.problem || "");
+    told.setAttribute("role", "status");
+    const applications = this.section("Applications", state.applications.length);
+    for (const app of state.applications) this.application(applications, app);
+    this.rows("Brokers", ["address"], state.brokers.map((address) => [address]));
+    const topics = state.topics.filter((topic) => this.internal || !topic.internal);
+    const place = this.rows(
+      "Topics", ["topic", "partitions", "records"],
+      topics.map((topic) => [topic.name, topic.partitions, topic.records]),
+    );
+    this.button(place, "internal", this.internal ? "hide internal topics" : "show internal topics", "", () => {
+      this.internal = !this.internal;
+      this.draw();
+    });
+    this.rows(
+      "Stores", ["store", "application", "kind", "rows"],
+      state.stores.map((store) => [store.name, store.application, store.kind, store.rows ?? "–"]),
+    );
+  }
+
+  private application(parent: HTMLElement, app: Application): void {
+    const row = make("div", parent, `ks-app is-${app.status in SIGNS ? app.status : "other"}`);
+    row.setAttribute("role", "group");
+    row.setAttribute("aria-label", `${app.name}, ${app.status}`);
+    const head = make("div", row, "ks-app-head");
+    make("span", head, "ks-app-name", app.name);
+    make("span", head, "ks-badge", `${SIGNS[app.status] ?? "?"} ${app.status}`);
+    const lag = app.lag === null ? "lag unknown" : `lag ${app.lag.toLocaleString("en")}`;
+    const stale = app.stale ? ` · ✎ ${app.stale} changed` : "";
+    make("div", row, "ks-numbers", `${app.records.toLocaleString("en")} records · ${app.rate.toLocaleString("en")}/s · ${lag}${stale}`);
+    if (app.error) make("div", row, "ks-error", app.error);
+    const bar = make("div", row, "ks-bar");
+    for (const [action, states] of Object.entries(ACTIONS)) {
+      const button = this.button(bar, `${app.name}/${action}`, action, `${action} ${app.name}`, () =>
+        this.link.send({ do: action, name: app.name }),
+      );
+      button.disabled = !states.includes(app.status);
+    }
+    this.button(bar, `${app.name}/picture`, "picture", `Open the picture of ${app.name}`, () => this.openPicture(app.name));
+  }
+
+  private section(title: string, count: number): HTMLElement {
+    const section = make("section", this.node);
+    const heading = make("h3", section, "", `${title} `);
+    make("span", heading, "ks-count", String(count));
+    section.setAttribute("aria-label", title);
+    return section;
+  }
+
+  private rows(title: string, columns: string[], rows: (string | number)[][]): HTMLElement {
+    const section = this.section(title, rows.length);
+    if (rows.length === 0) return section;
+    const table = make("table", section);
+    const head = make("tr", make("thead", table));
+    for (const column of columns) make("th", head, "", column).scope = "col";
+    const body = make("tbody", table);
+    for (const row of rows) {
+      const line = make("tr", body);
+      for (const cell of row) {
+        const place = make("td", line, typeof cell === "number" ? "ks-number" : "", typeof cell === "number" ? cell.toLocaleString("en") : cell);
+        if (typeof cell === "string") place.title = cell;
+      }
+    }
+    return section;
+  }
+
+  private button(parent: HTMLElement, key: string, text: string, title: string, call: () => void): HTMLButtonElement {
+    const button = make("button", parent, "", text);
+    button.type = "button";
+    button.dataset.key = key;
+    if (title) button.title = title;
+    button.addEventListener("click", call);
+    return button;
+  }
+}

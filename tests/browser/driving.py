@@ -1,0 +1,70 @@
+"""What the browser tests do with a notebook: open it, run its cells, wait for them, keep pictures of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ARTEFACTS = ROOT / "test-artefacts"
+
+DONE = """() => {
+    const prompts = [...document.querySelectorAll('.jp-Notebook .jp-CodeCell .jp-InputPrompt')].map(p => p.textContent);
+    const failed = document.querySelector('.jp-Notebook [data-mime-type$="jupyter.error"], .jp-Notebook .jp-RenderedError');
+    return failed !== null || (prompts.length > 0 && /\\[\\d+\\]/.test(prompts.at(-1)));
+}"""
+
+
+def run_all(page: Any, address: str, seconds: float) -> None:
+    """Open a notebook, run all its cells, and wait until the last one is done or one has failed."""
+    open_notebook(page, address)
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    try:
+        page.wait_for_function(DONE, timeout=seconds * 1000)
+    except Exception:
+        pytest.fail("the notebook did not come to its end:\n" + page.locator(".jp-Notebook").inner_text()[-6000:], pytrace=False)
+    finally:
+        keep(page, "last")
+
+
+def open_notebook(page: Any, address: str) -> None:
+    """Open a notebook and wait until its kernel listens."""
+    page.goto(address)
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=120_000)
+    # the status bar says it last: what is run while the kernel is being connected is dropped
+    page.get_by_text("| Idle").wait_for(timeout=120_000)
+    page.wait_for_timeout(1000)
+
+
+def run_cells(page: Any, count: int, seconds: float = 120) -> None:
+    """Run so many cells from the selected one on, one after the other, as Shift-Enter does."""
+    for _ in range(count):
+        page.keyboard.press("Shift+Enter")
+    page.wait_for_timeout(200)
+    try:
+        page.wait_for_function(IDLE, timeout=seconds * 1000)
+    except Exception:
+        pytest.fail("cells did not end:\n" + page.locator(".jp-Notebook").inner_text()[-6000:], pytrace=False)
+    failed = page.locator('.jp-Notebook [data-mime-type$="jupyter.error"], .jp-Notebook .jp-RenderedError')
+    assert failed.count() == 0, failed.first.inner_text()
+
+
+def keep(page: Any, name: str) -> None:
+    """A screenshot among the test artefacts."""
+    ARTEFACTS.mkdir(exist_ok=True)
+    page.screenshot(path=str(ARTEFACTS / f"{name}.png"))
+
+
+def write_notebook(path: Path, sources: list[str]) -> None:
+    """A notebook of these code cells."""
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
+
+
+IDLE = """() => [...document.querySelectorAll('.jp-Notebook .jp-CodeCell .jp-InputPrompt')].every(p => !p.textContent.includes('*'))
+    && document.querySelector('.jp-Notebook') !== null"""

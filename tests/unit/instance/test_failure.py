@@ -1,0 +1,29 @@
+"""What a report says of a failure."""
+
+from __future__ import annotations
+
+import json
+import linecache
+
+from kstreams_repl.errors import StreamsProcessingError
+from kstreams_repl.instance.loop import failure_of
+from kstreams_repl.runtime.user_error import UserLine
+from kstreams_repl.session.errors_shown import user_place, with_source
+from kstreams_repl.spark.failures import error_from
+
+
+def test_the_users_line_comes_back_through_a_report_and_the_notebook_fills_in_its_text() -> None:
+    """A worker has no text of a cell: it knows file and number, the kernel has the rest."""
+    line = UserLine("/tmp/ipykernel_1/2.py", 3, "")
+    error = StreamsProcessingError(f"KeyError: 'price'\n  {line}\n  in node cents", user_line=line, node="cents", offset=4)
+    told = error_from(json.loads(json.dumps(failure_of(error))))
+    assert user_place(told) == ("/tmp/ipykernel_1/2.py", 3, "")
+    text = ["one\n", "two\n", "order['price'] * 100\n"]
+    linecache.cache[line.file] = (1, None, text, line.file)
+    try:
+        shown = with_source(told)
+    finally:
+        del linecache.cache[line.file]
+    assert "2.py:3: order['price'] * 100" in shown.message
+    assert user_place(shown) == (line.file, 3, "order['price'] * 100")
+    assert shown.fields["node"] == "cents" and shown.fields["offset"] == 4
