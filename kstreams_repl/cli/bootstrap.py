@@ -17,6 +17,7 @@ When only ``pyproject.toml`` changed, steps 3 and 4 are skipped.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import filecmp
 import os
@@ -32,6 +33,8 @@ OWNER_MARK = "kstreams-made-this"
 LOCK_STAMP = "kstreams-lock.stamp"
 PROJECT_STAMP = "kstreams-project.stamp"
 ROOT_STAMP = "kstreams-root.stamp"
+NEEDED_BYTES = 1_700_000_000
+"""What the locked packages take, for the message when they do not fit."""
 
 
 class BootstrapError(Exception):
@@ -40,6 +43,18 @@ class BootstrapError(Exception):
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
         self.hint = hint
+
+
+def no_room(environment: Path) -> BootstrapError:
+    """The error for a disk too small for the environment."""
+    where = environment
+    while not where.exists():
+        where = where.parent
+    free = shutil.disk_usage(where).free
+    return BootstrapError(
+        f"no room for {environment}: {free / 1e6:,.0f} MB free, about {NEEDED_BYTES / 1e6:,.0f} MB needed",
+        "free some space on that disk, or let ./kstreams use another place: KSTREAMS_VENV=/path/to/folder ./kstreams",
+    )
 
 
 def has_locked_packages(root: Path, environment: Path) -> bool:
@@ -148,6 +163,8 @@ def run_installer(command: list[str], lock: int, log: Path, total: int, step: st
         finally:
             if sys.stderr.isatty():
                 print("\r\033[K", end="", file=sys.stderr, flush=True)
+    if status != 0 and any("No space left on device" in line or "os error 28" in line for line in lines):
+        raise no_room(log.parent)
     if status != 0:
         tail = "\n".join(f"    {line}" for line in lines[-12:])
         raise BootstrapError(
@@ -169,6 +186,8 @@ def make_environment(root: Path, environment: Path, lock: int) -> None:
     try:
         venv.EnvBuilder(symlinks=True, with_pip=uv is None, prompt=root.name).create(environment)
     except (OSError, subprocess.CalledProcessError) as error:
+        if getattr(error, "errno", None) == errno.ENOSPC or shutil.disk_usage(environment).free < 1 << 20:
+            raise no_room(environment) from error
         raise BootstrapError(
             f"Python's venv module could not make {environment}: {error}",
             "install it (Debian, Ubuntu: apt-get install python3-venv), free some disk, or install uv",
@@ -229,6 +248,10 @@ def main(arguments: list[str]) -> int:
         print(f"Error: {error}\nHint: {error.hint}", file=sys.stderr)
         return 1
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            full = no_room(environment)
+            print(f"Error: {full}\nHint: {full.hint}", file=sys.stderr)
+            return 1
         print(f"Error: the environment could not be made: {error}", file=sys.stderr)
         print(f"Hint: check the disk and the permissions of {root}", file=sys.stderr)
         return 1

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kstreams_repl.cli.bootstrap import LOCK_STAMP, OWNER_MARK, PROJECT_STAMP, ROOT_STAMP
+from tests.disks import SmallDisk, small_disk
+
+__all__ = ["small_disk"]
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = ("kstreams", "kstreams_repl/cli/bootstrap.py")
@@ -214,3 +219,18 @@ def test_without_a_usable_python_it_says_so(checkout: Checkout) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("Error: no Python 3.11 or newer")
     assert "\nHint: " in done.stderr
+
+
+def test_a_disk_without_room_is_told_with_what_is_needed_and_the_next_call_starts_over(
+    checkout: Checkout, small_disk: Callable[[int], SmallDisk]
+) -> None:
+    disk = small_disk(4)
+    done = checkout.run("x", KSTREAMS_VENV=str(disk.path / "venv"))
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    errors = [line for line in done.stderr.splitlines() if not line.startswith("kstreams: ")]
+    assert re.fullmatch(rf"Error: no room for {disk.path}/venv: \d MB free, about 1,700 MB needed", errors[0])
+    assert errors[1].startswith("Hint: free some space on that disk") and len(errors) == 2
+    disk.make_room(200)
+    done = checkout.run("x", KSTREAMS_VENV=str(disk.path / "venv"))
+    assert done.stdout == f"{disk.path}/venv|x\n", done.stderr

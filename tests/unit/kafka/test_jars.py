@@ -7,7 +7,7 @@ import gc
 import hashlib
 import http.server
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,9 @@ import pytest
 from kstreams_repl.errors import EmbeddedBrokerError
 from kstreams_repl.kafka.embedded import jars
 from kstreams_repl.kafka.embedded.jars import LockedJar, cache_directory, ensure_jars, locked_jars, missing_jars, parse_lock
+from tests.disks import SmallDisk, small_disk
+
+__all__ = ["small_disk"]
 
 CONTENT = {"one": b"first jar" * 1000, "two": b"second jar" * 2000}
 
@@ -113,3 +116,18 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
     assert cache_directory() == tmp_path / "xdg" / "kstreams_repl" / "jars"
     monkeypatch.setenv(jars.CACHE_VARIABLE, str(tmp_path / "own"))
     assert cache_directory() == tmp_path / "own" / "jars"
+
+
+def test_a_cache_on_a_full_disk_is_told_with_what_is_needed_and_no_half_jar_stays(
+    repository: tuple[Path, str], small_disk: Callable[[int], SmallDisk]
+) -> None:
+    disk = small_disk(1)
+    disk.fill()
+    with pytest.raises(EmbeddedBrokerError, match=r"no room for the broker's jars in .*/jars: 0\.0 MB free, 0 MB needed") as caught:
+        ensure_jars(disk.path / "jars", mirror=repository[1])
+    assert caught.value.path == str(disk.path / "jars")
+    assert caught.value.needed_bytes == 2 * sum(map(len, CONTENT.values()))
+    assert "KSTREAMS_CACHE" in (caught.value.hint or "")
+    assert list((disk.path / "jars").glob("*")) == []
+    disk.make_room(2)
+    assert all(path.exists() for path in ensure_jars(disk.path / "jars", mirror=repository[1]))
