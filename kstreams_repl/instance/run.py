@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from kstreams_repl.errors import (
@@ -28,6 +27,7 @@ from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.loop import Ending, Loop, failure_of
 from kstreams_repl.instance.meter import InstanceMeter
 from kstreams_repl.instance.metrics_thread import METRICS_THREAD
+from kstreams_repl.instance.outcome import Done, Outcome
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.instance.refusals import Refusals
 from kstreams_repl.instance.restore import RestoreProgress
@@ -42,23 +42,6 @@ _MOST_RETRIES = 10
 """Of errors that are of no kind known to pass, without a commit in between."""
 _BACKOFF_SECONDS = 0.1
 _BACKOFF_MOST_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one stretch of an instance came to.
-
-    Attributes:
-        state: ``running`` (the deadline came), ``paused``, ``stopped``, ``superseded`` or ``failed``.
-        records: processed in this stretch, by task.
-        failure: of a failed one, as `failure_of` gives it.
-    """
-
-    slot: int
-    state: str
-    records: Mapping[str, int] = field(default_factory=dict)
-    failure: Mapping[str, Any] | None = None
-    warm: bool = False
 
 
 _REST = {Signal.PAUSE: "paused", Signal.STOP: "stopped"}
@@ -89,7 +72,7 @@ def run_instance(
         runner.drop()
         failure = failure_of(error)
         control.report({"state": "failed", "failure": failure, **runner.figures()})
-        return Outcome(slot, "failed", runner.records(), failure)
+        return runner.outcome("failed", failure=failure)
 
 
 class _Runner:
@@ -100,8 +83,8 @@ class _Runner:
         self.executor = executor
         self.keep = warm
         self.instance: Instance | None = None
-        self._before: dict[str, int] = {}
-        self._done: dict[str, int] = {}
+        self._done = Done()
+        self._began = time.monotonic()
         self._last_rate = (time.monotonic(), 0)
         self._rate = 0.0
         self._task_rates: dict[str, float] = {}
@@ -144,7 +127,7 @@ class _Runner:
                 if signal is not Signal.RUN:
                     return self._ended(signal)
                 if time.monotonic() >= until:
-                    return Outcome(self.slot, "running", self.records())
+                    return self.outcome("running")
                 self._trouble = str(error)
                 _LOG.warning("instance %d of %s takes its tasks over again: %s", self.slot, self.plan.application_id, error)
                 self._tell("recovering")
@@ -156,12 +139,13 @@ class _Runner:
         instance, self.instance = self.instance, None
         self._measured()
         if instance is not None:
-            self._count(instance)
+            self._done.count(instance.tasks, {})
             with suppress(Exception):
                 instance.close()
 
-    def records(self) -> dict[str, int]:
-        return dict(self._done)
+    def outcome(self, state: str, *, failure: dict[str, Any] | None = None, warm: bool = False) -> Outcome:
+        """What this stretch came to."""
+        return Outcome(self.slot, state, self._done.by_task(), failure, warm, time.monotonic() - self._began)
 
     # ---- steps
 
@@ -190,9 +174,9 @@ class _Runner:
         assert self._meter is not None
         self.instance.meter = self._meter
         self._meter.attach(self.instance)
-        self._before = {str(task.id): task.records for task in self.instance.tasks}
+        self._done.begin(self.instance.tasks)
         self._last_rate = (time.monotonic(), self.instance.totals.records)
-        self._task_counts = dict(self._before)
+        self._task_counts = {str(task.id): task.records for task in self.instance.tasks}
 
     def _in_force(self) -> bool:
         signal = self.control.signal()
@@ -205,7 +189,7 @@ class _Runner:
     def _finish(self, ending: Ending) -> Outcome:
         instance = self.instance
         assert instance is not None
-        self._count(instance)
+        self._done.count(instance.tasks, instance.lags())
         self._measured(instance)
         was_warm = instance.warm
         state = _STATES[ending]
@@ -221,7 +205,7 @@ class _Runner:
             ):  # a successor is there already: nothing of ours is left to close in order
                 instance.close()
             self.control.report({"state": state, **figures})
-        return Outcome(self.slot, state, self.records(), warm=was_warm)
+        return self.outcome(state, warm=was_warm)
 
     def _at_rest(self, signal: Signal) -> Outcome:
         """An epoch that begins while the application is to rest: Spark starts one more before the driver has stopped the
@@ -237,13 +221,7 @@ class _Runner:
     def _ended(self, signal: Signal) -> Outcome:
         state = _REST.get(signal, "superseded")
         self._tell(state)
-        return Outcome(self.slot, state, self.records())
-
-    def _count(self, instance: Instance) -> None:
-        for task in instance.tasks:
-            name = str(task.id)
-            self._done[name] = self._done.get(name, 0) + task.records - self._before.get(name, 0)
-            self._before[name] = task.records
+        return self.outcome(state)
 
     # ---- metrics
 
@@ -316,6 +294,7 @@ class _Runner:
     def _restoring(self, progress: RestoreProgress) -> None:
         if self._meter is not None:
             self._meter.restoring(progress)
+        self._done.restored({name: done for name, (done, _) in progress.tasks.items()})
         self.control.report({"state": "restoring", "restored": progress.records, "restore_remaining": progress.remaining})
 
 

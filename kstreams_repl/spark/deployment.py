@@ -38,7 +38,7 @@ from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.metrics.snapshot import Metric, Snapshot, merged
 from kstreams_repl.spark.client_metrics import client_metrics
 from kstreams_repl.spark.closure import Shipment, pack
-from kstreams_repl.spark.epoch import await_idle, start_query
+from kstreams_repl.spark.epoch import await_idle, await_progress, start_query
 from kstreams_repl.spark.failures import disk_errors, error_from, query_error
 from kstreams_repl.spark.generations import Generations
 from kstreams_repl.spark.planning import application_id_of, make_plan
@@ -50,6 +50,8 @@ _LOG = logging.getLogger("kstreams_repl.spark")
 _WATCH_SECONDS = 0.05
 _SETTLE_SECONDS = 30.0
 _IDLE_SECONDS = 0.5
+_PROGRESS_SECONDS = 2.0
+"""How long a failed epoch may take to come into Spark's own progress before the query is ended."""
 
 
 class Status(StrEnum):
@@ -322,6 +324,7 @@ class Deployment:
             application_id=self.application_id,
             instances=plan.instances,
             generation=plan.generation,
+            tasks=[str(spec.task_id) for tasks in plan.assignment for spec in tasks],
         )
         self._enter(Status.RUNNING, why)
         name = f"watch-{self.application_id}"
@@ -430,6 +433,9 @@ class Deployment:
                     )
                 else:
                     self._error = query_error(query, self.state_root, str(self._session.sparkContext.pythonExec))
+                if failed:
+                    self._lease.write(plan.generation, Signal.STOP)
+                    await_progress(query, _PROGRESS_SECONDS)
                 self._end_query(plan, Signal.STOP)
                 self._write_down(plan, Signal.STOP)
                 self._enter(Status.FAILED, f"failed: {self._error.message.splitlines()[0]}")

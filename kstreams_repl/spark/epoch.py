@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,28 @@ from kstreams_repl.spark.session import claim_pool, python_path
 from kstreams_repl.spark.worker import REPORT_DDL, run_epoch
 
 POOL_VARIABLE = "KSTREAMS_POOL"
+_MOST_TASKS_SHOWN = 200
 _pool_lock = threading.Lock()
 
 
 def start_query(
-    session: Any, shipment: Shipment, directory: Path, *, application_id: str, instances: int, generation: int
+    session: Any,
+    shipment: Shipment,
+    directory: Path,
+    *,
+    application_id: str,
+    instances: int,
+    generation: int,
+    tasks: Sequence[str] = (),
 ) -> tuple[Any, Path]:
     """Start the query.
 
+    Its progress (`StreamingQueryProgress.observedMetrics`) has the row ``epoch``: ``records``, ``dropped``, ``restored``, ``lag`` (-1 while
+    any task does not know), ``seconds``, ``rate`` (records per second), ``tasks``, ``failures``; and the row ``tasks`` with a struct of
+    the same for each task, with its ``state`` and ``error``.
+
     Args:
+        tasks: names of the tasks; of more than some hundreds the row ``tasks`` is left out.
         directory: where its checkpoint directory is made.
 
     Returns:
@@ -55,7 +68,15 @@ def start_query(
             f.sum("records").alias("records"),
             f.count("slot").alias("tasks"),
             f.sum(f.when(f.col("error").isNotNull(), 1).otherwise(0)).alias("failures"),
+            f.sum("dropped").alias("dropped"),
+            f.sum("restored").alias("restored"),
+            f.when(f.min("lag") < 0, -1).otherwise(f.sum("lag")).alias("lag"),
+            f.max("seconds").alias("seconds"),
+            (f.sum("records") / f.max("seconds")).alias("rate"),
         )
+        if 0 < len(tasks) <= _MOST_TASKS_SHOWN:
+            told = f.struct("records", "dropped", "restored", "lag", "state", "error")
+            reports = reports.observe("tasks", *(f.max(f.when(f.col("task") == name, told)).alias(name) for name in tasks))
         query = (
             reports.writeStream.format("noop")
             .queryName(f"{application_id}-{generation}")
@@ -102,6 +123,19 @@ def await_idle(query: Any, seconds: float) -> None:
         if not active or active.isdisjoint(tracker.getJobIdsForGroup(group)):
             return
         time.sleep(0.002)
+
+
+def await_progress(query: Any, seconds: float) -> None:
+    """Wait until the query has told its progress once more: the epoch that ended last is in it, with its failures."""
+    before = _last_batch(query)
+    deadline = time.monotonic() + seconds
+    while query.isActive and _last_batch(query) <= before and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _last_batch(query: Any) -> int:
+    progress = query.lastProgress
+    return -1 if progress is None else int(progress["batchId"])
 
 
 def _tracker() -> Any:

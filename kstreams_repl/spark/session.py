@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -174,11 +175,13 @@ def stop_session() -> None:
         gateway = SparkContext._gateway
         if gateway is None:
             return
-        gateway.shutdown()
+        # The JVM first: py4j hangs when it closes a callback connection (a listener of the user's) that is still being read.
         process = getattr(gateway, "proc", None)
         if process is not None:
             process.stdin.close()
             process.wait(20)
+        with suppress(Exception):  # there is nobody left to say goodbye to
+            gateway.shutdown()
         SparkContext._gateway = None
         SparkContext._jvm = None
         _used.clear()

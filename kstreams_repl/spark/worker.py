@@ -22,16 +22,20 @@ from kstreams_repl.commit import failpoints
 from kstreams_repl.errors import BrokerUnavailableError
 from kstreams_repl.instance.control import Control
 from kstreams_repl.instance.garbage import relax_collector
+from kstreams_repl.instance.outcome import Outcome, TaskOutcome
 from kstreams_repl.instance.places import executor_process, take_place
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.instance.remote_control import RemoteControl, follow, forget
-from kstreams_repl.instance.run import Outcome, run_instance
+from kstreams_repl.instance.run import run_instance
 from kstreams_repl.instance.state_directory import state_root
 from kstreams_repl.instance.warm import WarmInstances
 from kstreams_repl.spark.claims import FileClaim, JournalClaim
 from kstreams_repl.spark.closure import Shipment, unpack
 
-REPORT_DDL = "slot int, task string, state string, records long, warm boolean, error string"
+REPORT_DDL = (
+    "slot int, task string, state string, records long, warm boolean, error string, "
+    "dropped long, restored long, lag long, seconds double"
+)
 REPORT_SCHEMA = pa.schema(
     [
         ("slot", pa.int32()),
@@ -40,6 +44,10 @@ REPORT_SCHEMA = pa.schema(
         ("records", pa.int64()),
         ("warm", pa.bool_()),
         ("error", pa.string()),
+        ("dropped", pa.int64()),
+        ("restored", pa.int64()),
+        ("lag", pa.int64()),
+        ("seconds", pa.float64()),
     ]
 )
 
@@ -79,17 +87,21 @@ def run_epoch(
             outcome = run_instance(plan, slot, until=until, control=files, executor=executor or "driver", warm=_warm)
     if outcome is None:
         return
-    rows = outcome.records or {"": 0}
-    count = len(rows)
+    rows = outcome.tasks or {"": TaskOutcome(lag=0)}
+    count, done = len(rows), rows.values()
     error = None if outcome.failure is None else json.dumps(outcome.failure)
     yield pa.record_batch(
         [
             pa.array([outcome.slot] * count, pa.int32()),
             pa.array(list(rows), pa.string()),
             pa.array([outcome.state] * count, pa.string()),
-            pa.array(list(rows.values()), pa.int64()),
+            pa.array([task.records for task in done], pa.int64()),
             pa.array([outcome.warm] * count, pa.bool_()),
             pa.array([error] * count, pa.string()),
+            pa.array([task.dropped for task in done], pa.int64()),
+            pa.array([task.restored for task in done], pa.int64()),
+            pa.array([task.lag for task in done], pa.int64()),
+            pa.array([outcome.seconds] * count, pa.float64()),
         ],
         schema=REPORT_SCHEMA,
     )

@@ -1,0 +1,83 @@
+"""What one stretch of an instance came to, by task: what Spark's progress shows of an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstreams_repl.instance.active_task import ActiveTask
+from kstreams_repl.types import TaskId
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """One task in one stretch: records processed, dropped and restored in it; `lag` at its end, -1 while unknown."""
+
+    records: int = 0
+    dropped: int = 0
+    restored: int = 0
+    lag: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one stretch of an instance came to.
+
+    Attributes:
+        state: ``running`` (the deadline came), ``paused``, ``stopped``, ``superseded`` or ``failed``.
+        tasks: what each task did in this stretch.
+        failure: of a failed one, as `failure_of` gives it.
+        seconds: how long the stretch took.
+    """
+
+    slot: int
+    state: str
+    tasks: Mapping[str, TaskOutcome] = field(default_factory=dict)
+    failure: Mapping[str, Any] | None = None
+    warm: bool = False
+    seconds: float = 0.0
+
+    @property
+    def records(self) -> dict[str, int]:
+        """Records processed, by task."""
+        return {name: task.records for name, task in self.tasks.items()}
+
+
+class Done:
+    """Adds up what tasks do in a stretch, also over take-overs within it."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[int, int]] = {}
+        self._done: dict[str, TaskOutcome] = {}
+        self._restored: dict[str, int] = {}
+
+    def begin(self, tasks: Iterable[ActiveTask]) -> None:
+        """The tasks are there, from now on; a kept one has done something before."""
+        self._before = {str(task.id): (task.records, sum(task.task.dropped.values())) for task in tasks}
+
+    def restored(self, counts: Mapping[str, int]) -> None:
+        """What a restore that is under way, or over, has restored."""
+        self._restored |= counts
+
+    def count(self, tasks: Iterable[ActiveTask], lags: Mapping[TaskId, int]) -> None:
+        """Take what the tasks did since the last call."""
+        for task in tasks:
+            name, dropped = str(task.id), sum(task.task.dropped.values())
+            before = self._before.get(name, (0, 0))
+            known = self._done.get(name, TaskOutcome())
+            self._done[name] = TaskOutcome(
+                known.records + task.records - before[0],
+                known.dropped + dropped - before[1],
+                known.restored,
+                lags.get(task.id, -1),
+            )
+            self._before[name] = (task.records, dropped)
+
+    def by_task(self) -> dict[str, TaskOutcome]:
+        names = [*self._done, *(name for name in self._restored if name not in self._done)]
+        return {
+            name: TaskOutcome(known.records, known.dropped, self._restored.get(name, 0), known.lag)
+            for name in names
+            for known in [self._done.get(name, TaskOutcome())]
+        }
