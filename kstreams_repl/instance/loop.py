@@ -27,6 +27,8 @@ from kstreams_repl.types import TopicPartition
 _BATCH = 10_000
 _SLICE = 4_000
 """Records one task may take before another one's turn, and before clocks are looked at."""
+_AHEAD = 2_000
+"""Records taken off the client at a time while a commit waits for the broker."""
 _IDLE_SECONDS = 0.02
 _IMBALANCE = 20
 """A partition is paused when it holds this many times its soft bound while its task cannot go on, and resumed at half of
@@ -74,6 +76,10 @@ class Loop:
         self._joins = [task for task in instance.tasks if task.joins]
         self._paused: set[TopicPartition] = set()
         self._stuck = False
+        topics = {at.topic for at in instance.by_partition}
+        self._topic = topics.pop() if len(topics) == 1 else None
+        self._ahead: list[Any] = []
+        instance.fence.meanwhile = self._read_ahead
 
     def run(self, until: float) -> Ending:
         """Run until the monotonic time `until` or a signal; what was processed is committed when this returns.
@@ -101,7 +107,7 @@ class Loop:
             buffered = sum(task.task.buffered for task in tasks)
             took = False
             if buffered < self._room or self._stuck:
-                messages = consume(_BATCH, 0)
+                messages, self._ahead = self._ahead or consume(_BATCH, 0), []
                 if not messages and idle:
                     message = poll(self._nap(now, until))
                     if message is not None:
@@ -136,10 +142,24 @@ class Loop:
     def _end(self, signal: Signal) -> Ending:
         if signal is Signal.SUPERSEDED:
             return Ending.SUPERSEDED
+        self.instance.fence.meanwhile = None
+        if self._ahead:  # they stay with the instance, which may go on in the next epoch
+            messages, self._ahead = self._ahead, []
+            self._route(messages)
         self._commit()
         self.instance.settle()
         self._report(self.instance)
         return _ENDINGS.get(signal, Ending.DEADLINE)
+
+    def _read_ahead(self) -> bool:
+        """Take records off the client while a commit waits for the broker. They are not looked at before it is over: what a poison
+        record sends would belong to the next transaction.
+        """
+        if len(self._ahead) >= _BATCH:
+            return False
+        messages = self.instance.consumer.consume(_AHEAD, 0)
+        self._ahead += messages
+        return bool(messages)
 
     def _commit(self, *, more: bool = False) -> None:
         self.instance.commit(more=more)
@@ -160,7 +180,7 @@ class Loop:
 
     def _route(self, messages: list[Any]) -> None:
         by_partition = self.instance.by_partition
-        for at, batch in columns(messages, self._on_error):
+        for at, batch in columns(messages, self._on_error, topic=self._topic):
             task = by_partition[at]
             task.task.add_records(at, batch)
             task.counters.consumed[at] += len(batch)

@@ -8,7 +8,7 @@ end, an offset out of range) are not records: they are handed to `on_error` and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import groupby
+from itertools import cycle, groupby
 from operator import itemgetter
 from typing import Any
 
@@ -28,13 +28,18 @@ _second = itemgetter(1)
 
 
 def columns(
-    messages: list[Message], on_error: Callable[[Message, KafkaError], None], *, headers: bool = True
+    messages: list[Message],
+    on_error: Callable[[Message, KafkaError], None],
+    *,
+    headers: bool = True,
+    topic: str | None = None,
 ) -> list[tuple[TopicPartition, RecordBatch]]:
     """The messages in columns, one batch for each run of one partition, in the order of the messages.
 
     Args:
         messages: what `Consumer.consume` returned.
         on_error: called with each message that is no record and its error, in order; may raise.
+        topic: the topic of all of them, where the consumer reads one alone.
         headers: False skips reading headers (where the topology uses none and forwards none).
     """
     if not messages:
@@ -43,10 +48,7 @@ def columns(
         messages = _without_errors(messages, on_error)
         if not messages:
             return []
-    return [
-        (TopicPartition(topic, partition), _batch(run, topic, headers))
-        for topic, partition, run in _runs(messages)
-    ]
+    return [(TopicPartition(name, partition), _batch(run, name, headers)) for name, partition, run in _runs(messages, topic)]
 
 
 def _batch(run: list[Message], topic: str, headers: bool) -> RecordBatch:
@@ -61,19 +63,18 @@ def _batch(run: list[Message], topic: str, headers: bool) -> RecordBatch:
     )
 
 
-def _runs(messages: list[Message]) -> Iterable[tuple[str, int, list[Message]]]:
+def _runs(messages: list[Message], topic: str | None) -> Iterable[tuple[str, int, list[Message]]]:
     """Consecutive messages of one partition. The client delivers whole fetches, so runs are long; one partition is the common case."""
     partitions = list(map(_partition, messages))
-    topics = list(map(_topic, messages))
-    first_topic, first_partition = topics[0], partitions[0]
+    topics = list(map(_topic, messages)) if topic is None else [topic]
     count = len(messages)
-    if partitions.count(first_partition) == count and topics.count(first_topic) == count:
-        yield first_topic, first_partition, messages
+    if partitions.count(partitions[0]) == count and topics.count(topics[0]) == len(topics):
+        yield topics[0], partitions[0], messages
         return
     start = 0
-    for (topic, partition), run in groupby(zip(topics, partitions, strict=True)):
+    for (name, partition), run in groupby(zip(cycle(topics), partitions, strict=False)):
         end = start + sum(1 for _ in run)
-        yield topic, partition, messages[start:end]
+        yield name, partition, messages[start:end]
         start = end
 
 

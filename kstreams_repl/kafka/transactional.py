@@ -54,6 +54,8 @@ class TransactionalProducer:
         self.in_transaction = False
         self.waited = 0.0
         """Seconds spent in calls that wait for the broker."""
+        self.meanwhile: Callable[[], bool] | None = None
+        """What to do while a call waits for the broker (`WatchedCalls.call`); it must not touch this producer."""
         self._calls = WatchedCalls(f"transactions-{transactional_id}")
 
     def initialise(self) -> None:
@@ -72,13 +74,19 @@ class TransactionalProducer:
         """Wait until every record sent is acknowledged; `check` raises when one was refused, after which the rest may never be."""
         began = time.monotonic()
         deadline = began + self._seconds
-        while self.client.flush(0.1):
+        while self._flush():
             check()
             if self.events.fatal is not None:
                 raise self._outcome(KafkaException(self.events.fatal), "sending records")
             if time.monotonic() > deadline:
                 raise TransactionDoubtError(f"records were not acknowledged within {self._seconds:.0f} s", hint=self.events.last)
         self.waited += time.monotonic() - began
+
+    def _flush(self) -> Any:
+        try:
+            return self._calls.call(lambda: self.client.flush(0.1), self._seconds + _GRACE_SECONDS, self.meanwhile)
+        except CallGivenUp as error:
+            raise TransactionDoubtError(f"sending records: {error}", hint=self.events.last) from error
 
     def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any) -> None:
         listed = client_offsets(offsets)
@@ -111,7 +119,7 @@ class TransactionalProducer:
         deadline = began + (self._seconds if seconds is None else seconds)
         while True:
             try:
-                self._calls.call(call, max(0.1, deadline - time.monotonic()) + _GRACE_SECONDS)
+                self._calls.call(call, max(0.1, deadline - time.monotonic()) + _GRACE_SECONDS, self.meanwhile)
                 self.waited += time.monotonic() - began
                 return
             except CallGivenUp as error:

@@ -27,8 +27,12 @@ class WatchedCalls:
         self._thread: threading.Thread | None = None
         self.stuck = False
 
-    def call(self, function: Callable[[], Any], seconds: float) -> Any:
+    def call(self, function: Callable[[], Any], seconds: float, meanwhile: Callable[[], bool] | None = None) -> Any:
         """The function's result, or what it raised.
+
+        Args:
+            meanwhile: a small piece of other work, done again and again while the call is under way, until it returns False. What
+                it raises is raised here.
 
         Raises:
             CallGivenUp: it did not return within `seconds`.
@@ -39,6 +43,13 @@ class WatchedCalls:
             self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
             self._thread.start()
         self._asked.put(function)
+        failed: BaseException | None = None
+        if meanwhile is not None:
+            try:
+                while self._answers.empty() and meanwhile():
+                    pass
+            except BaseException as problem:  # raised once the answer is there, or the next call would take it for its own
+                failed = problem
         try:
             result, error = self._answers.get(timeout=seconds)
         except Exception as late:  # queue.Empty
@@ -46,6 +57,8 @@ class WatchedCalls:
             raise CallGivenUp(f"no answer within {seconds:.0f} s") from late
         if error is not None:
             raise error
+        if failed is not None:
+            raise failed
         return result
 
     def close(self) -> None:
