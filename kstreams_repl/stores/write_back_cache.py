@@ -22,7 +22,7 @@ from kstreams_repl.stores.record_cache import ENTRY_OVERHEAD, RecordCache
 from kstreams_repl.stores.rows import Rows, many_at_once
 from kstreams_repl.types import Outlet
 
-_FIRST_COMPACTION = 32_768
+_FIRST_COMPACTION = 131_072
 _CLEAN, _DIRTY, _LEAVING = 0, 1, 2
 _VALUE_SIZE = 24
 _CAPACITY = 100_000
@@ -86,6 +86,8 @@ class WriteBackCache:
         self._indexed: set[bytes] = set()
         self._indexed_to = 0
         self._any_frozen = False
+        self._with_context = True
+        self._leave_contexts_out: Callable[[], None]
         self.size = 0
         shared.caches.append(self)
         self.cache = self
@@ -105,6 +107,13 @@ class WriteBackCache:
         slots, find, read, check = self._slots, self._slots.get, self._rows.get, self._check
         order, note, context, make, frozen = self._order, self._order.append, self._context, Slot, Frozen
         clean, dirty, leaving = _CLEAN, _DIRTY, _LEAVING
+        with_context = True
+
+        def leave_contexts_out() -> None:
+            nonlocal with_context
+            with_context = False
+
+        self._leave_contexts_out = leave_contexts_out
         freeze, decode, deferrable, timestamped = self._freeze, self._codec.decode, self._codec.deferrable, self._codec.timestamped
 
         def get(key: bytes) -> Any:
@@ -144,9 +153,10 @@ class WriteBackCache:
             slot.state = dirty
             slot.timestamp = context.timestamp
             slot.headers = context.headers
-            slot.topic = context.topic
-            slot.partition = context.partition
-            slot.offset = context.offset
+            if with_context:
+                slot.topic = context.topic
+                slot.partition = context.partition
+                slot.offset = context.offset
             note(slot)
             if not len(order) & 1023:
                 check()
@@ -228,17 +238,20 @@ class WriteBackCache:
         Only where a listener is set that needs no old values, and the cells are timestamped.
         """
         self._outlet = outlet
+        if self._codec.serde.layout is not None:  # a number that is there can be written: nobody will ask where it came from
+            self._with_context = False
+            self._leave_contexts_out()
 
     def flush(self) -> None:
         """Write and log all dirty entries, then forward them; a reader downstream sees every one of them."""
         if not self._order:
             return
-        leaving = self._take_dirty()
-        self._order.clear()
-        self._compact_at = _FIRST_COMPACTION
-        self._forget_index()
-        self._account(0)
         any_frozen, self._any_frozen = self._any_frozen, False
+        if self._outlet is not None and not any_frozen:
+            self._flush_columns(self._outlet)
+            return
+        leaving = self._take_dirty()
+        self._flushed()
         frozen = [slot for slot in leaving if type(slot.value) is Frozen] if any_frozen else []
         old_cells: dict[bytes, Any] = {}
         if self._listener is not None and (frozen or self._send_old_values):
@@ -248,6 +261,43 @@ class WriteBackCache:
         if leaving:
             self._leave(leaving, old_cells, any_frozen=bool(frozen))
         self._settle(frozen)
+
+    def _flushed(self) -> None:
+        """Nothing is dirty any more."""
+        self._order.clear()
+        self._compact_at = _FIRST_COMPACTION
+        self._forget_index()
+        self._account(0)
+
+    def _flush_columns(self, outlet: Outlet) -> None:
+        """The commonest flush, in which no object is asked for: each slot is visited once."""
+        keys: list[bytes] = []
+        values: list[Any] = []
+        timestamps: list[int] = []
+        headers: list[Any] = []
+        clean, dirty = _CLEAN, _DIRTY
+        for slot in reversed(self._order):
+            if slot.state is dirty:
+                slot.state = clean
+                keys.append(slot.key)
+                values.append(slot.value)
+                timestamps.append(slot.at)
+                headers.append(slot.headers)
+        for column in (keys, values, timestamps, headers):
+            column.reverse()
+        stored = self._codec.encode_many(values, timestamps)
+        if None in stored:
+            self._any_frozen = True  # a value that its serde writes as nothing: the long way
+            for slot in self._order:
+                slot.state = dirty
+            self.flush()
+            return
+        self._flushed()
+        self._put_many(keys, stored)
+        log_key, logged = self._rows.log_key, self._codec.log_values(stored)  # type: ignore[arg-type]
+        self._changelog.send_many(keys if log_key is None else list(map(log_key, keys)), logged, timestamps)
+        outlet(keys, logged, timestamps, headers if any(headers) else None)
+        self._settle([])
 
     def _leave(self, leaving: list[Slot], old_cells: dict[bytes, Any], *, any_frozen: bool) -> None:
         codec, log_key = self._codec, self._rows.log_key
@@ -271,10 +321,7 @@ class WriteBackCache:
                 slot.timestamp if data is None else log_timestamp(data, slot.timestamp) for data, slot in zip(stored, leaving, strict=True)
             ]
         self._changelog.send_many(keys if log_key is None else list(map(log_key, keys)), values, timestamps)
-        if self._outlet is not None and not any_frozen:
-            headers = [slot.headers for slot in leaving]
-            self._outlet(keys, values, timestamps, headers if any(headers) else None)
-        elif self._listener is not None:
+        if self._listener is not None:
             self._forward(leaving, old_cells, self._listener)
 
     def _stored(self, slot: Slot) -> bytes | None:
@@ -293,7 +340,10 @@ class WriteBackCache:
             for slot in leaving:
                 key = slot.key
                 cell = self._cell(slot)
-                context.topic, context.partition, context.offset = slot.topic, slot.partition, slot.offset
+                if self._with_context:
+                    context.topic, context.partition, context.offset = slot.topic, slot.partition, slot.offset
+                else:
+                    context.topic, context.partition, context.offset = None, -1, -1
                 context.timestamp, context.headers = slot.timestamp, slot.headers
                 listener(key, cell, old_of(key) if send_old else None, slot.timestamp, slot.headers)
         finally:
