@@ -9,15 +9,11 @@ from time import monotonic
 from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, encode
 from kstreams_repl.commit.protocol import OffsetAndMetadata
 from kstreams_repl.errors import KStreamsError, TaskMigratedError
+from kstreams_repl.instance.local_state import INPUT
 from kstreams_repl.instance.task_counters import TaskCounters
 from kstreams_repl.runtime.task import CommitPlan, StreamTask
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.types import TopicPartition
-
-INPUT = "input:"
-"""Before the names of input partitions among an environment's positions: the store's commit knows them too (guarantees.md,
-take-over step 4).
-"""
 
 
 _SETTLE_SECONDS = 1.0
@@ -149,11 +145,16 @@ class ActiveTask:
     # ---- end
 
     def close(self, *, keep: bool = False) -> None:
-        """Close processors, stores and environment; what was not committed is forgotten."""
+        """Close processors, stores and environment; what was not committed is forgotten.
+
+        Args:
+            keep: leave the environment open.
+        """
         try:
             self.environment.rollback()
         finally:
             try:
                 self.task.close()
             finally:
-                self.environment.close()
+                if not keep:
+                    self.environment.close()

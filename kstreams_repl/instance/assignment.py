@@ -85,5 +85,5 @@ def assign_standbys(
 
 
 def needs_copies(spec: TaskSpec) -> bool:
-    """Whether a task has stores on disk that a changelog can bring elsewhere."""
-    return any(store.persistent and (store.logging or store.source_topic is not None) for store in spec.subtopology.stores)
+    """Whether a task has stores on disk with a changelog of their own, which can be followed elsewhere."""
+    return any(store.persistent and store.logging and store.source_topic is None for store in spec.subtopology.stores)

@@ -7,7 +7,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kstreams_repl.commit.at_least_once import commit_at_least_once
@@ -19,6 +21,7 @@ from kstreams_repl.instance.collector import KafkaRecordCollector
 from kstreams_repl.instance.global_tables import GlobalTables
 from kstreams_repl.instance.instance_counters import InstanceCounters
 from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.instance.standby import Spares, StandbyCopies
 from kstreams_repl.instance.taps import TapBoard
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.group_offsets import known_end
@@ -82,6 +85,11 @@ class Instance:
         self.reached: dict[TopicPartition, int] = {}
         """Up to where input has been taken off the consumer, of tasks with more than one partition."""
         self.globals: GlobalTables | None = None
+        self.standbys: StandbyCopies | None = None
+        self.restored = 0
+        """Changelog records read when the tasks were taken over."""
+        self.recycled = 0
+        """Environments that were open in this process already."""
         self.totals = Totals()
         self.counters = InstanceCounters()
         self.meter: Any = None
@@ -196,9 +204,31 @@ class Instance:
 
     def close(self) -> None:
         """Let go of everything; what is not committed is taken back by whoever comes next."""
+        if self.standbys is not None:
+            self.standbys.close()
+        self._close([task.close for task in self.tasks])
+
+    def give_up(self) -> Spares:
+        """`close`, but leave the environments open, of tasks and of standby copies, for the generation that comes next in this
+        process.
+        """
+        spares = {} if self.standbys is None else self.standbys.release()
+        for task in self.tasks:
+            if task.environment.path is not None and getattr(task.environment, "failed", None) is None:
+                spares[task.environment.path] = task.environment
+        keep = {id(environment) for environment in spares.values()}
+        try:
+            self._close([partial(task.close, keep=id(task.environment) in keep) for task in self.tasks])
+        except Exception:
+            for environment in spares.values():
+                with suppress(KStreamsError):
+                    environment.close()
+            raise
+        return spares
+
+    def _close(self, steps: list[Callable[[], object]]) -> None:
         self.closed = True
         self.counters.closed += len(self.tasks)
-        steps: list[Callable[[], object]] = [task.close for task in self.tasks]
         if self.globals is not None:
             steps.append(self.globals.close)
         steps.append(self.consumer.close)

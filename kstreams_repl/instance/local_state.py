@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kstreams_repl.errors import TaskCorruptedError
+from kstreams_repl.errors import KStreamsError, StateStoreError, TaskCorruptedError
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.engine.base import Environment
@@ -30,6 +30,10 @@ _LOG = logging.getLogger("kstreams_repl.instance")
 _LOCK_SECONDS = 5.0
 _TOMBSTONE_SECONDS = 24 * 60 * 60
 _TOPIC_ID = "topic-id:"
+INPUT = "input:"
+"""Before the names of input partitions among an environment's positions: the store's commit knows them too (guarantees.md,
+take-over step 4).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +69,37 @@ def owner_token(generation: int, slot: int) -> str:
     return f"{generation}/{slot}/{os.getpid()}/{start_time(os.getpid())}/{uuid.uuid4().hex}"
 
 
-def open_environment(path: Path, spec: TaskSpec, token: str) -> Environment:
+def is_held(owner: str, closed: bool) -> bool:
+    """Whether an environment with this owner token is in use by another living process; not when it was closed in order."""
+    parts = owner.split("/")
+    if closed or len(parts) < 5 or not parts[2].isdigit() or int(parts[2]) == os.getpid():
+        return False
+    return start_time(int(parts[2])) == parts[3]
+
+
+def forget_inputs(environment: Environment) -> None:
+    """The stores move on without their task: the input offsets of the task's last commit here do not belong to them any more."""
+    stale = {name: -1 for name, at in environment.positions.items() if name.startswith(INPUT) and at >= 0}
+    if stale:
+        environment.commit(stale, environment.commit_id)
+
+
+def open_environment(path: Path, spec: TaskSpec, token: str, spare: Environment | None = None) -> Environment:
     """Open the environment of a task and take it over; one that cannot be read is made anew. No disk for a task without
     persistent stores.
+
+    Args:
+        spare: the same environment, open in this process from a former generation; it is used as it is.
     """
+    if spare is not None:
+        try:
+            spare.recycle()
+            spare.take_ownership(token)
+            return spare
+        except StateStoreError as error:
+            _LOG.info("task %s opens its stores anew: %s", spec.task_id, error)
+            with suppress(KStreamsError):
+                spare.close()
     if not any(store.persistent for store in spec.subtopology.stores):
         environment: Environment = MemoryEnvironment()
         environment.take_ownership(token)
@@ -77,7 +108,7 @@ def open_environment(path: Path, spec: TaskSpec, token: str) -> Environment:
         return _open(path, token)
     except TaskCorruptedError as error:
         _LOG.warning("task %s is rebuilt from its changelogs: %s", spec.task_id, error)
-        _discard(path)
+        discard(path)
         return _open(path, token)
 
 
@@ -87,7 +118,7 @@ def fresh_environment(environment: Environment, token: str) -> Environment:
         return environment
     path = Path(environment.path)
     environment.close()
-    _discard(path)
+    discard(path)
     return _open(path, token)
 
 
@@ -161,7 +192,7 @@ def _open(path: Path, token: str) -> Environment:
 def _kill_holder(token: str) -> bool:
     """kill -9 the process of a token, if it is still that process and not this one."""
     parts = token.split("/")
-    if len(parts) != 5 or not parts[2].isdigit() or int(parts[2]) == os.getpid() or start_time(int(parts[2])) != parts[3]:
+    if len(parts) < 5 or not parts[2].isdigit() or int(parts[2]) == os.getpid() or start_time(int(parts[2])) != parts[3]:
         return False
     _LOG.warning("ending process %s, which held these stores before", parts[2])
     with suppress(ProcessLookupError):
@@ -178,7 +209,7 @@ def start_time(pid: int) -> str:
     return text[text.rindex(")") + 2 :].split()[19]
 
 
-def _discard(path: Path) -> None:
+def discard(path: Path) -> None:
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     with suppress(FileNotFoundError):
         path.rename(aside)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kstreams_repl.instance.local_state import Changelog
+from kstreams_repl.instance.local_state import Changelog, forget_inputs
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, Isolation, make_consumer
 from kstreams_repl.kafka.failures import translate
@@ -91,7 +91,8 @@ def restore_changelogs(
     )
     try:
         assign(consumer, {at: starts[at] for at in missing})
-        return _read(consumer, settings, missing, ends, appliers, go_on, progress, told, task_of)
+        owners_of = {at: [environment for environment, _ in by_partition[at]] for at in missing}
+        return _read(consumer, settings, missing, ends, appliers, owners_of, go_on, progress, told, task_of)
     finally:
         consumer.close()
 
@@ -102,6 +103,7 @@ def _read(
     missing: set[TopicPartition],
     ends: dict[TopicPartition, int],
     appliers: dict[TopicPartition, list[Any]],
+    owners_of: dict[TopicPartition, list[Environment]],
     go_on: Callable[[], bool],
     progress: Callable[[RestoreProgress], None] | None,
     told: RestoreProgress,
@@ -119,6 +121,8 @@ def _read(
         for at, batch in columns(messages, on_error):
             if batch.offsets[-1] >= ends[at]:
                 batch = _before(batch, ends[at])
+            for environment in owners_of.pop(at, ()):
+                forget_inputs(environment)
             for restorer in appliers[at]:
                 restorer.apply(batch)
             told.records += len(batch)

@@ -168,6 +168,8 @@ class _Runner:
                 progress=self._restoring,
                 stage=self._stage,
                 refusals=self._refusals,
+                go_on=lambda: self._in_force(time.monotonic()),
+                spares={} if self.keep is None else self.keep.take_spares(self.plan.application_id),
             )
         if self.instance.taps is None:
             self.instance.taps = TapBoard(self.control)
@@ -178,8 +180,8 @@ class _Runner:
         self._last_rate = (time.monotonic(), self.instance.totals.records)
         self._task_counts = {str(task.id): task.records for task in self.instance.tasks}
 
-    def _in_force(self) -> bool:
-        signal = self.control.signal()
+    def _in_force(self, now: float | None = None) -> bool:
+        signal = self.control.signal(now=now)
         if signal is Signal.SUPERSEDED:
             return False
         if signal is not Signal.RUN:
@@ -260,6 +262,9 @@ class _Runner:
             "records": total,
             "rate": round(self._rate, 1),
             "warm": instance.warm,
+            "restored": instance.restored,
+            "recycled": instance.recycled,
+            "standbys": {} if instance.standbys is None else instance.standbys.lags(),
             "first_at": instance.totals.first_at,
             "committed_at": instance.totals.committed_at,
             "tasks": {

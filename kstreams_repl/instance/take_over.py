@@ -13,20 +13,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, OffsetMetadata, decode
 from kstreams_repl.errors import KStreamsError, TaskCorruptedError, TaskMigratedError
-from kstreams_repl.instance.active_task import INPUT, ActiveTask
+from kstreams_repl.instance.active_task import ActiveTask
 from kstreams_repl.instance.collector import KafkaRecordCollector, counts_of
 from kstreams_repl.instance.global_tables import GlobalTables
 from kstreams_repl.instance.instance import Instance, wall_clock
 from kstreams_repl.instance.local_state import (
+    INPUT,
     Changelog,
     changelogs_of,
     fresh_environment,
@@ -39,6 +41,7 @@ from kstreams_repl.instance.local_state import (
 from kstreams_repl.instance.plan import ApplicationPlan, transactional_id
 from kstreams_repl.instance.refusals import Refusals, producer_settings
 from kstreams_repl.instance.restore import RestoreProgress, restore_changelogs
+from kstreams_repl.instance.standby import Spares, StandbyCopies
 from kstreams_repl.instance.state_directory import task_directory
 from kstreams_repl.instance.task_meter import task_meter
 from kstreams_repl.kafka.admin import Admin, CommittedOffset
@@ -96,10 +99,14 @@ def open_instance(
     progress: Callable[[RestoreProgress], None] | None = None,
     stage: Callable[[str], None] = lambda name: None,
     refusals: Refusals | None = None,
+    go_on: Callable[[], bool] | None = None,
+    spares: Spares | None = None,
 ) -> Instance:
     """Take the slot's tasks over and return them running.
 
     Args:
+        go_on: as `in_force`, but may be a few milliseconds old; asked again and again while stores are restored.
+        spares: environments that this process has open from a former generation; those that are not used are closed.
         stage: told each step as it begins, so that one that does not end can be seen.
         refusals: what the slot knows of output that the broker refused; it outlives the instance.
 
@@ -111,7 +118,8 @@ def open_instance(
     config = plan.config
     exactly_once = config.exactly_once
     refusals = refusals or Refusals()
-    with ExitStack() as undo:
+    spare = {} if spares is None else spares
+    with ExitStack() as undo, closing_all(spare):
         # 1. Still the generation in force?
         _check(in_force, plan)
         admin = Admin(plan.settings)
@@ -139,11 +147,18 @@ def open_instance(
         # 3. Own the stores.
         stage("taking the stores")
         token = owner_token(plan.generation, slot)
-        environments, logs = _own_stores(plan, specs, executor, undo, token, admin)
+        open_before = len(spare)
+        environments, logs = _own_stores(plan, specs, executor, undo, token, admin, spare)
+        instance.recycled = open_before - len(spare)
         # 4. Where input begins.
         stage("reading committed offsets")
         starts = _starts(plan, specs, environments, admin)
         # 5. Bring the stores up to date.
+        def told(restored: RestoreProgress) -> None:
+            instance.restored = restored.records
+            if progress is not None:
+                progress(restored)
+
         stage("restoring stores")
         finished = restore_changelogs(
             plan.settings,
@@ -151,8 +166,8 @@ def open_instance(
             [(environments[str(log.task)], log) for log in logs],
             limits={at: start.offset for at, start in starts.items()},
             isolation="read_committed" if exactly_once else "read_uncommitted",
-            go_on=in_force,
-            progress=progress,
+            go_on=in_force if go_on is None else go_on,
+            progress=told,
         )
         if not finished:
             raise Interrupted("stopped while stores were restored")
@@ -163,8 +178,22 @@ def open_instance(
         committed = [start.metadata.commit_id for start in starts.values()]
         instance.commit_id = max([0, *committed, *(task.environment.commit_id for task in instance.tasks)])
         assign(instance.consumer, {at: task.starts[at] for at, task in instance.by_partition.items()})
+        if slot < len(plan.standbys) and plan.standbys[slot]:
+            instance.standbys = StandbyCopies(plan, slot, executor, spare).start()
         undo.pop_all()
         return instance
+
+
+@contextmanager
+def closing_all(spares: Spares) -> Iterator[None]:
+    """Whatever is left in it at the end is closed."""
+    try:
+        yield
+    finally:
+        for environment in spares.values():
+            with suppress(KStreamsError):
+                environment.close()
+        spares.clear()
 
 
 def _check(in_force: InForce, plan: ApplicationPlan) -> None:
@@ -226,7 +255,13 @@ def _clients(
 
 
 def _own_stores(
-    plan: ApplicationPlan, specs: Iterable[TaskSpec], executor: str, undo: ExitStack, token: str, admin: Admin
+    plan: ApplicationPlan,
+    specs: Iterable[TaskSpec],
+    executor: str,
+    undo: ExitStack,
+    token: str,
+    admin: Admin,
+    spares: Spares,
 ) -> tuple[dict[str, Environment], list[Changelog]]:
     """Step 3: open and own each task's environment; one that does not fit its changelogs begins anew."""
     logs = [log for spec in specs for log in changelogs_of(spec)]
@@ -237,7 +272,7 @@ def _own_stores(
     environments: dict[str, Environment] = {}
     for spec in specs:
         path = task_directory(Path(plan.state_directory), plan.application_id, spec.task_id, executor)
-        environment = open_environment(path, spec, token)
+        environment = open_environment(path, spec, token, spares.pop(os.path.realpath(path), None))
         mine = [log for log in logs if log.task == spec.task_id]
         why = why_not_trusted(environment, mine, firsts, ends, topic_ids)
         if why is not None:
@@ -280,8 +315,8 @@ def _starts(
 
 def _kept(environment: Environment, at: TopicPartition) -> CommittedOffset | None:
     """The input offset in the store's own commit: group offsets expire, the store's do not."""
-    offset = environment.positions.get(f"{INPUT}{at}")
-    return None if offset is None else CommittedOffset(offset)
+    offset = environment.positions.get(f"{INPUT}{at}", -1)
+    return None if offset < 0 else CommittedOffset(offset)
 
 
 def _may_skip(spec: TaskSpec, at: TopicPartition) -> bool:

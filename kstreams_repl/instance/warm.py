@@ -18,11 +18,13 @@ from kstreams_repl.instance.control import LEASE, Signal, read_whole
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.instance.remote_control import followed
+from kstreams_repl.instance.standby import Spares
 from kstreams_repl.kafka.admin import committed_by
 from kstreams_repl.types import TopicPartition
 
 Place = tuple[str, int]
 _WATCH_SECONDS = 0.2
+_SUCCESSION_SECONDS = 3.0
 
 
 class WarmInstances:
@@ -35,6 +37,7 @@ class WarmInstances:
     def __init__(self, seconds: float = 30.0) -> None:
         self._seconds = seconds
         self._kept: dict[Place, tuple[float, Instance]] = {}
+        self._spares: dict[str, Spares] = {}
         self._lock = threading.Lock()
         self._watch: threading.Thread | None = None
 
@@ -69,11 +72,24 @@ class WarmInstances:
         for (_, held), instance in found:
             if held == slot and instance.plan.generation == plan.generation and _unchanged(instance):
                 chosen = instance
+            elif instance.plan.generation < plan.generation:
+                self._spare(instance)
             else:
                 _close(instance)
         if chosen is not None:
             chosen.warm = True
         return chosen
+
+    def take_spares(self, application_id: str) -> Spares:
+        """Environments that instances of former generations left open for their successors in this process."""
+        return self._spares.pop(application_id, {})
+
+    def _spare(self, instance: Instance) -> None:
+        try:
+            spares = instance.give_up()
+        except KStreamsError:  # nothing is lost: what it had processed is committed
+            return
+        self._spares.setdefault(instance.plan.application_id, {}).update(spares)
 
     def close(self, application_id: str | None = None) -> None:
         """Close what is kept, of one application or of all."""
@@ -88,7 +104,13 @@ class WarmInstances:
             time.sleep(_WATCH_SECONDS)
             now = time.monotonic()
             with self._lock:
-                over = [place for place, (deadline, kept) in self._kept.items() if now >= deadline or _is_over(kept)]
+                for place, (deadline, kept) in list(self._kept.items()):
+                    wanted = _wanted(kept)
+                    if wanted is Signal.STOP:
+                        self._kept[place] = (now, kept)
+                    elif wanted is Signal.SUPERSEDED:  # its environments are of use to a successor in this process
+                        self._kept[place] = (min(deadline, now + _SUCCESSION_SECONDS), kept)
+                over = [place for place, (deadline, _) in self._kept.items() if now >= deadline]
                 late = [self._kept.pop(place)[1] for place in over]
                 if not self._kept and not late:
                     self._watch = None
@@ -97,13 +119,15 @@ class WarmInstances:
                 _close(instance)
 
 
-def _is_over(instance: Instance) -> bool:
-    """Whether its generation is neither to run nor only paused."""
+def _wanted(instance: Instance) -> Signal:
+    """What is wanted of its generation now."""
     if instance.plan.remote:
         follower = followed(instance.plan.application_id)
-        return follower is None or follower.signal(instance.plan.generation) in (Signal.STOP, Signal.SUPERSEDED)
+        return Signal.STOP if follower is None else follower.signal(instance.plan.generation)
     lease = read_whole(Path(instance.plan.control_directory) / LEASE)
-    return lease is None or lease["generation"] != instance.plan.generation or lease["signal"] == Signal.STOP.value
+    if lease is None or lease["signal"] == Signal.STOP.value:
+        return Signal.STOP
+    return Signal(lease["signal"]) if lease["generation"] == instance.plan.generation else Signal.SUPERSEDED
 
 
 def _close(instance: Instance) -> None:

@@ -32,7 +32,8 @@ class InstanceReport:
     Attributes:
         state: restoring, running, recovering, paused, stopped, failed or superseded.
         rate: records per second, lately.
-        restored, restore_remaining: of a restore that is on its way.
+        restored, restore_remaining: changelog records read when the tasks were taken over, and those still to read.
+        recycled: environments that stayed open in the process from one generation to the next.
         first_at, committed_at: when its first records were processed, and when it last committed any (seconds since 1970).
         stage: which step of its take-over an instance is at.
         trouble: why it is recovering.
@@ -58,6 +59,7 @@ class InstanceReport:
     failure: Mapping[str, Any] | None = None
     tasks: Mapping[str, TaskReport] = field(default_factory=dict)
     place: str | None = None
+    recycled: int = 0
     standbys: Mapping[str, int] = field(default_factory=dict)
 
 

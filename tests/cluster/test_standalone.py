@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from kstreams_repl.spark.deployment import Deployment
 from tests.cluster.standalone import SparkCluster
-from tests.spark.hosting import Host, counting, decoded, expected_counts, numbered, processed, running
+from tests.spark.hosting import Host, counting, decoded, expected_counts, numbered, processed, running, settle
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def places(host: Host, deployment: object) -> dict[int, str | None]:
-    return {slot: report.place for slot, report in deployment.reports.instances.items()}  # type: ignore[attr-defined]
+def places(host: Host, deployment: Deployment) -> dict[int, str | None]:
+    return {slot: report.place for slot, report in deployment.reports.instances.items()}
 
 
 def stores_under(root: Path) -> set[str]:
@@ -48,3 +49,38 @@ def test_instances_run_on_both_executors_and_keep_their_state_apart(cluster: Spa
     deployment.stop()
     assert decoded(host.table(sink)) == expected_counts(numbered(5_000))
     assert decoded(host.table(f"{deployment.application_id}-counts-changelog")) == expected_counts(numbered(5_000))
+
+
+def test_tasks_of_a_killed_executor_move_and_use_the_standby_copy(cluster: SparkCluster, host: Host) -> None:
+    source, sink = host.topic("in"), host.topic("out")
+    host.produce(source, numbered(30_000, keys=20_000))
+    deployment = host.deploy(counting(source, sink), num_standby_replicas=1)
+    processed(deployment, 30_000)
+    settle(
+        lambda: copies(deployment) == dict.fromkeys(("0_0", "0_1", "0_2", "0_3"), 0),
+        "standby copies",
+        story=lambda: copies(deployment),
+    )
+    before = places(host, deployment)
+    pids = {slot: report.pid for slot, report in deployment.reports.instances.items()}
+    host.produce(source, numbered(500, keys=20_000, start=30_000))
+    cluster.kill(1)
+    began = time.monotonic()
+    host.produce(source, numbered(500, keys=20_000, start=30_500))
+    processed(deployment, 31_000)
+    print(f"\nready again after {time.monotonic() - began:.1f} s")
+    after = places(host, deployment)
+    moved = [slot for slot in before if after[slot] != before[slot]]
+    assert len(moved) == 1 and len(set(after.values())) == 1
+    reports = deployment.reports.instances
+    assert [slot for slot in pids if reports[slot].pid == pids[slot]] == [1 - moved[0]], "the other instance went on undisturbed"
+    assert reports[moved[0]].restored <= 1_000, "the copy was used: only the delta was read"
+    deployment.stop()
+    wanted = expected_counts(numbered(31_000, keys=20_000))
+    assert decoded(host.table(sink)) == wanted
+    assert decoded(host.table(f"{deployment.application_id}-counts-changelog")) == wanted
+
+
+def copies(deployment: Deployment) -> dict[str, int]:
+    """Lag of each standby copy."""
+    return {task: lag for report in deployment.reports.instances.values() for task, lag in report.standbys.items()}

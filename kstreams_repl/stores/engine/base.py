@@ -85,6 +85,9 @@ class Environment(Protocol):
 
     def take_ownership(self, token: str) -> None: ...
 
+    def recycle(self) -> None:
+        """Forget what the stores of a former task left here, so that those of the next may use the environment as it is."""
+
     def reader_check(self) -> int: ...
 
     def close(self) -> None: ...

@@ -283,25 +283,35 @@ class LmdbEnvironment(Hooks):
             put(b"boot", boot_id(), db=self._meta)
             put(b"clean", b"0", db=self._meta)
 
-    def take_ownership(self, token: str, *, timeout: float | None = None) -> None:
+    def take_ownership(
+        self, token: str, *, timeout: float | None = None, unless: Callable[[str, bool], bool] | None = None
+    ) -> None:
         """Make `token` the owner; from then on the former owner's commits fail.
 
         Args:
             timeout: seconds to wait for the write lock. A holder that is stopped inside its transaction blocks for ever: after the
                 time-out kill it, or `copy_to` a fresh directory.
+            unless: asked inside the transaction with the owner there is and whether it closed the environment in order; True: leave it.
+
+        Raises:
+            TaskMigratedError: it was left to its owner.
         """
         self._end_reading()
         try:
-            _within(timeout, self._where, lambda: self._take_ownership(token))
+            _within(timeout, self._where, lambda: self._take_ownership(token, unless))
         except LockedError as error:
             self._failure = error
             raise
 
-    def _take_ownership(self, token: str) -> None:
+    def _take_ownership(self, token: str, unless: Callable[[str, bool], bool] | None) -> None:
         self._check_usable()
         self._end_reading()
         try:
             with self._env.begin(write=True) as transaction:
+                owner = transaction.get(b"owner", db=self._meta)
+                closed = transaction.get(b"clean", db=self._meta) == b"1"
+                if unless is not None and owner is not None and unless(owner.decode(), closed):
+                    raise TaskMigratedError(f"the stores in {self._where} are in use", path=self._where)
                 transaction.put(b"owner", token.encode(), db=self._meta)
                 self._mark_open(transaction)
         except lmdb.Error as error:
@@ -318,11 +328,29 @@ class LmdbEnvironment(Hooks):
         self._check_usable()
         return int(self._env.reader_check())
 
+    def recycle(self) -> None:
+        """Forget what the stores of a former task left here (uncommitted writes, callbacks, rows in memory), for those of the next."""
+        self._before_commit.clear()
+        self._after_rollback.clear()
+        self.rollback()
+        self._end_reading()
+        self._engines.clear()
+        self._memory.clear()
+
     def copy_to(self, path: str) -> None:
-        """A compacted copy of the last commit, into an empty directory."""
+        """A compacted copy of the last commit, into an empty directory: owned by nobody, closed in order. Another thread may go on
+        committing here meanwhile.
+        """
         os.makedirs(path, mode=0o700, exist_ok=True)
         try:
             self._env.copy(path, compact=True)
+            with _open_map(path, os.path.getsize(os.path.join(path, "data.mdb")) + _SMALLEST_MAP_BYTES) as copy:
+                meta = open_database(copy, META)
+                with copy.begin(write=True, db=meta) as transaction:
+                    transaction.delete(b"owner")
+                    if transaction.get(b"format") is not None:
+                        transaction.put(b"clean", b"1")
+                copy.sync(True)
         except lmdb.Error as error:
             raise storage_error(error, path, "copying to") from error
 

@@ -197,6 +197,12 @@ class MemoryEnvironment(Hooks):
         if positions:
             self._positions.update(positions)
 
+    def recycle(self) -> None:
+        self._before_commit.clear()
+        self._after_rollback.clear()
+        self.rollback()
+        self._engines.clear()
+
     def take_ownership(self, token: str) -> None:
         self._owner = self._token = token
 

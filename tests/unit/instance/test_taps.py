@@ -22,7 +22,9 @@ def driver() -> TopologyTestDriver:
     return TopologyTestDriver(builder.build(), start_ms=0)
 
 
-def request(node: str = "wrapped", *, rows: int = 10, seconds: float = 60, per_second: int = 1000, tap: str = "ab" * 8) -> TapRequest:
+def request(
+    node: str = "wrapped", *, rows: int = 10, seconds: float = 60, per_second: int = 1000, tap: str = "ab" * 8
+) -> TapRequest:
     now = int(time.time() * 1000)
     return TapRequest(tap, node, rows, per_second, now + int(seconds * 1000), now + 3_600_000)
 
@@ -88,7 +90,15 @@ def test_rows_bytes_and_rate_are_bounded_and_all_is_counted(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "change",
-    [{"rows": 0}, {"rows": MOST_ROWS + 1}, {"id": "../../x"}, {"per_second": 10**9}, {"node": 7}, {"until_ms": "soon"}, {"rows": None}],
+    [
+        {"rows": 0},
+        {"rows": MOST_ROWS + 1},
+        {"id": "../../x"},
+        {"per_second": 10**9},
+        {"node": 7},
+        {"until_ms": "soon"},
+        {"rows": None},
+    ],
 )
 def test_a_request_that_is_none_is_removed(tmp_path: Path, change: dict[str, Any]) -> None:
     served = board(tmp_path)
