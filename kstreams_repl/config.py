@@ -105,7 +105,9 @@ KEYS: dict[str, Key] = {
     "repl.epoch.ms": Key(_at_least(500), 30_000, "Length of an epoch (one Spark micro-batch)."),
     "repl.changelog.suppression": Key(_boolean, True, "One changelog record per key and commit when deployed."),
     "repl.commit.eager.ms": Key(int, 5, "Commit when the queues are empty, at least this far apart; -1: only by interval."),
-    "repl.snapshot.dir": Key(_optional_text, None, "fsspec path for store snapshots."),
+    "repl.snapshot.dir": Key(_optional_text, None, "Where snapshots of stores are kept: a directory or an fsspec address; None: none."),
+    "repl.snapshot.interval.ms": Key(_at_least(100), 300_000, "How far apart snapshots of a task are."),
+    "repl.snapshot.retention": Key(_at_least(1), 2, "How many snapshots of a task are kept."),
     "repl.outer.join.emit.interval.ms": Key(
         _at_least(0), 1000, "How far apart (wall clock) left and outer stream-stream joins look for parked results that are due."
     ),

@@ -21,6 +21,7 @@ from kstreams_repl.instance.collector import KafkaRecordCollector
 from kstreams_repl.instance.global_tables import GlobalTables
 from kstreams_repl.instance.instance_counters import InstanceCounters
 from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.instance.snapshots import Snapshotter
 from kstreams_repl.instance.standby import Spares, StandbyCopies
 from kstreams_repl.instance.taps import TapBoard
 from kstreams_repl.kafka.admin import Admin
@@ -86,6 +87,9 @@ class Instance:
         """Up to where input has been taken off the consumer, of tasks with more than one partition."""
         self.globals: GlobalTables | None = None
         self.standbys: StandbyCopies | None = None
+        self.snapshotter: Snapshotter | None = None
+        self.from_snapshots: dict[str, int] = {}
+        """Tasks whose stores began from a snapshot, and its commit id."""
         self.restored = 0
         """Changelog records read when the tasks were taken over."""
         self.recycled = 0
@@ -204,6 +208,8 @@ class Instance:
 
     def close(self) -> None:
         """Let go of everything; what is not committed is taken back by whoever comes next."""
+        if self.snapshotter is not None:
+            self.snapshotter.close()
         if self.standbys is not None:
             self.standbys.close()
         self._close([task.close for task in self.tasks])
@@ -212,6 +218,8 @@ class Instance:
         """`close`, but leave the environments open, of tasks and of standby copies, for the generation that comes next in this
         process.
         """
+        if self.snapshotter is not None:
+            self.snapshotter.close()
         spares = {} if self.standbys is None else self.standbys.release()
         for task in self.tasks:
             if task.environment.path is not None and getattr(task.environment, "failed", None) is None:

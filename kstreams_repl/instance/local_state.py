@@ -28,8 +28,8 @@ from kstreams_repl.types import TaskId, TopicPartition
 
 _LOG = logging.getLogger("kstreams_repl.instance")
 _LOCK_SECONDS = 5.0
-_TOMBSTONE_SECONDS = 24 * 60 * 60
-_TOPIC_ID = "topic-id:"
+TOMBSTONE_SECONDS = 24 * 60 * 60
+TOPIC_ID = "topic-id:"
 INPUT = "input:"
 """Before the names of input partitions among an environment's positions: the store's commit knows them too (guarantees.md,
 take-over step 4).
@@ -139,7 +139,7 @@ def why_not_trusted(
         position = environment.positions.get(str(log.partition))
         if position is None:
             continue
-        known = environment.attribute(_TOPIC_ID + log.partition.topic)
+        known = environment.attribute(TOPIC_ID + log.partition.topic)
         if known is not None and known.decode() != topic_ids.get(log.partition.topic, ""):
             return f"{log.partition.topic} was deleted and made again"
         if not log.is_source and position > ends[log.partition]:
@@ -147,7 +147,7 @@ def why_not_trusted(
         behind = behind or position < ends[log.partition]
         if position < firsts[log.partition]:
             return f"the position {position} lies before the start {firsts[log.partition]} of {log.partition}"
-    if behind and _age_seconds(Path(environment.path)) > _TOMBSTONE_SECONDS:
+    if behind and _age_seconds(Path(environment.path)) > TOMBSTONE_SECONDS:
         return "it is older than the changelog keeps deletions"
     return None
 
@@ -157,7 +157,7 @@ def remember_topics(environment: Environment, logs: Sequence[Changelog], topic_i
     for log in logs:
         topic_id = topic_ids.get(log.partition.topic)
         if topic_id is not None:
-            environment.set_attribute(_TOPIC_ID + log.partition.topic, topic_id.encode())
+            environment.set_attribute(TOPIC_ID + log.partition.topic, topic_id.encode())
 
 
 def topic_ids_of(admin: Admin, logs: Sequence[Changelog]) -> dict[str, str]:

@@ -264,6 +264,8 @@ class _Runner:
             "warm": instance.warm,
             "restored": instance.restored,
             "recycled": instance.recycled,
+            "from_snapshots": instance.from_snapshots,
+            "snapshots": {} if instance.snapshotter is None else instance.snapshotter.taken,
             "standbys": {} if instance.standbys is None else instance.standbys.lags(),
             "first_at": instance.totals.first_at,
             "committed_at": instance.totals.committed_at,

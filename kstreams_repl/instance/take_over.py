@@ -41,8 +41,10 @@ from kstreams_repl.instance.local_state import (
 from kstreams_repl.instance.plan import ApplicationPlan, transactional_id
 from kstreams_repl.instance.refusals import Refusals, producer_settings
 from kstreams_repl.instance.restore import RestoreProgress, restore_changelogs
+from kstreams_repl.instance.snapshot_directory import snapshot_directory
+from kstreams_repl.instance.snapshots import Snapshotter, fetch_snapshot, why_refused
 from kstreams_repl.instance.standby import Spares, StandbyCopies
-from kstreams_repl.instance.state_directory import task_directory
+from kstreams_repl.instance.state_directory import application_directory, task_directory
 from kstreams_repl.instance.task_meter import task_meter
 from kstreams_repl.kafka.admin import Admin, CommittedOffset
 from kstreams_repl.kafka.clients import ClientSettings, make_consumer, make_producer
@@ -148,7 +150,7 @@ def open_instance(
         stage("taking the stores")
         token = owner_token(plan.generation, slot)
         open_before = len(spare)
-        environments, logs = _own_stores(plan, specs, executor, undo, token, admin, spare)
+        environments, logs = _own_stores(instance, specs, executor, undo, token, admin, spare)
         instance.recycled = open_before - len(spare)
         # 4. Where input begins.
         stage("reading committed offsets")
@@ -180,6 +182,7 @@ def open_instance(
         assign(instance.consumer, {at: task.starts[at] for at, task in instance.by_partition.items()})
         if slot < len(plan.standbys) and plan.standbys[slot]:
             instance.standbys = StandbyCopies(plan, slot, executor, spare).start()
+        instance.snapshotter = _snapshotter(instance)
         undo.pop_all()
         return instance
 
@@ -255,7 +258,7 @@ def _clients(
 
 
 def _own_stores(
-    plan: ApplicationPlan,
+    instance: Instance,
     specs: Iterable[TaskSpec],
     executor: str,
     undo: ExitStack,
@@ -269,6 +272,7 @@ def _own_stores(
     firsts = admin.beginning_offsets(partitions)
     ends = admin.end_offsets(partitions, isolation="read_uncommitted")
     topic_ids = topic_ids_of(admin, logs)
+    plan = instance.plan
     environments: dict[str, Environment] = {}
     for spec in specs:
         path = task_directory(Path(plan.state_directory), plan.application_id, spec.task_id, executor)
@@ -278,10 +282,60 @@ def _own_stores(
         if why is not None:
             _LOG.warning("task %s is rebuilt from its changelogs: %s", spec.task_id, why)
             environment = fresh_environment(environment, token)
+        if environment.path is not None and environment.commit_id < 0 and not environment.positions:
+            environment = _from_snapshot(instance, environment, spec, mine, (firsts, ends, topic_ids), token)
         undo.callback(_quietly(environment.close))
         remember_topics(environment, mine, topic_ids)
         environments[str(spec.task_id)] = environment
     return environments, logs
+
+
+def _from_snapshot(
+    instance: Instance,
+    empty: Environment,
+    spec: TaskSpec,
+    logs: list[Changelog],
+    broker: tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int], Mapping[str, str]],
+    token: str,
+) -> Environment:
+    """The environment from the newest snapshot that fits the changelogs; the empty one when there is none."""
+    plan = instance.plan
+    uri = plan.config["repl.snapshot.dir"]
+    if uri is None or empty.path is None or not any(broker[1][log.partition] > broker[0][log.partition] for log in logs):
+        return empty
+    path = Path(empty.path)
+    now_ms = wall_clock()
+    empty.close()
+    try:
+        manifest = fetch_snapshot(
+            snapshot_directory(uri),
+            plan.application_id,
+            str(spec.task_id),
+            path,
+            lambda made: why_refused(made, logs, *broker, now_ms=now_ms),
+        )
+    except OSError as error:  # the changelog has it all
+        _LOG.warning("snapshots of task %s cannot be read: %s", spec.task_id, error)
+        manifest = None
+    if manifest is not None:
+        instance.from_snapshots[str(spec.task_id)] = manifest.commit_id
+    return open_environment(path, spec, token)
+
+
+def _snapshotter(instance: Instance) -> Snapshotter | None:
+    config = instance.plan.config
+    uri = config["repl.snapshot.dir"]
+    tasks = [(str(task.id), task.environment) for task in instance.tasks if task.environment.path is not None and task.changelogs]
+    if uri is None or not tasks:
+        return None
+    return Snapshotter(
+        tasks,
+        snapshot_directory(uri),
+        instance.plan.application_id,
+        seconds=config["repl.snapshot.interval.ms"] / 1000,
+        keep=config["repl.snapshot.retention"],
+        work=application_directory(Path(instance.plan.state_directory), instance.plan.application_id) / "snapshots",
+    ).start()
 
 
 def _starts(

@@ -33,6 +33,7 @@ class InstanceReport:
         state: restoring, running, recovering, paused, stopped, failed or superseded.
         rate: records per second, lately.
         restored, restore_remaining: changelog records read when the tasks were taken over, and those still to read.
+        snapshots, from_snapshots: commit ids, by task, of the last snapshot taken, and of the one its stores began from.
         recycled: environments that stayed open in the process from one generation to the next.
         first_at, committed_at: when its first records were processed, and when it last committed any (seconds since 1970).
         stage: which step of its take-over an instance is at.
@@ -60,6 +61,8 @@ class InstanceReport:
     tasks: Mapping[str, TaskReport] = field(default_factory=dict)
     place: str | None = None
     recycled: int = 0
+    snapshots: Mapping[str, int] = field(default_factory=dict)
+    from_snapshots: Mapping[str, int] = field(default_factory=dict)
     standbys: Mapping[str, int] = field(default_factory=dict)
 
 

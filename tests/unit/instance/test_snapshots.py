@@ -1,0 +1,159 @@
+"""Snapshots of stores: published whole, checked before they are used, pruned."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from kstreams_repl.errors import ConfigError, InvalidNameError
+from kstreams_repl.instance.local_state import TOMBSTONE_SECONDS, Changelog, remember_topics
+from kstreams_repl.instance.snapshot_directory import LocalDirectory, snapshot_directory
+from kstreams_repl.instance.snapshots import Manifest, Snapshotter, fetch_snapshot, manifests, prune, take_snapshot, why_refused
+from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.types import TaskId, TopicPartition
+
+AT = TopicPartition("app-s-changelog", 0)
+LOG = Changelog(TaskId(0, 0), StoreBuilder("s", StoreKind.KEY_VALUE), AT)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> LocalDirectory:
+    return LocalDirectory(tmp_path / "remote")
+
+
+def made(path: Path) -> LmdbEnvironment:
+    environment = LmdbEnvironment(path)
+    environment.take_ownership("me")
+    remember_topics(environment, [LOG], {AT.topic: "id-1"})
+    return environment
+
+
+def commit(environment: LmdbEnvironment, number: int) -> None:
+    environment.engine("s").put(b"k", b"%d" % number)
+    environment.commit({str(AT): number * 10}, number)
+
+
+def snapshots(environment: LmdbEnvironment, directory: LocalDirectory, tmp_path: Path, *numbers: int) -> list[Manifest]:
+    taken = []
+    for number in numbers:
+        commit(environment, number)
+        taken.append(take_snapshot(environment, directory, "app", "0_0", tmp_path / "work"))
+        time.sleep(0.002)
+    return taken
+
+
+def anything(manifest: Manifest) -> None:
+    return None
+
+
+def test_a_snapshot_brings_back_rows_positions_and_commit(directory: LocalDirectory, tmp_path: Path) -> None:
+    environment = made(tmp_path / "e")
+    (taken,) = snapshots(environment, directory, tmp_path, 3)
+    commit(environment, 4)
+    environment.close()
+    assert fetch_snapshot(directory, "app", "0_0", tmp_path / "new", anything) == taken
+    restored = LmdbEnvironment(tmp_path / "new")
+    assert restored.engine("s").get(b"k") == b"3" and restored.positions == {str(AT): 30} and restored.commit_id == 3
+    restored.close()
+    assert not list((tmp_path / "work").iterdir())
+
+
+def test_a_damaged_snapshot_is_passed_over_for_an_older_one(directory: LocalDirectory, tmp_path: Path) -> None:
+    environment = made(tmp_path / "e")
+    older, newer = snapshots(environment, directory, tmp_path, 1, 2)
+    environment.close()
+    data = tmp_path / "remote" / "app" / "0_0" / newer.name / "data.mdb"
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content)
+    assert fetch_snapshot(directory, "app", "0_0", tmp_path / "new", anything) == older
+    (tmp_path / "remote" / "app" / "0_0" / older.name / "data.mdb").write_bytes(b"short")
+    assert fetch_snapshot(directory, "app", "0_0", tmp_path / "none", anything) is None
+    assert not (tmp_path / "none").exists()
+
+
+def test_without_its_manifest_a_snapshot_does_not_exist(directory: LocalDirectory, tmp_path: Path) -> None:
+    environment = made(tmp_path / "e")
+    (taken,) = snapshots(environment, directory, tmp_path, 1)
+    environment.close()
+    (tmp_path / "remote" / "app" / "0_0" / taken.name / "manifest.json").unlink()
+    assert manifests(directory, "app", "0_0") == []
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"format": 2}', b"\xff"])
+def test_a_manifest_that_is_none_is_left_out(directory: LocalDirectory, tmp_path: Path, content: bytes) -> None:
+    directory.publish("app/0_0/0000000000000001-00000000/manifest.json", content)
+    assert manifests(directory, "app", "0_0") == []
+
+
+def test_a_manifest_of_another_task_is_left_out(directory: LocalDirectory, tmp_path: Path) -> None:
+    environment = made(tmp_path / "e")
+    (taken,) = snapshots(environment, directory, tmp_path, 1)
+    environment.close()
+    directory.publish(f"app/0_1/{taken.name}/manifest.json", json.dumps(asdict(taken)).encode())
+    assert manifests(directory, "app", "0_1") == []
+
+
+def refused(manifest: Manifest, *, first: int = 0, end: int = 10, topic_id: str = "id-1", later_ms: int = 0) -> str | None:
+    return why_refused(manifest, [LOG], {AT: first}, {AT: end}, {AT.topic: topic_id}, now_ms=manifest.at_ms + later_ms)
+
+
+def test_a_snapshot_that_does_not_fit_its_changelog_is_refused(directory: LocalDirectory, tmp_path: Path) -> None:
+    environment = made(tmp_path / "e")
+    (taken,) = snapshots(environment, directory, tmp_path, 1)
+    environment.close()
+    day = TOMBSTONE_SECONDS * 1000
+    assert refused(taken) is None and refused(taken, end=500) is None and refused(taken, later_ms=day + 1) is None
+    assert "made again" in (refused(taken, topic_id="id-2") or "")
+    assert "outside" in (refused(taken, first=11, end=20) or "")
+    assert "outside" in (refused(taken, end=9) or "")
+    assert "deletions" in (refused(taken, end=11, later_ms=day + 1) or "")
+    assert "does not have" in (refused(replace(taken, positions={})) or "")
+
+
+def test_only_the_newest_snapshots_are_kept(directory: LocalDirectory, tmp_path: Path) -> None:
+    environment = made(tmp_path / "e")
+    directory.publish("app/0_0/0000000000000002-ffffffff/data.mdb", b"never finished")
+    directory.publish("app/0_0/0000000000000099-ffffffff/data.mdb", b"on its way")
+    taken = snapshots(environment, directory, tmp_path, 1, 2, 3, 4)
+    prune(directory, "app", "0_0", 2)
+    environment.close()
+    assert manifests(directory, "app", "0_0") == [taken[3], taken[2]]
+    assert directory.children("app/0_0") == sorted([taken[2].name, taken[3].name, "0000000000000099-ffffffff"])
+
+
+def test_snapshots_are_taken_while_the_task_goes_on(directory: LocalDirectory, tmp_path: Path) -> None:
+    environment = made(tmp_path / "e")
+    snapshotter = Snapshotter([("0_0", environment)], directory, "app", seconds=0.01, keep=2, work=tmp_path / "work").start()
+    number = 0
+    while len(manifests(directory, "app", "0_0")) < 2 or number < 20:
+        number += 1
+        commit(environment, number)
+        time.sleep(0.002)
+        assert number < 20_000
+    snapshotter.close()
+    snapshotter._thread.join(20)
+    environment.close()
+    newest = fetch_snapshot(directory, "app", "0_0", tmp_path / "new", anything)
+    assert newest is not None
+    restored = LmdbEnvironment(tmp_path / "new")
+    assert restored.engine("s").get(b"k") == b"%d" % newest.commit_id and restored.positions == {str(AT): newest.commit_id * 10}
+    restored.close()
+
+
+def test_no_name_leads_out_of_the_directory(directory: LocalDirectory) -> None:
+    for name in ("../x", "/etc/passwd", "a/../../x"):
+        with pytest.raises(InvalidNameError):
+            directory.read(name)
+
+
+def test_an_address_without_its_file_system_is_told(tmp_path: Path) -> None:
+    assert isinstance(snapshot_directory(f"file://{tmp_path}"), LocalDirectory)
+    assert isinstance(snapshot_directory(str(tmp_path)), LocalDirectory)
+    with pytest.raises(ConfigError, match="snapshots cannot be kept"):
+        snapshot_directory("nowhere://bucket/path")
