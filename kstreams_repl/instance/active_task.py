@@ -15,7 +15,6 @@ from kstreams_repl.runtime.task import CommitPlan, StreamTask
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.types import TopicPartition
 
-
 _SETTLE_SECONDS = 1.0
 _SETTLE_ROWS = 100_000
 
