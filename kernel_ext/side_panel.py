@@ -140,7 +140,7 @@ def _application_row(app: Application) -> dict[str, Any]:
         "name": one_line(app.name),
         "status": app.status,
         "records": told.records,
-        "rate": round(told.rate),
+        "rate": round(told.rate) if app.status == "running" else 0,
         "lag": told.lag if told.lag >= 0 else None,
         "stale": len(app.stale),
         "error": "" if error is None else one_line(error.message.splitlines()[0], limit=200),

@@ -13,12 +13,14 @@ background:var(--jp-layout-color1,#f6f8fa);color:inherit}
 .ks-panel button.edit.changed,.ks-panel button.apply{border-color:var(--jp-warn-color1,#9a6700);font-weight:600}
 .ks-panel [hidden]{display:none}
 .ks-panel .status{margin-left:6px;white-space:pre-wrap;overflow-wrap:anywhere}
-.ks-panel .picture{overflow:auto;max-height:70vh}
-.ks-panel .picture svg{max-width:100%;height:auto}
+.ks-panel .body{display:flex;flex-wrap:wrap;gap:4px 20px;align-items:flex-start}
+.ks-panel .picture{overflow:auto;max-height:80vh;max-width:100%}
+.ks-panel .picture svg{display:block;max-width:100%;height:auto}
 .ks-panel [data-node]{cursor:pointer}
 .ks-panel [data-node].selected .outline{stroke-width:4}
-.ks-panel .behind{margin-top:6px;max-height:45vh;overflow:auto}
-.ks-panel .behind:empty,.ks-panel .about:empty{display:none}
+.ks-panel .behind{flex:1 1 340px;min-width:0;max-height:80vh;overflow:auto}
+.ks-panel .behind>div{margin-bottom:10px}
+.ks-panel .behind>div:empty{display:none}
 .ks-panel pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:4px 0;padding:6px 8px;background:var(--jp-layout-color2,#eef1f4);
 border-radius:4px;max-height:16em;overflow:auto;font:12px var(--jp-code-font-family,ui-monospace,monospace)}
 .ks-panel pre.ks-error{border-left:3px solid var(--jp-error-color1,#cf222e)}
@@ -44,6 +46,7 @@ const TITLES = {
 };
 const HEARTBEAT_MS = 4000;
 const LINE = 15;
+const SMALLEST = 0.7;
 let views = 0;
 
 // Lines of a shape: its name and detail stay, what a mark adds is replaced, and all are centred again.
@@ -86,8 +89,9 @@ function render({ model, el }) {
   make("style", "", root).textContent = STYLE;
   const bar = make("div", "bar", root);
   bar.setAttribute("role", "toolbar");
-  const picture = make("div", "picture", root);
-  const behind = make("div", "behind", root);
+  const body = make("div", "body", root);
+  const picture = make("div", "picture", body);
+  const behind = make("div", "behind", body);
   behind.tabIndex = 0;
   behind.setAttribute("role", "region");
   behind.setAttribute("aria-label", "behind the selected shape");
@@ -131,6 +135,9 @@ function render({ model, el }) {
     const began = performance.now();
     const focused = picture.contains(document.activeElement) ? document.activeElement.dataset.node : null;
     picture.innerHTML = model.get("svg");
+    const svg = picture.querySelector("svg");
+    // a large picture is scrolled rather than made too small to read
+    if (svg) svg.style.minWidth = `${SMALLEST * Number(svg.getAttribute("width"))}px`;
     groups = new Map([...picture.querySelectorAll("[data-node]")].map((group) => [group.dataset.node, group]));
     for (const group of groups.values()) group.setAttribute("role", "button");
     update();

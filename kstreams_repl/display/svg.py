@@ -20,7 +20,7 @@ SPOKEN_LIMIT = 400
 STATES = {
     "running": "▶",
     "restoring": "⟳",
-    "paused": "⏸",
+    "paused": "‖",
     "failed": "✖",
     "stopped": "■",
     "stale": "✎",

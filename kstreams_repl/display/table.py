@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from kstreams_repl.display.markup import Markup, clean_text, element, one_line, style_sheet
@@ -17,6 +18,7 @@ _STYLE = (
     ".ks-table{font:12px ui-sans-serif,system-ui,sans-serif;color:var(--jp-ui-font-color1,inherit);border-collapse:collapse;margin:4px 0}"
     ".ks-table th,.ks-table td{text-align:left;padding:3px 10px;border-bottom:1px solid var(--jp-border-color2,#8884);white-space:pre-wrap;"
     "unicode-bidi:isolate;max-width:48em;overflow-wrap:anywhere}"
+    ".ks-table caption{text-align:left;font-weight:600}"
     ".ks-table th{font-weight:600}.ks-table .number{text-align:right;font-variant-numeric:tabular-nums}"
     ".ks-note{font:11px ui-sans-serif,system-ui,sans-serif;color:var(--jp-ui-font-color2,#777)}"
 )
@@ -103,6 +105,9 @@ def cell_text(value: Any, limit: int = MAX_CELL) -> str:
         return value[: limit + 1]
     if isinstance(value, bytes | bytearray | memoryview):
         return repr(bytes(value[: limit + 1]))
+    if isinstance(value, datetime):
+        exact = "microseconds" if value.microsecond % 1000 else "milliseconds" if value.microsecond else "seconds"
+        return value.isoformat(sep=" ", timespec=exact)
     if isinstance(value, float):
         return f"{value:.6g}" if value == value and abs(value) < 1e15 else repr(value)
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 4000:

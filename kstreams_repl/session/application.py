@@ -21,7 +21,7 @@ from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.session.editing import EditPlan, Version
 from kstreams_repl.session.errors_shown import with_source
 from kstreams_repl.session.live_taps import live_peek, live_tail, node_name
-from kstreams_repl.session.marks import marks_of
+from kstreams_repl.session.marks import Rates, marks_of
 from kstreams_repl.session.metrics_view import MetricsView
 from kstreams_repl.session.node_rates import NodeRate, node_rates
 from kstreams_repl.session.planned import check
@@ -59,6 +59,7 @@ class Application:
         """What ran so far, the present version last: number, time, source text."""
         self.definition: Any = None
         """What it was deployed or edited with, a builder for example: `changes` compares with it."""
+        self._rates = Rates()
         self.stale: frozenset[str] = frozenset()
         """Nodes that a cell has changed since; they run as they were."""
         self._deployment = deployment
@@ -110,7 +111,7 @@ class Application:
 
     def picture(self) -> Picture:
         """The topology with what is known of its nodes and stores at the moment."""
-        return picture_of(self.topology, title=f"{self.name} ({self.status})", marks=marks_of(self))
+        return picture_of(self.topology, title=f"{self.name} ({self.status})", marks=marks_of(self, self._rates))
 
     def store(self, name: str) -> StoreView:
         """A store, for reading; live while the application runs.

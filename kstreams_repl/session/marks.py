@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 from kstreams_repl.display.markup import one_line
@@ -12,25 +14,51 @@ from kstreams_repl.topology.nodes import SourceNode
 
 if TYPE_CHECKING:
     from kstreams_repl.session.application import Application
-    from kstreams_repl.session.node_rates import NodeRate
     from kstreams_repl.spark.progress import ApplicationReport, TaskReport
 
 STATES = ("running", "paused", "stopped")
 
 
-def marks_of(app: Application) -> dict[str, Mark]:
+WINDOW_SECONDS = 4.0
+
+
+class Rates:
+    """Records per second of each node over the last few seconds: records come in commits, so a shorter look would jump."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, deque[tuple[float, int]]] = {}
+
+    def of(self, node: str, now: float, records: int) -> float | None:
+        """The rate up to now; None until there is a second to look back on. Fewer records than before begin anew."""
+        seen = self._seen.setdefault(node, deque())
+        if seen and records < seen[-1][1]:
+            seen.clear()
+        seen.append((now, records))
+        while now - seen[0][0] > WINDOW_SECONDS:
+            seen.popleft()
+        since = now - seen[0][0]
+        return (records - seen[0][1]) / since if since >= 1.0 else None
+
+
+def marks_of(app: Application, rates: Rates) -> dict[str, Mark]:
     """The marks by shape id. A failure outweighs everything; a node whose cell has changed says so."""
     status, stale, error = app.status, app.stale, app.error
     told = app.reports if status in ("running", "paused") else None
     restoring = _restoring(told) if status == "running" else None
     failed = error.fields.get("node") if error is not None else None
     general = "restoring" if restoring is not None else status if status in STATES else None
-    rates = app.node_rates() if told is not None else {}
+    taken = app.node_rates() if told is not None else {}
+    now = time.monotonic()
     marks: dict[str, Mark] = {}
     for part in app.topology.subtopologies():
         mine = [] if told is None else [task for name, task in told.tasks.items() if name.startswith(f"{part.id}_")]
         for node in part.nodes:
-            lines = _rate(rates.get(node.name), still=status != "running")
+            lines: tuple[str, ...] = ()
+            if node.name in taken:
+                known = taken[node.name]
+                lately = rates.of(node.name, now, known.records)
+                speed = 0.0 if status != "running" else known.per_second if lately is None else lately
+                lines = (f"{known.records:,} records", f"{speed:,.0f} records/s")
             if isinstance(node, SourceNode) and mine:
                 lines = (*lines, *_of_source(mine))
             marks[f"node:{node.name}"] = Mark("stale" if node.name in stale else general, lines)
@@ -41,10 +69,6 @@ def marks_of(app: Application) -> dict[str, Mark]:
     if error is not None and failed:
         marks[f"node:{failed}"] = Mark("failed", (one_line(error.message.splitlines()[0], limit=36),))
     return marks
-
-
-def _rate(rate: NodeRate | None, *, still: bool) -> tuple[str, ...]:
-    return () if rate is None else (f"{rate.records:,} records", f"{0 if still else rate.per_second:,.0f} records/s")
 
 
 def _of_source(tasks: list[TaskReport]) -> tuple[str, ...]:

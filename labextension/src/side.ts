@@ -9,7 +9,7 @@ const ACTIONS: Record<string, string[]> = {
   resume: ["paused", "stopped", "failed"],
   stop: ["running", "paused", "failed"],
 };
-const SIGNS: Record<string, string> = { running: "▶", starting: "…", paused: "⏸", failed: "✖", stopped: "■", created: "○" };
+const SIGNS: Record<string, string> = { running: "▶", starting: "…", paused: "‖", failed: "✖", stopped: "■", created: "○" };
 const SAID = {
   "no notebook": "Open a notebook: this panel shows what its kernel works on.",
   "no kernel": "The notebook has no kernel yet.",
@@ -86,10 +86,11 @@ export class SidePanel extends Widget {
       this.internal = !this.internal;
       this.draw();
     });
-    this.rows(
-      "Stores", ["store", "application", "kind", "rows"],
-      state.stores.map((store) => [store.name, store.application, store.kind, store.rows ?? "–"]),
-    );
+    const stores = this.rows("Stores", ["store", "rows"], state.stores.map((store) => [store.name, store.rows ?? "–"]));
+    stores.querySelectorAll("tbody tr").forEach((line, index) => {
+      const store = state.stores[index];
+      make("div", line.firstChild!, "ks-numbers", `${store.kind}, of ${store.application}`);
+    });
   }
 
   private application(parent: HTMLElement, app: Application): void {

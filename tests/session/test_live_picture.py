@@ -105,7 +105,7 @@ def test_a_front_end_watches_looks_behind_edits_pauses_and_leaves(session: ks.Se
     # the buttons
     live.receive({"do": "pause"})
     eventually(lambda: live.state["status"] == "paused" and not live.state["busy"])
-    assert ["badge", "⏸ paused"] in live.state["marks"]["node:words"]
+    assert ["badge", "‖ paused"] in live.state["marks"]["node:words"]
     live.receive({"do": "resume"})
     eventually(lambda: live.state["status"] == "running" and not live.state["busy"])
 

@@ -71,7 +71,7 @@ def test_svg_is_well_formed_and_names_every_node(builder: ks.StreamsBuilder) -> 
 
 
 @pytest.mark.parametrize(
-    ("state", "sign"), [("running", "▶"), ("paused", "⏸"), ("failed", "✖"), ("stale", "✎"), ("restoring", "⟳")]
+    ("state", "sign"), [("running", "▶"), ("paused", "‖"), ("failed", "✖"), ("stale", "✎"), ("restoring", "⟳")]
 )
 def test_a_state_shows_by_class_sign_and_word(builder: ks.StreamsBuilder, state: str, sign: str) -> None:
     drawn = ET.fromstring(svg_of(picture_of(builder.build(), marks={"node:long": Mark(state, ("12 records/s",))})))
