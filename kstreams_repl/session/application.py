@@ -248,6 +248,12 @@ class Application:
         self._start_error = None
         return self
 
+    def _abandon(self) -> None:
+        """Let go of it where no broker is left to commit to."""
+        if self._starting is not None:
+            self._starting.wait()
+        self._run(self._deployment.abandon)
+
     def wait(self, seconds: float | None = None, *, until: Callable[[Application], bool] | None = None) -> bool:
         """Wait until a condition holds; without one, until everything that is on its topics has been processed and committed.
 

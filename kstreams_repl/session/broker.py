@@ -33,6 +33,11 @@ class SessionBroker:
     def started(self) -> bool:
         return self._broker is not None and self._broker.is_alive
 
+    @property
+    def has_ended(self) -> bool:
+        """It was started and ended by itself."""
+        return self._broker is not None and not self._broker.is_alive
+
     def start(self) -> EmbeddedBroker:
         """The running broker.
 

@@ -420,14 +420,16 @@ class Session:
         if self.closed:
             return
         errors: list[Exception] = []
-        steps = [app.stop for app in self._applications.values() if app.status not in ("created", "stopped")]
+        gone = self._broker is not None and self._broker.has_ended
+        running = [app for app in self._applications.values() if app.status not in ("created", "stopped")]
+        steps: list[Any] = [app._abandon if gone else app.stop for app in running]
         if self._spark is None and self._uses_spark():
             from kstreams_repl.spark.session import stop_session
 
-            steps.append(stop_session)  # type: ignore[arg-type]
+            steps.append(stop_session)
         if self._broker is not None:
-            steps.append(self._broker.stop)  # type: ignore[arg-type]
-        steps.append(self.directory.close)  # type: ignore[arg-type]
+            steps.append(self._broker.stop)
+        steps.append(self.directory.close)
         for end in steps:
             try:
                 end()
@@ -442,7 +444,12 @@ class Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        try:
+            self.close()
+        except Exception as closing:
+            if error is None:
+                raise
+            error.add_note(f"while closing: {closing}")  # the cause is what the caller is to see
 
     def __repr__(self) -> str:
         if self.closed:

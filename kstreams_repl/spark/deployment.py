@@ -343,6 +343,24 @@ class Deployment:
         self._story.append(why)
         self._changed.notify_all()
 
+    def abandon(self) -> Deployment:
+        """As `stop`, but without waiting for the instances: for when nothing can be committed any more, the broker having ended.
+
+        What was committed stays, and `start` goes on from there.
+        """
+        with self._lock:
+            plan = self._plan
+            if self._status is Status.RUNNING and plan is not None:
+                self._clean = False
+                with suppress(KStreamsError, OSError):
+                    self._lease.write(plan.generation, Signal.STOP)
+                self._stop_query()
+                self._enter(Status.STOPPED, "let go of without a broker")
+            if self._generations is not None:
+                self._generations.close()
+                self._generations = None
+        return self
+
     def _halt(self, signal: Signal, status: Status) -> Deployment:
         with self._lock:
             if self._status is status or (status is Status.PAUSED and self._status is not Status.RUNNING):
