@@ -62,6 +62,10 @@ def _optional_text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
+def _scheduler(value: Any) -> Any:
+    return value if callable(value) else _one_of("most-buffered", "longest-waiting")(value)
+
+
 KEYS: dict[str, Key] = {
     "application.id": Key(_optional_text, None, "Name of the application; prefix of its internal topics and transactional ids."),
     "bootstrap.servers": Key(_optional_text, None, "Broker addresses, host:port, comma separated."),
@@ -69,6 +73,11 @@ KEYS: dict[str, Key] = {
     "commit.interval.ms": Key(_at_least(0), 100, "Longest time between commits, in both guarantees (a documented divergence)."),
     "num.stream.threads": Key(_at_least(1), 1, "Number of instances; each is one Spark Python worker."),
     "num.processing.threads": Key(_at_least(1), 1, "Processing threads in an instance; 1 runs inline with polling."),
+    "repl.task.scheduler": Key(
+        _scheduler,
+        "most-buffered",
+        "Which task a processing thread takes next: most-buffered, longest-waiting, or a callable (instance/scheduler.py).",
+    ),
     "num.standby.replicas": Key(_at_least(0), 0, "Standby copies of each store on other executors."),
     "state.dir": Key(_optional_text, None, "Directory of local state; default: the project's state directory."),
     "state.cleanup.delay.ms": Key(_at_least(0), 600_000, "How long an unowned state directory is kept."),

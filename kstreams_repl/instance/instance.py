@@ -99,6 +99,8 @@ class Instance:
         self.meter: Any = None
         """Makes metrics of the counters (`instance.meter`)."""
         self.closed = False
+        self.stores_busy = False
+        """Whether threads of its own are at work in the stores, so that nobody else may look into them."""
         self.commit_id = 0
         self.last_commit = time.monotonic()
         self.changelog_ends: dict[TopicPartition, int] = {}

@@ -148,6 +148,9 @@ class Loop:
             self._route(messages)
         self._commit()
         self.instance.settle()
+        if self._paused:  # the next epoch's loop does not know of them
+            resume(self.instance.consumer, list(self._paused))
+            self._paused.clear()
         self._report(self.instance)
         return _ENDINGS.get(signal, Ending.DEADLINE)
 

@@ -113,10 +113,10 @@ class InstanceMeter:
         if instance is None or instance.closed:
             return
         now, moment = wall_ms(), time.monotonic()
-        stores = final or moment >= self._next_stores
+        stores = (final or moment >= self._next_stores) and not instance.stores_busy
         if stores:
             self._next_stores = moment + _READ_STORES_SECONDS
-        lags = instance.lags() if stores else {}
+        lags = instance.lags()
         with self._lock:
             for feed in self._feeds:
                 feed(now)

@@ -29,6 +29,7 @@ from kstreams_repl.instance.meter import InstanceMeter
 from kstreams_repl.instance.metrics_thread import METRICS_THREAD
 from kstreams_repl.instance.outcome import Done, Outcome
 from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.instance.processing_threads import ThreadedLoop
 from kstreams_repl.instance.refusals import Refusals
 from kstreams_repl.instance.restore import RestoreProgress
 from kstreams_repl.instance.take_over import Interrupted, open_instance
@@ -103,7 +104,8 @@ class _Runner:
             try:
                 self._open()
                 assert self.instance is not None
-                loop = Loop(self.instance, signal=lambda now: self.control.signal(now=now), report=self._report)
+                kind = Loop if self.plan.config["num.processing.threads"] == 1 else ThreadedLoop
+                loop = kind(self.instance, signal=lambda now: self.control.signal(now=now), report=self._report)
                 ending = loop.run(self._refusals.bound(until))
                 if ending is Ending.DEADLINE and time.monotonic() < until and self._refusals.calm():
                     self.drop()

@@ -58,6 +58,20 @@ def test_worker_killed_at_a_failpoint_changes_no_total(host: Host, tmp_path: Pat
     check_counts(host, sink, deployment.application_id)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["F2", "F5", "F7"])
+def test_worker_with_processing_threads_killed_at_a_failpoint_changes_no_total(host: Host, tmp_path: Path, name: str) -> None:
+    source, sink = host.topic("in"), host.topic("out")
+    host.produce(source, numbered(TOTAL // 2))
+    once = tmp_path / "once"
+    deployment = host.deploy(counting(source, sink), failpoints=f"{name}=kill@2!{once}", num_processing_threads=3)
+    settle(once.exists, f"the worker to be killed at {name}")
+    host.produce(source, numbered(TOTAL // 2, start=TOTAL // 2))
+    processed(deployment, TOTAL)
+    deployment.stop()
+    check_counts(host, sink, deployment.application_id)
+
+
 def test_worker_killed_while_it_runs_changes_no_total(host: Host) -> None:
     source, sink = host.topic("in"), host.topic("out")
     deployment = host.deploy(counting(source, sink))

@@ -1,0 +1,267 @@
+"""`num.processing.threads` > 1: a polling thread and N processing threads, for user code that blocks.
+
+Actors: the *polling thread* (the caller of `ThreadedLoop.run`) polls, fills the tasks' inboxes, commits, serves the producer and raises
+what the others met; each *processing thread* takes the task that the scheduler chooses, works on it for a time slice and gives it back.
+Output goes into the producer's own buffer, which is thread-safe; nobody drains it by hand.
+
+A commit, numbered: 1. every thread stops at a record boundary · 2. global tables and figures of stores are brought up to date · 3. commit,
+as inline · 4. a new transaction is begun · 5. the threads go on. A record that blocks delays step 1; then the others go on and the commit
+is tried again in a moment, until half of the transaction's time is over: from then on the others wait for it, too. Pause and stop wait for
+it. More threads do not make Python faster (the GIL): they keep a task that sleeps or waits for a socket from stalling the rest.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from kstreams_repl.commit.failpoints import failpoint
+from kstreams_repl.instance.control import Signal
+from kstreams_repl.instance.instance import Instance
+from kstreams_repl.instance.loop import Ending, Loop
+from kstreams_repl.instance.scheduler import SCHEDULERS, Scheduler
+from kstreams_repl.instance.task_manager import ManagedTask, TaskManager
+from kstreams_repl.kafka.group_offsets import is_partition_end, pause, place_of, resume
+from kstreams_repl.kafka.record_batch import columns
+from kstreams_repl.types import TaskId, TopicPartition
+
+_BATCH = 10_000
+_SLICE_SECONDS = 0.02
+"""How long a thread keeps a task while others wait."""
+_STEP_SECONDS = 0.004
+"""How long the records of one step should take: the wait for a record boundary."""
+_MOST_RECORDS = 2_000
+_POLL_SECONDS = 0.005
+_PATIENCE_SECONDS = 0.02
+_AGAIN_SECONDS = 0.05
+_BLOCKED_SECONDS = 0.05
+"""A task that has records and has finished none for so long makes no progress: it must not hold up the others' input."""
+
+
+class ThreadedLoop(Loop):
+    """Runs one open instance with processing threads; same arguments and results as `Loop`."""
+
+    def __init__(self, instance: Instance, **options: Any) -> None:
+        super().__init__(instance, **options)
+        config = instance.plan.config
+        chosen: Scheduler | str = config["repl.task.scheduler"]
+        self.manager = TaskManager(instance.tasks, SCHEDULERS[chosen] if isinstance(chosen, str) else chosen)
+        self._threads = config["num.processing.threads"]
+        self._errors: deque[BaseException] = deque()
+        self._woken = threading.Event()
+        self._forced_seconds = config["transaction.timeout.ms"] / 2000
+        self._next_try = 0.0
+        self._next_follow = 0.0
+        self._ends_met: dict[TopicPartition, int] = {}
+        self._progress: dict[TaskId, tuple[int, float]] = {}
+
+    def run(self, until: float) -> Ending:
+        name = f"process-{self.instance.plan.application_id}-{self.instance.slot}"
+        threads = [
+            threading.Thread(target=self._process_tasks, args=(f"{name}-{number}",), name=f"{name}-{number}", daemon=True)
+            for number in range(self._threads)
+        ]
+        self.instance.begin()
+        self.instance.stores_busy = True
+        for thread in threads:
+            thread.start()
+        try:
+            return self._poll_until(until)
+        finally:
+            self.manager.end()
+            for thread in threads:
+                thread.join()
+            self.instance.stores_busy = False
+
+    # ---- the polling thread
+
+    def _poll_until(self, until: float) -> Ending:
+        instance, monotonic = self.instance, time.monotonic
+        polled, serve = instance.counters.polled, instance.producer.poll
+        next_report = 0.0
+        while True:
+            now = monotonic()
+            if self._errors:
+                raise self._errors[0]
+            signal = self._signal(now)
+            if signal is not Signal.RUN or now >= until:
+                if signal is not Signal.SUPERSEDED:
+                    self._stop(None)
+                    for managed in self.manager.tasks.values():
+                        managed.receive()  # the consumer has passed it, and the next epoch goes on from there
+                return self._end(signal)
+            if now >= next_report:
+                self._report(instance)
+                next_report = now + self._report_seconds
+            if self._has_room(now):
+                if self._busy():
+                    messages = instance.consumer.consume(_BATCH, _POLL_SECONDS)
+                else:
+                    message = instance.consumer.poll(self._nap(now, until))
+                    messages = [] if message is None else [message, *instance.consumer.consume(_BATCH, 0)]
+                polled(monotonic() - now, len(messages))
+                if messages:
+                    self._route(messages)
+            else:
+                self._woken.wait(_POLL_SECONDS)
+                self._woken.clear()
+            failpoint("F1")
+            serve(0)
+            self._count()
+            failpoint("F2")
+            self._commit_when_due(monotonic())
+
+    def _commit_when_due(self, now: float) -> None:
+        instance = self.instance
+        since = now - instance.last_commit
+        touched = instance.touched
+        due = since >= self._commit_seconds or any(task.task.commit_requested for task in instance.tasks)
+        if not due and self._eager_seconds is not None and since >= self._eager_seconds:
+            due = (touched or not instance.settled) and not self._busy()
+        follow = instance.globals is not None and now >= self._next_follow
+        if now < self._next_try or not (follow or due and (touched or not instance.settled)):
+            return
+        self._next_follow = now + self._commit_seconds
+        # 1. A record boundary in every task.
+        if not self._stop(None if since > self._forced_seconds else _PATIENCE_SECONDS):
+            self._next_try = now + _AGAIN_SECONDS
+            return
+        self._commit_stopped()
+
+    def _commit_stopped(self) -> None:
+        """Steps 2 to 5 of a commit."""
+        instance = self.instance
+        instance.stores_busy = False
+        # 2. What only one thread may touch.
+        if instance.globals is not None:
+            instance.globals.follow()
+        if instance.meter is not None:
+            instance.meter.fold()  # stores are looked into about once a second
+        # 3. Commit.
+        more = self._busy()
+        self._commit(more=more)
+        if not more:
+            instance.settle()
+        # 4. A new transaction.
+        instance.begin()
+        # 5. Go on.
+        instance.stores_busy = True
+        self.manager.go_on()
+
+    def _stop(self, seconds: float | None) -> bool:
+        """Stop every thread at a record boundary; None: however long it takes, unless one of them fails."""
+        if seconds is not None:
+            return self.manager.stop_all(seconds) and not self._errors
+        while not self.manager.stop_all(1.0):
+            if self._errors:
+                raise self._errors[0]
+            self.instance.producer.poll(0)
+        if self._errors:
+            raise self._errors[0]
+        return True
+
+    def _busy(self) -> bool:
+        return bool(self.manager.holders) or any(managed.buffered for managed in self.manager.tasks.values())
+
+    def _has_room(self, now: float) -> bool:
+        """Whether to poll. A task that blocks fills its queues and would stop the input of all: its partitions are paused then, as long as
+        it has much, if another task has nothing.
+        """
+        total, hungry, blocked = 0, False, None
+        for managed in self.manager.tasks.values():
+            starts, buffered = managed.task.starts, managed.buffered
+            still = self._stands_still(managed, now)
+            if starts.keys() <= self._paused:
+                if buffered > self._room // 4:
+                    continue
+                resume(self.instance.consumer, list(starts))
+                self._paused.difference_update(starts)
+            total += buffered
+            hungry = hungry or not buffered
+            if buffered and still and (blocked is None or buffered > blocked.buffered):
+                blocked = managed
+        if total >= self._room and hungry and blocked is not None:
+            pause(self.instance.consumer, list(blocked.task.starts))
+            self._paused.update(blocked.task.starts)
+            return True
+        return bool(total < self._room)
+
+    def _stands_still(self, managed: ManagedTask, now: float) -> bool:
+        records, since = self._progress.get(managed.task.id, (-1, now))
+        if managed.task.records != records:
+            self._progress[managed.task.id] = (managed.task.records, now)
+            return False
+        return now - since > _BLOCKED_SECONDS
+
+    def _route(self, messages: list[Any]) -> None:
+        """Batches first, what is known of the ends after them: a task that reads the ends and then empties its inbox misses nothing."""
+        by_partition = self.instance.by_partition
+        for at, batch in columns(messages, self._on_error):
+            task = by_partition[at]
+            self.manager.put(task.id, at, batch)
+            if task.joins:
+                self._passed(at, batch.offsets[-1] + 1)
+        for at, offset in self._ends_met.items():
+            self._passed(at, offset)
+            self.manager.put(by_partition[at].id, at, None)
+        self._ends_met.clear()
+
+    def _on_error(self, message: Any, error: Any) -> None:
+        if is_partition_end(error):
+            at = place_of(message)
+            self.instance.ends[at] = self._ends_met[at] = message.offset()
+        else:
+            super()._on_error(message, error)
+
+    def _count(self) -> None:
+        totals = self.instance.totals
+        totals.records = sum(task.records for task in self.instance.tasks)
+        if totals.records and totals.first_at is None:
+            totals.first_at = time.time()
+
+    # ---- processing threads
+
+    def _process_tasks(self, name: str) -> None:
+        while True:
+            with self.manager.taken(name) as managed:
+                if managed is None:
+                    return
+                try:
+                    self._work_on(managed)
+                except BaseException as error:  # raised again by the polling thread; nobody else may have the task before
+                    self._errors.append(error)
+                    self.manager.end()
+                    self._woken.set()
+                    return
+
+    def _work_on(self, managed: ManagedTask) -> None:
+        """A time slice: steps of as many records as take a few milliseconds, from one on, so that a boundary is never far."""
+        manager, task = self.manager, managed.task
+        monotonic = time.monotonic
+        began, count, did = monotonic(), 1, False
+        while not manager.stopping:
+            if task.joins:
+                for at, queue in task.task.group.queues.items():
+                    if not queue.has_head:
+                        self._learn_lag(task, at)
+            managed.receive()
+            began_step = monotonic()
+            done = task.process(count)
+            ran = task.punctuate()
+            now = monotonic()
+            if not done and not ran:
+                if not managed.inbox:
+                    manager.rest(managed)
+                    break
+                continue
+            did = True
+            if done == count and now - began_step < _STEP_SECONDS / 2:
+                count = min(2 * count, _MOST_RECORDS)
+            elif now - began_step > _STEP_SECONDS:
+                count = max(1, int(count * _STEP_SECONDS / (now - began_step)))
+            if now - began > _SLICE_SECONDS:
+                break
+        if did:
+            self._woken.set()
