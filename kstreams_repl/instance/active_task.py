@@ -8,9 +8,10 @@ from time import monotonic
 
 from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, encode
 from kstreams_repl.commit.protocol import OffsetAndMetadata
-from kstreams_repl.errors import KStreamsError, TaskMigratedError
+from kstreams_repl.errors import TaskMigratedError
 from kstreams_repl.instance.local_state import INPUT
 from kstreams_repl.instance.task_counters import TaskCounters
+from kstreams_repl.instance.task_state import TaskLife, TaskState
 from kstreams_repl.runtime.task import CommitPlan, StreamTask
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.types import TopicPartition
@@ -52,6 +53,8 @@ class ActiveTask:
         self.records = 0
         self.joins = len(starts) > 1
         self.counters = TaskCounters(task)
+        self.life = TaskLife(task.id)
+        self.life.enter(TaskState.RUNNING, f"taken over at commit {environment.commit_id}")
         self._plan: CommitPlan | None = None
         self._places: dict[str, int] = {}
         self._settled_at = time.monotonic()
@@ -68,7 +71,11 @@ class ActiveTask:
 
     def process(self, limit: int) -> int:
         began = monotonic()
-        done = self.task.process(limit)
+        try:
+            done = self.task.process(limit)
+        except Exception as error:
+            self._failed(error)
+            raise
         if done:
             self.touched = True
             self.records += done
@@ -77,12 +84,20 @@ class ActiveTask:
 
     def punctuate(self) -> bool:
         began = monotonic()
-        ran = self.task.punctuate_stream_time()
-        ran = self.task.punctuate_wall_clock() or ran
+        try:
+            ran = self.task.punctuate_stream_time()
+            ran = self.task.punctuate_wall_clock() or ran
+        except Exception as error:
+            self._failed(error)
+            raise
         if ran:
             self.touched = True
             self.counters.punctuate.add(monotonic() - began)
         return ran
+
+    def _failed(self, error: Exception) -> None:
+        if self.life.state is not TaskState.FAILED:
+            self.life.enter(TaskState.FAILED, type(error).__name__)
 
     # ---- commit.protocol.CommittingTask
 
@@ -94,7 +109,12 @@ class ActiveTask:
             )
 
     def prepare(self, commit_id: int) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        plan = self._plan = self.task.prepare_commit()
+        self.life.enter(TaskState.COMMITTING, f"commit {commit_id}")
+        try:
+            plan = self._plan = self.task.prepare_commit()
+        except Exception as error:
+            self._failed(error)
+            raise
         self.counters.flushed()
         entries = {**plan.metadata, COMMIT_ID: commit_id, STREAM_TIME: plan.stream_time}
         return {
@@ -103,10 +123,9 @@ class ActiveTask:
         }
 
     def finish(self, commit_id: int, positions: Mapping[TopicPartition, int]) -> None:
-        plan = self._plan
-        if plan is None:
-            raise KStreamsError(f"task {self.id} was not prepared for commit {commit_id}", task=str(self.id))
-        self._plan = None
+        self.life.enter(TaskState.RUNNING, f"commit {commit_id} done")
+        plan, self._plan = self._plan, None
+        assert plan is not None
         self.committed.update(plan.offsets)
         self.commit_id = commit_id
         self.touched = False
@@ -149,6 +168,8 @@ class ActiveTask:
         Args:
             keep: leave the environment open.
         """
+        if self.life.state is not TaskState.CLOSED:
+            self.life.enter(TaskState.CLOSED, "let go")
         try:
             self.environment.rollback()
         finally:

@@ -45,6 +45,7 @@ class ThreadedLoop(Loop):
 
     def __init__(self, instance: Instance, **options: Any) -> None:
         super().__init__(instance, **options)
+        instance.fence.meanwhile = None  # the polling thread reads while the others work; nothing is left over for a commit's waits
         config = instance.plan.config
         chosen: Scheduler | str = config["repl.task.scheduler"]
         self.manager = TaskManager(instance.tasks, SCHEDULERS[chosen] if isinstance(chosen, str) else chosen)
@@ -198,7 +199,7 @@ class ThreadedLoop(Loop):
     def _route(self, messages: list[Any]) -> None:
         """Batches first, what is known of the ends after them: a task that reads the ends and then empties its inbox misses nothing."""
         by_partition = self.instance.by_partition
-        for at, batch in columns(messages, self._on_error):
+        for at, batch in columns(messages, self._on_error, topic=self._topic):
             task = by_partition[at]
             self.manager.put(task.id, at, batch)
             if task.joins:

@@ -1,0 +1,80 @@
+"""The states of a task at its instance, in one transition table; what is not in it is refused with the story of how the task came here.
+
+    CREATED → RUNNING ⇄ COMMITTING          RUNNING, COMMITTING → FAILED          any → CLOSED
+
+Source: Kafka Streams' Task.State. RESTORING is missing, because a task is made when its stores are restored; SUSPENDED, because a pause
+keeps the whole instance (`warm`) and its tasks stay RUNNING, at a commit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from enum import StrEnum
+
+from kstreams_repl.errors import IllegalStateTransitionError
+from kstreams_repl.types import TaskId
+
+
+class TaskState(StrEnum):
+    """Where a task is."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    COMMITTING = "committing"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+_NEXT: Mapping[TaskState, frozenset[TaskState]] = {
+    TaskState.CREATED: frozenset({TaskState.RUNNING, TaskState.CLOSED}),
+    TaskState.RUNNING: frozenset({TaskState.COMMITTING, TaskState.FAILED, TaskState.CLOSED}),
+    TaskState.COMMITTING: frozenset({TaskState.RUNNING, TaskState.FAILED, TaskState.CLOSED}),
+    TaskState.FAILED: frozenset({TaskState.CLOSED}),
+    TaskState.CLOSED: frozenset(),
+}
+_REMEMBERED = 8
+
+
+class TaskLife:
+    """The state of one task and the last steps that led there.
+
+    Example:
+        >>> life = TaskLife(TaskId(0, 1))
+        >>> life.enter(TaskState.RUNNING, "taken over")
+        >>> life.enter(TaskState.COMMITTING, "commit 1")
+        >>> life
+        TaskLife(0_1: created, then running (taken over), then committing (commit 1))
+    """
+
+    __slots__ = ("id", "state", "_story")
+
+    def __init__(self, id: TaskId) -> None:
+        self.id = id
+        self.state = TaskState.CREATED
+        self._story: deque[str] = deque([TaskState.CREATED.value], _REMEMBERED)
+
+    def enter(self, state: TaskState, why: str) -> None:
+        """Go to a state.
+
+        Raises:
+            IllegalStateTransitionError: there is no way there from here; the error tells the story.
+        """
+        if state not in _NEXT[self.state]:
+            raise IllegalStateTransitionError(
+                f"task {self.id} is {self.state} and cannot become {state} ({why}); its story: {self.story}",
+                hint="this is an error of the host, not of the topology: the task is taken over anew",
+                task=str(self.id),
+                state=self.state.value,
+                wanted=state.value,
+            )
+        self.state = state
+        self._story.append(f"{state} ({why})")
+
+    @property
+    def story(self) -> str:
+        """The last steps, oldest first."""
+        return ", then ".join(self._story)
+
+    def __repr__(self) -> str:
+        return f"TaskLife({self.id}: {self.story})"
