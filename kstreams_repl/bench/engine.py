@@ -14,6 +14,7 @@ from kstreams_repl import serdes
 from kstreams_repl.bench import workloads
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.garbage import relax_collector
+from kstreams_repl.instance.large_pages import EVERY_RECORDS, use_large_pages
 from kstreams_repl.runtime.collector import Send, SendMany, Site
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
@@ -87,7 +88,7 @@ def run_once(workload: str, rows: list[workloads.Row], table: list[workloads.Row
         task.post_commit(commits, {})
 
     def work(batches: list[tuple[TopicPartition, RecordBatch]]) -> None:
-        committed = time.perf_counter()
+        committed, done = time.perf_counter(), 0
         for at, batch in batches:
             for other in partitions:
                 task.set_lag(other, 0)
@@ -97,6 +98,10 @@ def run_once(workload: str, rows: list[workloads.Row], table: list[workloads.Row
             if time.perf_counter() - committed >= _COMMIT_SECONDS:
                 commit()
                 committed = time.perf_counter()
+            done += len(batch)
+            if task.stores and done >= EVERY_RECORDS:
+                use_large_pages()
+                done = 0
         commit()
 
     if workload == "join":

@@ -19,6 +19,7 @@ from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.active_task import ActiveTask
 from kstreams_repl.instance.control import Signal
 from kstreams_repl.instance.instance import Instance, wall_clock
+from kstreams_repl.instance.large_pages import EVERY_RECORDS, use_large_pages
 from kstreams_repl.kafka.failures import translate
 from kstreams_repl.kafka.group_offsets import is_partition_end, is_passing, known_end, pause, place_of, resume
 from kstreams_repl.kafka.record_batch import columns
@@ -76,6 +77,7 @@ class Loop:
         self._joins = [task for task in instance.tasks if task.joins]
         self._paused: set[TopicPartition] = set()
         self._stuck = False
+        self._stateful = any(task.task.stores for task in instance.tasks)
         topics = {at.topic for at in instance.by_partition}
         self._topic = topics.pop() if len(topics) == 1 else None
         self._ahead: list[Any] = []
@@ -93,7 +95,7 @@ class Loop:
         serve, polled = instance.producer.poll, instance.counters.polled
         follow = None if instance.globals is None else instance.globals.follow
         monotonic = time.monotonic
-        next_report = 0.0
+        next_report, paged_at = 0.0, instance.totals.records
         idle = False
         while True:
             now = monotonic()
@@ -103,6 +105,9 @@ class Loop:
             if now >= next_report:
                 self._report(instance)
                 next_report = now + self._report_seconds
+                if self._stateful and instance.totals.records - paged_at >= EVERY_RECORDS:
+                    paged_at = instance.totals.records
+                    use_large_pages()
             # Poll.
             buffered = sum(task.task.buffered for task in tasks)
             took = False
