@@ -111,6 +111,9 @@ KEYS: dict[str, Key] = {
     "metrics.num.samples": Key(_at_least(1), 2, "Samples that windowed metrics look back."),
     "repl.metrics.interval.ms": Key(_at_least(100), 1_000, "How often an instance writes its metrics down."),
     "application.server": Key(_optional_text, None, "host:port under which interactive queries reach this application."),
+    "repl.partitions.check.ms": Key(
+        _at_least(100), 5_000, "How far apart looks are for partitions added to input topics and for new topics of a pattern."
+    ),
     "repl.epoch.ms": Key(_at_least(500), 30_000, "Length of an epoch (one Spark micro-batch)."),
     "repl.changelog.suppression": Key(_boolean, True, "One changelog record per key and commit when deployed."),
     "repl.commit.eager.ms": Key(int, 5, "Commit when the queues are empty, at least this far apart; -1: only by interval."),

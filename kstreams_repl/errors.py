@@ -134,6 +134,12 @@ class DeployError(KStreamsError):
     """An application could not be deployed: no free Spark slots, already running, incompatible with its kept state."""
 
 
+class PartitionsChangedError(DeployError):
+    """Partitions were added to an input topic, and a changelog or repartition topic of the application cannot have more. Not raised
+    for stateless inputs and for what comes after a `repartition`: they follow by themselves. Fields: ``topic``.
+    """
+
+
 class ApplicationFailedError(KStreamsError):
     """A deployed application ended with an error; ``__cause__`` or the fields tell which node and record."""
 

@@ -189,6 +189,8 @@ class RemoteControl:
 
     def report(self, content: Mapping[str, Any]) -> None:
         self._state = str(content.get("state"))
+        if self._state == Signal.SUPERSEDED.value and self._follower.signal(self.generation) is not Signal.SUPERSEDED:
+            return  # only this executor was given up; the slot's report is its successor's
         now = time.monotonic()
         same = json.dumps(content, default=str)
         if same == self._last[0] and now - self._last[1] < _HEARTBEAT_SECONDS:

@@ -354,7 +354,7 @@ def _starts(
             known = _kept(environment, at)
         if known is not None:
             starts[at] = _Start(max(known.offset, first[at]) if _may_skip(spec, at) else known.offset, decode(known.metadata))
-        elif environment.commit_id >= 0 and any(store.persistent for store in spec.subtopology.stores):
+        elif environment.commit_id >= 0 and not _is_new(environment, at) and any(store.persistent for store in spec.subtopology.stores):
             raise TaskCorruptedError(
                 f"task {spec.task_id} has local state of commit {environment.commit_id}, but {at} has no committed offset",
                 hint="reset the application, so that state and offsets begin together",
@@ -371,6 +371,12 @@ def _kept(environment: Environment, at: TopicPartition) -> CommittedOffset | Non
     """The input offset in the store's own commit: group offsets expire, the store's do not."""
     offset = environment.positions.get(f"{INPUT}{at}", -1)
     return None if offset < 0 else CommittedOffset(offset)
+
+
+def _is_new(environment: Environment, at: TopicPartition) -> bool:
+    """Whether the task's last commit knew its inputs and this one was not among them: it was added since."""
+    known = [name for name in environment.positions if name.startswith(INPUT)]
+    return bool(known) and f"{INPUT}{at}" not in known
 
 
 def _may_skip(spec: TaskSpec, at: TopicPartition) -> bool:

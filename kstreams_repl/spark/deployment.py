@@ -24,6 +24,7 @@ from typing import Any
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import (
     ApplicationFailedError,
+    BrokerUnavailableError,
     DeployError,
     IllegalStateTransitionError,
     KStreamsError,
@@ -41,6 +42,7 @@ from kstreams_repl.spark.closure import Shipment, pack
 from kstreams_repl.spark.epoch import await_idle, await_progress, start_query
 from kstreams_repl.spark.failures import disk_errors, error_from, query_error
 from kstreams_repl.spark.generations import Generations
+from kstreams_repl.spark.growth import PartitionWatch, refusal
 from kstreams_repl.spark.planning import application_id_of, make_plan
 from kstreams_repl.spark.progress import ApplicationReport, read_reports
 from kstreams_repl.spark.remote_lease import RemoteLease
@@ -119,6 +121,7 @@ class Deployment:
         self._watcher: threading.Thread | None = None
         self._plan: ApplicationPlan | None = None
         self._shipment: Shipment | None = None
+        self._growth: PartitionWatch | None = None
         self._session: Any = None
         self._clean = False
         with disk_errors(self.state_root):
@@ -278,6 +281,9 @@ class Deployment:
             if until is not None and until(self):
                 return True
             if self._status is not Status.RUNNING:
+                with self._lock:  # it may only be between two generations
+                    if self.status is Status.RUNNING:
+                        continue
                 if until is None:
                     return True
                 if self._error is not None:
@@ -330,6 +336,13 @@ class Deployment:
         name = f"watch-{self.application_id}"
         self._watcher = threading.Thread(target=self._watch, args=(self._query, plan), name=name, daemon=True)
         self._watcher.start()
+        self._growth = PartitionWatch(
+            Admin(self.settings),
+            self.topology,
+            plan,
+            seconds=self.config["repl.partitions.check.ms"] / 1000,
+            found=lambda grown: self._grow(plan, grown),
+        ).start()
 
     def _check(self, wanted: Status) -> None:
         if wanted not in _NEXT[self._status]:
@@ -420,6 +433,9 @@ class Deployment:
 
     def _stop_query(self) -> None:
         query, self._query = self._query, None
+        if self._growth is not None:
+            self._growth.close()
+            self._growth = None
         if query is not None:
             with suppress(Exception):  # the query may have died by itself; its error was read by the watcher
                 query.stop()
@@ -427,6 +443,34 @@ class Deployment:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
             self._checkpoint = None
         release_slots(self.application_id)
+
+    def _grow(self, plan: ApplicationPlan, grown: Mapping[str, tuple[int, int]]) -> None:
+        """Inputs have more partitions: pause at a commit and start a generation that reads them; or end, when it cannot."""
+        with self._lock:
+            if self._status is not Status.RUNNING or self._plan is not plan or self._generations is None:
+                return
+            try:
+                make_plan(
+                    self.topology,
+                    self.config,
+                    self.settings,
+                    admin=Admin(self.settings),
+                    generation=plan.generation + 1,
+                    state_root=self.state_root,
+                )
+            except BrokerUnavailableError:
+                self._shipment = None  # planned anew with the next start
+                return
+            except KStreamsError as error:
+                self._error = refusal(self.application_id, grown, error)
+                self._end_query(plan, Signal.STOP)
+                self._write_down(plan, Signal.STOP)
+                self._enter(Status.FAILED, f"failed: {self._error.message.splitlines()[0]}")
+                return
+            self.pause()
+            self._shipment = None
+            self._story.append(f"{', '.join(grown)} grew")
+            self.start()
 
     def _watch(self, query: Any, plan: ApplicationPlan) -> None:
         """Ends the application when one of its instances has failed or the query has died."""

@@ -1,8 +1,8 @@
 """How many partitions each internal topic gets, and hence how many tasks each sub-topology has. Pure functions.
 
-Repartition topics take the largest count upstream; a co-partitioned group takes the count of its external topics, or, when all
-its topics are internal, the largest (or the one that was asked for). A changelog has as many partitions as its sub-topology has
-tasks.
+Repartition topics keep the count they have on the broker, else take the largest count upstream; a co-partitioned group takes the
+count of its external topics, or, when all its topics are internal, the largest (or the one that was asked for). A changelog has as
+many partitions as its sub-topology has tasks.
 Sources: Kafka Streams' `RepartitionTopics`, `CopartitionedTopicsEnforcer`, `ChangelogTopics`.
 """
 
@@ -83,7 +83,12 @@ def resolve_partitions(
     """
     parts = [part for part in topology.subtopologies() if not part.global_]
     sources = {part.id: _source_topics(part, topology, partition_counts) for part in parts}
-    counts = _repartition_counts(topology, parts, sources, partition_counts)
+    existing = {
+        topic: count
+        for topic in topology.internal_topics
+        if (count := partition_counts.get(internal_topic(application_id, topic))) is not None
+    }
+    counts = _repartition_counts(topology, parts, sources, partition_counts, existing)
     for group in topology.copartition_groups():
         _enforce(group, topology.internal_topics, counts, partition_counts)
 
@@ -154,10 +159,15 @@ def _source_topics(part: Subtopology, topology: TopologyGraph, known: Mapping[st
 
 
 def _repartition_counts(
-    topology: TopologyGraph, parts: Collection[Subtopology], sources: Mapping[int, tuple[str, ...]], known: Mapping[str, int]
+    topology: TopologyGraph,
+    parts: Collection[Subtopology],
+    sources: Mapping[int, tuple[str, ...]],
+    known: Mapping[str, int],
+    existing: Mapping[str, int],
 ) -> dict[str, int]:
     wanted = dict.fromkeys(topic for part in parts for topic in sources[part.id] if topic in topology.internal_topics)
     counts = {topic: count for topic in wanted if (count := topology.internal_topics[topic]) is not None}
+    counts = {topic: existing[topic] for topic in wanted if topic in existing} | counts
     writers = {
         topic: [part.id for part in parts if any(isinstance(node, SinkNode) and node.topic == topic for node in part.nodes)]
         for topic in wanted

@@ -34,6 +34,14 @@ def test_a_repartition_topic_takes_the_largest_count_upstream() -> None:
     assert [(t.name, t.partitions) for t in resolved.changelog_topics] == [("app-counts-changelog", 5)]
 
 
+def test_a_repartition_topic_that_is_there_keeps_its_count_when_the_input_grows() -> None:
+    builder = StreamsBuilder()
+    builder.stream("a").group_by(first).count(store="counts")
+    resolved = resolve_partitions(builder.build(), "app", {"a": 5, "app-counts-repartition": 2})
+    assert [t.partitions for t in (*resolved.repartition_topics, *resolved.changelog_topics)] == [2, 2]
+    assert len([task for task in resolved.tasks if task.subtopology == 0]) == 5
+
+
 def test_counts_travel_through_a_chain_of_repartition_topics() -> None:
     builder = StreamsBuilder()
     builder.stream("a").repartition(name="one").select_key(first).repartition(name="two").to("out")
