@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +46,8 @@ from kstreams_repl.spark.planning import application_id_of, make_plan
 from kstreams_repl.spark.progress import ApplicationReport, read_reports
 from kstreams_repl.spark.remote_lease import RemoteLease
 from kstreams_repl.spark.session import LOCAL_SLOTS, claim_slots, get_session, is_cluster, release_slots
+from kstreams_repl.spark.status import NEXT
+from kstreams_repl.spark.status import Status as Status
 
 _LOG = logging.getLogger("kstreams_repl.spark")
 _WATCH_SECONDS = 0.05
@@ -54,25 +55,6 @@ _SETTLE_SECONDS = 30.0
 _IDLE_SECONDS = 0.5
 _PROGRESS_SECONDS = 2.0
 """How long a failed epoch may take to come into Spark's own progress before the query is ended."""
-
-
-class Status(StrEnum):
-    """Where an application is. CREATED → RUNNING ⇄ PAUSED → STOPPED; RUNNING → FAILED → RUNNING (resume after a fix)."""
-
-    CREATED = "created"
-    RUNNING = "running"
-    PAUSED = "paused"
-    STOPPED = "stopped"
-    FAILED = "failed"
-
-
-_NEXT: Mapping[Status, frozenset[Status]] = {
-    Status.CREATED: frozenset({Status.RUNNING, Status.STOPPED}),
-    Status.RUNNING: frozenset({Status.PAUSED, Status.STOPPED, Status.FAILED}),
-    Status.PAUSED: frozenset({Status.RUNNING, Status.STOPPED}),
-    Status.FAILED: frozenset({Status.RUNNING, Status.STOPPED}),
-    Status.STOPPED: frozenset({Status.RUNNING}),
-}
 
 
 class Deployment:
@@ -345,7 +327,7 @@ class Deployment:
         ).start()
 
     def _check(self, wanted: Status) -> None:
-        if wanted not in _NEXT[self._status]:
+        if wanted not in NEXT[self._status]:
             raise IllegalStateTransitionError(
                 f"{self.application_id} is {self._status} and cannot become {wanted}; its story: {', then '.join(self._story[-6:])}"
             )
