@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kstreams_repl.errors import KStreamsError, StateStoreError, TaskCorruptedError
+from kstreams_repl.instance.cleanup import opening
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.engine.base import Environment
@@ -173,7 +174,8 @@ def _open(path: Path, token: str) -> Environment:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise storage_error(error, str(path), "making") from error
-    environment = LmdbEnvironment(path)
+    with opening(path.parent):
+        environment = LmdbEnvironment(path)
     holder = environment.owner
     try:
         environment.take_ownership(token, timeout=_LOCK_SECONDS)
@@ -182,7 +184,8 @@ def _open(path: Path, token: str) -> Environment:
         if holder is None or not _kill_holder(holder):
             raise
         environment.close()
-        environment = LmdbEnvironment(path)
+        with opening(path.parent):
+            environment = LmdbEnvironment(path)
         environment.take_ownership(token, timeout=_LOCK_SECONDS)
     environment.reader_check()
     opened: Environment = environment

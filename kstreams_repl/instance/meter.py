@@ -1,7 +1,7 @@
 """From counters to metrics: what an instance counted becomes Kafka Streams' sensors, a few times a second and never on the record path.
 
 Actors: the *loop*, whose thread calls `fold` with each report (counters into sensors, gauges read; stores may only be read there); the
-*metrics thread* (`metrics_thread`), which writes the snapshot down; the driver, who reads it. The lock is held for the sensors only.
+*metrics thread* (`periodic`), which writes the snapshot down; the driver, who reads it. The lock is held for the sensors only.
 """
 
 from __future__ import annotations
@@ -104,6 +104,9 @@ class InstanceMeter:
             }
             for name, read in gauges.items():
                 self._registry.gauge(name, THREAD, self._tags, read)
+            self._registry.gauge(
+                "standby-updating-tasks", UPDATER, self._tags, lambda: 0 if instance.standbys is None else instance.standbys.open
+            )
             for task in instance.tasks:
                 self._task(str(task.id)).attach(task)
 
@@ -127,6 +130,9 @@ class InstanceMeter:
                 record(self._processed, folded.processed, now)
                 record(self._slices, folded.slices, now)
                 record(self._punctuated, folded.punctuated, now)
+            if instance.standbys is not None:
+                for name, count in list(instance.standbys.updated.items()):
+                    self._task(name).updated(count, now)
             self._share(instance.tasks, moment)
 
     def _share(self, tasks: list[ActiveTask], moment: float) -> None:

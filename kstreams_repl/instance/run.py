@@ -22,12 +22,13 @@ from kstreams_repl.errors import (
     ProducerFencedError,
     TaskMigratedError,
 )
+from kstreams_repl.instance.cleanup import clean_application
 from kstreams_repl.instance.control import InstanceControl, Signal
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.loop import Ending, Loop, failure_of
 from kstreams_repl.instance.meter import InstanceMeter
-from kstreams_repl.instance.metrics_thread import METRICS_THREAD
 from kstreams_repl.instance.outcome import Done, Outcome
+from kstreams_repl.instance.periodic import CLEANUP_THREAD, METRICS_THREAD
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.instance.processing_threads import ThreadedLoop
 from kstreams_repl.instance.refusals import Refusals
@@ -41,6 +42,7 @@ _LOG = logging.getLogger("kstreams_repl.instance")
 _AGAIN = (TransactionDoubtError, BrokerUnavailableError, ProducerFencedError, TaskMigratedError, OutputRetryError)
 _MOST_RETRIES = 10
 """Of errors that are of no kind known to pass, without a commit in between."""
+_CLEANUP_LEAST_SECONDS = 1.0
 _BACKOFF_SECONDS = 0.1
 _BACKOFF_MOST_SECONDS = 2.0
 
@@ -231,13 +233,22 @@ class _Runner:
 
     def _measure(self, meter: InstanceMeter) -> None:
         self._meter = meter
-        METRICS_THREAD.watch(meter, self.plan.config["repl.metrics.interval.ms"] / 1000, self.control.metrics)
+        config, control = self.plan.config, self.control
+        METRICS_THREAD.watch(
+            meter, config["repl.metrics.interval.ms"] / 1000, lambda: control.metrics(meter.snapshot().plain())
+        )
+        delay = config["state.cleanup.delay.ms"] / 1000
+        plan, slot, executor = self.plan, self.slot, self.executor
+        CLEANUP_THREAD.watch(
+            (plan.application_id, slot), max(delay, _CLEANUP_LEAST_SECONDS), lambda: clean_application(plan, slot, executor)
+        )
 
     def _measured(self, instance: Instance | None = None) -> None:
         """Nothing more is measured in this stretch; of an instance that ended in order the last figures are exact."""
         meter, self._meter = self._meter, None
         if meter is not None:
             METRICS_THREAD.forget(meter)
+            CLEANUP_THREAD.forget((self.plan.application_id, self.slot), keep_turn=True)
             if instance is not None:
                 meter.fold(final=True)
                 self.control.metrics(meter.snapshot().plain())

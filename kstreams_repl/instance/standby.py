@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.errors import KStreamsError, StateStoreError, TaskCorruptedError, TaskMigratedError
+from kstreams_repl.instance.cleanup import opening
 from kstreams_repl.instance.local_state import (
     Changelog,
     changelogs_of,
@@ -84,12 +85,19 @@ class StandbyCopies:
         self._token = f"{owner_token(plan.generation, slot)}/standby"
         self._copies: dict[str, _Copy] = {}
         self._ends: dict[TopicPartition, int] = {}
+        self.updated: dict[str, int] = {}
+        """Changelog records written into the copy of each task."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"standby-{plan.application_id}-{slot}", daemon=True)
 
     def start(self) -> StandbyCopies:
         self._thread.start()
         return self
+
+    @property
+    def open(self) -> int:
+        """How many copies are kept up to date now."""
+        return len(self._copies)
 
     def lags(self) -> dict[str, int]:
         """Records behind the changelogs' ends as of the last look, by task; -1 while a copy cannot be kept (its task runs on this
@@ -171,6 +179,7 @@ class StandbyCopies:
                 copy.environment.close()
             return False
         copy.reached[at] = batch.offsets[-1] + 1
+        self.updated[name] = self.updated.get(name, 0) + len(batch)
         return True
 
     def _look(self, admin: Admin, consumer: Any) -> None:
@@ -267,8 +276,10 @@ def _opened(path: Path) -> Any:
 
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
-        return LmdbEnvironment(path, lock_timeout=5.0)
+        with opening(path.parent):
+            return LmdbEnvironment(path, lock_timeout=5.0)
     except TaskCorruptedError as error:
         _LOG.warning("a standby copy is made anew: %s", error)
         discard(path)
-        return LmdbEnvironment(path, lock_timeout=5.0)
+        with opening(path.parent):
+            return LmdbEnvironment(path, lock_timeout=5.0)

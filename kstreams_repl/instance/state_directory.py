@@ -39,8 +39,12 @@ def control_directory(root: Path, application_id: str) -> Path:
 
 def task_directory(root: Path, application_id: str, task: TaskId, executor: str = "driver") -> Path:
     """The environment of one task on one executor; local Spark has the one executor ``driver``."""
-    base = application_directory(root, application_id)
-    return base / "tasks" / str(task) if executor == "driver" else base / f"executor-{executor}" / str(task)
+    return tasks_folder(root, application_id, executor) / str(task)
+
+
+def tasks_folder(root: Path, application_id: str, executor: str = "driver") -> Path:
+    """Where the tasks' directories of an executor are."""
+    return application_directory(root, application_id) / ("tasks" if executor == "driver" else f"executor-{executor}")
 
 
 def global_directory(root: Path, application_id: str, slot: int) -> Path:

@@ -49,11 +49,17 @@ class TaskMetrics:
         self._size = 0
         self._restored = Steps()
         self._restore = self._add(registry.sensor().rate_and_total("restore"))
+        self._updates = Steps()
+        self._update = self._add(registry.sensor().rate_and_total("update"))
         registry.gauge("restore-remaining-records-total", TASK, self._tags, lambda: self._remaining)
 
     def restoring(self, done: int, remaining: int, now: int) -> None:
         self._remaining = remaining
         record(self._restore, self._restored.take(done), now)
+
+    def updated(self, count: int, now: int) -> None:
+        """Take how many changelog records the standby copy of the task has been given so far."""
+        record(self._update, self._updates.take(count), now)
 
     def attach(self, task: ActiveTask) -> None:
         """The task runs. One that was taken over anew begins its counts anew; sensors go on."""

@@ -94,6 +94,7 @@ _SPECS: list[Spec] = [
     *_extremes(TASK, "punctuate-latency", DEBUG, "ms", "time of the task's punctuations"),
     Spec(TASK, "restore-remaining-records-total", INFO, "records", "changelog records between store and end; 0 after the restore"),
     *_rate_total(TASK, "restore", DEBUG, "changelog records restored"),
+    *_rate_total(TASK, "update", DEBUG, "changelog records written into the task's standby copy here"),
     *_rate_total(TASK, "enforced-processing", DEBUG, "times the task went on without records of every partition"),
     *_extremes(TASK, "record-lateness", DEBUG, "ms", "lateness of a record against stream time"),
     *_rate_total(TASK, "dropped-records", INFO, "records dropped, for whatever reason"),
@@ -126,6 +127,7 @@ _SPECS: list[Spec] = [
     *_extremes(STATE, "record-e2e-latency", TRACE, "ms", "age of a record when it is put into the store", "avg min max"),
     Spec(STATE, "estimate-num-keys", INFO, "keys", "rows in the store's engine, committed and not yet committed ones"),
     Spec(UPDATER, "active-restoring-tasks", INFO, "count", "tasks whose stores are being restored"),
+    Spec(UPDATER, "standby-updating-tasks", INFO, "count", "tasks of other instances whose stores are kept up to date here"),
     *(
         Spec(UPDATER, name, INFO, unit, what)
         for name, unit, what in (
@@ -140,8 +142,6 @@ SPECS: Mapping[tuple[str, str], Spec] = MappingProxyType({(spec.group, spec.name
 ABSENT: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         (CLIENT, "commit-id"): "the package has no build id; `version` names the release",
-        (TASK, "update-rate"): "there are no standby tasks to update; see num.standby.replicas in the divergences",
-        (TASK, "update-total"): "as update-rate",
         (NODE, "idempotent-update-skip-rate"): "source tables of this engine do not skip idempotent updates",
         (NODE, "idempotent-update-skip-total"): "as idempotent-update-skip-rate",
         (NODE, "window-aggregate-final-emit-latency-avg"): "an emit is part of the record that closes the window: see process-latency",
@@ -156,9 +156,8 @@ ABSENT: Mapping[tuple[str, str], str] = MappingProxyType(
         (CACHE, "hit-ratio-avg"): "the deployed cache keeps objects, not hit counts: counting would be work per record",
         (CACHE, "hit-ratio-min"): "as hit-ratio-avg",
         (CACHE, "hit-ratio-max"): "as hit-ratio-avg",
-        (UPDATER, "standby-updating-tasks"): "there are no standby tasks",
-        (UPDATER, "standby-paused-tasks"): "there are no standby tasks",
-        (UPDATER, "standby-update-ratio"): "there are no standby tasks",
+        (UPDATER, "standby-paused-tasks"): "a pause ends the following of changelogs; the copies stay where they are",
+        (UPDATER, "standby-update-ratio"): "standby copies have a thread of their own, which mostly waits",
         (UPDATER, "active-paused-tasks"): "a pause ends the restore; it goes on from its position after resume",
         (UPDATER, "idle-ratio"): "a restore runs until it is done and then ends; it never idles",
         (UPDATER, "active-restore-ratio"): "as idle-ratio",

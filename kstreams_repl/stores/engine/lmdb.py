@@ -465,6 +465,12 @@ def _open_map(path: str, map_bytes: int) -> Any:
             raise storage_error(error, path, "opening") from error
 
 
+def is_open_here(path: str | os.PathLike[str]) -> bool:
+    """Whether this process has the environment open."""
+    with _OPEN_LOCK:
+        return os.path.realpath(path) in _OPEN
+
+
 def boot_id() -> bytes:
     """What tells one run of the machine from the next; empty where the system does not say."""
     try:
