@@ -98,8 +98,7 @@ def main(request: dict[str, Any]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except KStreamsError as error:
-        print(f"Error: {error}", flush=True)
-        keeper.end(error=error)
+        keeper.end(error=error)  # the command tells it
         return 1
     if not keeper.was_ready:
         keeper.end(verdict=verdict)

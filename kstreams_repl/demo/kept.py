@@ -169,6 +169,7 @@ def _follow(keeper: subprocess.Popen[bytes], directory: Path, log: int, relay: C
         time.sleep(_LOOK_SECONDS)
     (directory / RECORD).unlink(missing_ok=True)
     if kept is not None and kept.pid == keeper.pid and kept.state == ENDED:
+        (directory / LOG).unlink(missing_ok=True)
         if kept.failure:
             from kstreams_repl.spark.failures import error_from
 

@@ -47,8 +47,9 @@ def _json_lines(file: Path) -> Iterator[dict[str, Any]]:
             try:
                 row = orjson.loads(line)
             except ValueError as error:
+                why = str(error).partition(": line ")[0]  # the parser counts lines inside this one
                 raise SerializationError(
-                    f"line {number} of {file.name} is no JSON: {error}",
+                    f"line {number} of {file.name} is no JSON: {why}",
                     hint="one JSON object a line",
                     path=str(file),
                     line=number,

@@ -66,10 +66,12 @@ def test_the_keepers_own_error_is_the_commands_and_nothing_stays_behind(tmp_path
         "directory": str(tmp_path), "instances": 1, "resume": False, "quiet": True,
         "file": str(tmp_path / "missing.csv"), "topic": "rows", "key": None,
     }  # fmt: skip
+    shown: list[bytes] = []
     with pytest.raises(KStreamsError, match=r"there is no file .*missing\.csv") as caught:
-        keep(tmp_path, request, relay=lambda part: None)
+        keep(tmp_path, request, relay=shown.append)
     assert caught.value.hint == "--input takes a .csv, .jsonl or .ndjson file"
-    assert read_kept(tmp_path) is None
+    assert shown == []  # the command tells it, once
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_keeper_that_ends_without_a_word_is_told_with_its_log(tmp_path: Path) -> None:
