@@ -101,6 +101,9 @@ KEYS: dict[str, Key] = {
     "deserialization.exception.handler": Key(_anything, "fail", "fail, continue, or a DeserializationHandler."),
     "production.exception.handler": Key(_anything, "fail", "fail, continue, or a ProductionHandler."),
     "processing.exception.handler": Key(_anything, "fail", "fail, continue, or a ProcessingHandler."),
+    "processing.exception.handler.global.enabled": Key(
+        _boolean, False, "Ask the processing handler about processors of global stores, too (KIP-1270); else their errors stop."
+    ),
     "errors.dead.letter.queue.topic.name": Key(
         _optional_text, None, "Dead-letter topic; continue handlers write the record there."
     ),

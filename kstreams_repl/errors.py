@@ -94,6 +94,10 @@ class StateStoreError(KStreamsError):
     """A state store failed: unknown name, closed, disk full, corrupt. Fields: ``store``, ``path``."""
 
 
+class NullKeyError(StateStoreError):
+    """A store was asked to read or write the key None: an error of the processor that did so. Fields: ``store``."""
+
+
 class InvalidStateStoreError(StateStoreError):
     """The store asked for is not there (yet): not connected, still restoring, or closed."""
 

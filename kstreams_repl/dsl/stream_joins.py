@@ -263,7 +263,7 @@ def join_table(left: KStream, table: KTable, joiner: Joiner, left_join: bool, wi
     getter = table._state.getter()
     operator = StreamTableJoin(getter, joiner, left_join, with_key, grace, buffer, getter.versioned)
     read = stores_read(getter)
-    used = read if buffer is None else (*read, buffer)
+    used = read if buffer is None else (buffer, *read)
     node = OperatorGraphNode(node_name, graph.here(), operator, used_stores=used)
     if grace is not None:
         node.checks.append(_history_check(node_name, table.name, read, grace))

@@ -99,6 +99,9 @@ class Operator(ABC):
     shows_headers: ClassVar[bool] = False
     """User code gets the list of a record's headers from this operator."""
 
+    hands_on: ClassVar[bool] = False
+    """What leaves is the very record that came, with its own list of headers. What other operators make is a new record."""
+
     @abstractmethod
     def build(self, node: NodeContext, forward: Process) -> Process:
         """Make this node's entry for one task.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 
@@ -10,6 +11,8 @@ from kstreams_repl.operators.base import NodeContext, Operator, Process
 @dataclass(slots=True)
 class PassThrough(Operator):
     """Forward each record unchanged: the node of `merge` and of each branch."""
+
+    hands_on: ClassVar[bool] = True
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         return forward
@@ -22,6 +25,8 @@ class TablePassThrough(Operator):
     Attributes:
         store: the store all parents share; readers of this table get it through a getter on it.
     """
+
+    hands_on: ClassVar[bool] = True
 
     store: str
 

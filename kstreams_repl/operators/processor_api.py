@@ -23,6 +23,7 @@ class ProcessorOperator(Operator):
     """
 
     shows_headers: ClassVar[bool] = True
+    hands_on: ClassVar[bool] = True
 
     supplier: Callable[[], Any]
 
@@ -35,6 +36,7 @@ class FixedKeyProcessorOperator(Operator):
     """Runs a fresh `FixedKeyProcessor` of `supplier` in each task (`process_values`)."""
 
     shows_headers: ClassVar[bool] = True
+    hands_on: ClassVar[bool] = True
 
     supplier: Callable[[], Any]
 
@@ -87,7 +89,8 @@ class NodeProcessorContext:
                 else "forward a Record (record.with_value(...), Record(key, value, timestamp))",
                 node=self._node.name,
             )
-        (self._forward if child is None else self._node.child(child))(record.key, record.value, record.timestamp, record.headers)
+        headers = list(record.headers) if self._fixed_key else record.headers  # what leaves a fixed-key processor is a new record
+        (self._forward if child is None else self._node.child(child))(record.key, record.value, record.timestamp, headers)
 
     def record_metadata(self) -> RecordMetadata | None:
         return self._node.record.metadata()

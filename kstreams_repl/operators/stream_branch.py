@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.types import Headers
@@ -21,6 +21,8 @@ class StreamBranch(Operator):
         predicates: (key, value) -> truth value, tried in order.
         child_names: names of the branch nodes: one per predicate, and one more when there is a default branch.
     """
+
+    hands_on: ClassVar[bool] = True
 
     predicates: list[Callable[[Any, Any], Any]]
     child_names: list[str]

@@ -16,9 +16,8 @@ class StreamGlobalTableJoin(Operator):
     """As `StreamTableJoin`, but the row's key is `key_mapper(key, value)` and the table is global (never buffered, not
     versioned).
 
-    Inner: a None *mapped* key is dropped and counted. Left: a record without a key is kept (its mapped key is looked up; None
-    joins with None), but a None mapped key of a record that has a key is dropped and counted, as in Kafka Streams. The stream
-    record's key and timestamp are kept.
+    Inner: a None *mapped* key is dropped and counted. Left: it joins with None, whether the record has a key or not (Kafka Streams
+    since 4.3). The stream record's key and timestamp are kept.
 
     Attributes:
         table: how to read the global table's row.
@@ -40,7 +39,7 @@ class StreamGlobalTableJoin(Operator):
 
         def stream_global_table_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             mapped = key_mapper(key, value)
-            if value is None or (mapped is None and not (left and key is None)):
+            if value is None or (mapped is None and not left):
                 drop("null join key or value")
                 return
             row = None if mapped is None else get(mapped)

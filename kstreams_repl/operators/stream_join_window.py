@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.types import Headers
@@ -18,6 +18,8 @@ class StreamJoinWindow(Operator):
     Attributes:
         store: name of the window store, which keeps duplicates.
     """
+
+    hands_on: ClassVar[bool] = True
 
     store: str
 

@@ -1,4 +1,6 @@
-"""The record a processor sees: immutable, with `with_*` copies. Its headers are a list that travels by reference."""
+"""The record a processor sees: immutable, with `with_*` copies. A record that is forwarded as it is shares its headers with all who get
+it; a copy has headers of its own, as in Kafka Streams.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ class Record:
     Attributes:
         key, value: deserialized; either may be None.
         timestamp: ms since the epoch, never negative.
-        headers: shared with every node that gets this record; `with_headers` gives the copy its own list.
+        headers: shared with every node that gets this very record; each `with_*` copy has its own list.
     """
 
     key: Any
@@ -29,13 +31,13 @@ class Record:
             raise KStreamsError(f"a record's timestamp cannot be negative: {self.timestamp}", hint="give milliseconds since 1970")
 
     def with_key(self, key: Any) -> Record:
-        return Record(key, self.value, self.timestamp, self.headers)
+        return Record(key, self.value, self.timestamp, list(self.headers))
 
     def with_value(self, value: Any) -> Record:
-        return Record(self.key, value, self.timestamp, self.headers)
+        return Record(self.key, value, self.timestamp, list(self.headers))
 
     def with_timestamp(self, timestamp: int) -> Record:
-        return Record(self.key, self.value, timestamp, self.headers)
+        return Record(self.key, self.value, timestamp, list(self.headers))
 
     def with_headers(self, headers: Headers) -> Record:
         return Record(self.key, self.value, self.timestamp, list(headers))
@@ -51,10 +53,10 @@ class FixedKeyRecord:
     headers: Headers = field(default_factory=list)
 
     def with_value(self, value: Any) -> FixedKeyRecord:
-        return FixedKeyRecord(self.key, value, self.timestamp, self.headers)
+        return FixedKeyRecord(self.key, value, self.timestamp, list(self.headers))
 
     def with_timestamp(self, timestamp: int) -> FixedKeyRecord:
-        return FixedKeyRecord(self.key, self.value, timestamp, self.headers)
+        return FixedKeyRecord(self.key, self.value, timestamp, list(self.headers))
 
     def with_headers(self, headers: Headers) -> FixedKeyRecord:
         return FixedKeyRecord(self.key, self.value, self.timestamp, list(headers))

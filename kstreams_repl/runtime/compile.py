@@ -164,6 +164,7 @@ def compile_nodes(
     entries: dict[str, Process] = {}
     codes: dict[CodeType, str] = {}
     handing_on: list[Node] = []
+    touched = _above_what_touches_headers(by_name, children)
     for node in _children_first(nodes, children):
         forward = _forward(node.name, children[node.name], entries, sinks, services)
         meter = services.meter
@@ -182,6 +183,8 @@ def compile_nodes(
                 entry = fuse([services.tap(node.name), entry])
         else:
             operator = node.operator if hasattr(node.operator, "build") else ProcessorOperator(node.operator)
+            if node.name in touched and not operator.hands_on:
+                forward = _with_own_headers(forward)
             entry = operator.build(context, forward)
             if entry is forward and guard is None and meter is None:
                 handing_on.append(node)
@@ -198,6 +201,31 @@ def compile_nodes(
 def may_touch_headers(node: Node) -> bool:
     """Whether a node shows user code the list of a record's headers, which it might change."""
     return isinstance(node, ProcessorNode) and getattr(node.operator, "shows_headers", True)
+
+
+def _above_what_touches_headers(nodes: Mapping[str, Node], children: Mapping[str, Sequence[str]]) -> frozenset[str]:
+    """Nodes from which a record reaches user code that may change its headers in place."""
+    parents: dict[str, list[str]] = {}
+    for name, below in children.items():
+        for child in below:
+            parents.setdefault(child, []).append(name)
+    waiting = [name for name, node in nodes.items() if may_touch_headers(node)]
+    found: set[str] = set()
+    while waiting:
+        for parent in parents.get(waiting.pop(), ()):
+            if parent not in found:
+                found.add(parent)
+                waiting.append(parent)
+    return frozenset(found)
+
+
+def _with_own_headers(forward: Process) -> Process:
+    """What leaves is a new record: a header that is added to it further down is not seen beside the node that made it."""
+
+    def forward_with_own_headers(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        forward(key, value, timestamp, list(headers))
+
+    return forward_with_own_headers
 
 
 def _forward(node: str, children: Sequence[str], entries: Mapping[str, Process], sinks: Container[str], services: TaskServices) -> Process:

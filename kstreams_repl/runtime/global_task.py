@@ -1,7 +1,8 @@
 """Global tables: every instance holds all partitions of the topic, applied as they come, outside stream time.
 
 One `GlobalTask` runs all global sub-topologies of an application: a record enters its source and ends in a store that every task may read.
-Poison records are skipped and counted, as Kafka Streams does it for global stores.
+The deserialization handler decides about poison records, the processing handler about errors of processors when
+``processing.exception.handler.global.enabled`` says so. Neither writes dead letters: there is no transaction here (Kafka Streams 4.3).
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.errors import KStreamsError, SerializationError, StreamsProcessingError
 from kstreams_repl.runtime.collector import Send, Site
 from kstreams_repl.runtime.compile import compile_nodes
+from kstreams_repl.runtime.handlers import ErrorContext, Response, resolve
 from kstreams_repl.runtime.record_context import NOWHERE
 from kstreams_repl.runtime.services import TaskServices
+from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.stores.factory import open_store
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.topology.subtopologies import Subtopology
@@ -51,6 +55,9 @@ class GlobalTask:
         wall_clock: Callable[[], int],
     ) -> None:
         nodes = [node for sub in subtopologies for node in sub.nodes]
+        self._deserialization_handler = resolve(config["deserialization.exception.handler"], "deserialization.exception.handler")
+        asked = config["processing.exception.handler"] if config["processing.exception.handler.global.enabled"] else None
+        self._processing_handler = resolve(asked, "processing.exception.handler")
         self.environment = environment
         self.services = TaskServices(
             application_id,
@@ -102,8 +109,9 @@ class GlobalTask:
         ):
             try:
                 key, value = de_key(raw_key), de_value(raw_value)
-            except Exception:  # a poison record of a global table is skipped, and counted
-                services.drop("deserialization")
+            except Exception as error:
+                poison = ErrorContext(node.name, "global", topic, partition, offset, ts, raw_key, raw_value, row or [])
+                self._on_poison(poison, error)
                 continue
             record.topic, record.partition, record.offset, record.timestamp, record.headers = (
                 topic,
@@ -113,8 +121,46 @@ class GlobalTask:
                 row or [],
             )
             services.clock.now = max(services.clock.now, ts)
-            enter(key, value, ts, record.headers)
+            try:
+                enter(key, value, ts, record.headers)
+            except Exception as error:
+                self._on_error(
+                    ErrorContext(node.name, "global", topic, partition, offset, ts, raw_key, raw_value, record.headers), error
+                )
         record.restore(NOWHERE)
+
+    def _on_poison(self, at: ErrorContext, error: Exception) -> None:
+        handler = self._deserialization_handler
+        if handler is not None and Response(handler(at, error)) is Response.CONTINUE:
+            self.services.drop("deserialization")
+            return
+        told = error.message if isinstance(error, KStreamsError) else str(error)
+        raise SerializationError(
+            f"{at.node} cannot read the record of a global table at {at.topic}-{at.partition} offset {at.offset}: {told}",
+            hint="fix the serde or the producer, or set deserialization.exception.handler to 'continue'",
+            node=at.node,
+            topic=at.topic,
+            partition=at.partition,
+            offset=at.offset,
+        ) from error
+
+    def _on_error(self, at: ErrorContext, error: Exception) -> None:
+        handler = self._processing_handler
+        if handler is not None and Response(handler(at, error)) is Response.CONTINUE:
+            self.services.drop("processing")
+            return
+        line = user_line(error)
+        raise StreamsProcessingError(
+            f"{type(error).__name__}: {error}"
+            + (f"\n  {line}" if line else "")
+            + f"\n  in a global store's processor, at {at.topic}-{at.partition} offset {at.offset}",
+            hint="fix the function; or processing.exception.handler 'continue' with processing.exception.handler.global.enabled",
+            node=at.node,
+            topic=at.topic,
+            partition=at.partition,
+            offset=at.offset,
+            user_line=line,
+        ) from error
 
     def commit(self, positions: Mapping[str, int], commit_id: int) -> None:
         """Make what was applied durable with its positions (topic-partition -> next offset)."""

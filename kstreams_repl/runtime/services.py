@@ -112,10 +112,15 @@ class TaskServices:
         return f"{self.application_id}-{topic}" if topic in self.internal_topics else topic
 
     def schedule(self, node: str, interval: int, punctuation: Any, callback: Callable[[int], None], start: int | None) -> Any:
-        """Stream time is aligned to 0 and due with the first record; wall clock is due one interval from now."""
+        """Stream time is aligned to 0 and due with the first record; wall clock is due one interval from now. A `start` that the
+        wall clock has passed counts on in whole intervals to the first that is still to come (KIP-1146).
+        """
         if punctuation is PunctuationType.STREAM_TIME:
             return self.stream_punctuations.schedule(start or 0, interval, node, callback)
-        first = self.wall_clock() + interval if start is None else start
+        now = self.wall_clock()
+        first = now + interval if start is None else start
+        if first < now:
+            first += ((now - first) // interval + 1) * interval
         return self.wall_punctuations.schedule(first, interval, node, callback)
 
     def on_close(self, node: str, callback: Callable[[], None]) -> None:

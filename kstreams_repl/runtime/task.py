@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import IllegalStateTransitionError, KStreamsError, StreamsProcessingError
+from kstreams_repl.errors import IllegalStateTransitionError, KStreamsError, NullKeyError, StreamsProcessingError
 from kstreams_repl.operators.base import Process
 from kstreams_repl.runtime.collector import RecordCollector, senders_of
 from kstreams_repl.runtime.compile import Tap, compile_nodes, may_touch_headers, node_of_traceback
@@ -303,15 +303,16 @@ class StreamTask:
 
     def _punctuate(self, node: str, callback: Callable[[int], None], now: int) -> None:
         self.services.record.restore(NOWHERE)
+        self.services.record.timestamp = now  # what its plain stores log under
         if self._processing_handler is None:
             self._call(node, lambda: callback(now))
             return
         try:
             callback(now)
-        except KStreamsError as error:
-            self._failure = error
-            raise
         except Exception as error:
+            if isinstance(error, KStreamsError) and not isinstance(error, NullKeyError):
+                self._failure = error
+                raise
             self._decide(node, error)
 
     def _call(self, node: str, work: Callable[[], None]) -> None:
@@ -357,9 +358,9 @@ class StreamTask:
             outer_timestamp, outer_headers = record.timestamp, record.headers
             try:
                 entry(key, value, timestamp, headers)
-            except KStreamsError:
-                raise
             except Exception as error:
+                if isinstance(error, KStreamsError) and not isinstance(error, NullKeyError):
+                    raise
                 decide(node, error)
                 record.timestamp, record.headers = outer_timestamp, outer_headers
 

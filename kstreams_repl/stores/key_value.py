@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from kstreams_repl.errors import StateStoreError
+from kstreams_repl.errors import NullKeyError
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.api import FindOutlet, FlushListener
 from kstreams_repl.stores.cells import Cells
@@ -65,7 +65,7 @@ class KeyValue:
         self._cells.put(key, None)
 
     def _null_key(self) -> Any:
-        raise StateStoreError(f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first")
+        raise NullKeyError(f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first")
 
     def _present(self, cell: Any) -> Any:
         return cell

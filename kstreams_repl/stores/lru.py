@@ -5,10 +5,10 @@ The order of use is not kept over a restart, as in Kafka Streams.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from kstreams_repl.errors import StateStoreError
+from kstreams_repl.errors import NullKeyError
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import Codec
@@ -16,7 +16,7 @@ from kstreams_repl.stores.engine.base import Environment
 
 
 class Lru:
-    """A key-value store of bounded size; it has no ranges, as in Kafka Streams."""
+    """A key-value store of bounded size."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Lru:
     def _bytes(self, key: Any) -> bytes:
         data = self._key.serialize(key)
         if data is None:
-            raise StateStoreError(
+            raise NullKeyError(
                 f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first"
             )
         return data
@@ -66,7 +66,12 @@ class Lru:
         self._write(data, self._codec.encode(value))
 
     def _write(self, key: bytes, stored: bytes | None) -> None:
-        order, log, now = self._order, self._changelog.log, self._context.timestamp
+        self._place(key, stored)
+        self._changelog.log(key, None if stored is None else self._codec.log_value(stored), self._context.timestamp)
+
+    def _place(self, key: bytes, stored: bytes | None) -> None:
+        """The row itself; one that has to leave for it is logged as deleted at once."""
+        order = self._order
         order.pop(key, None)
         self._engine.put(key, stored)
         if stored is not None:
@@ -75,8 +80,7 @@ class Lru:
                 eldest = next(iter(order))
                 del order[eldest]
                 self._engine.put(eldest, None)
-                log(eldest, None, now)
-        log(key, None if stored is None else self._codec.log_value(stored), now)
+                self._changelog.log(eldest, None, self._context.timestamp)
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
         old = self.get(key)
@@ -85,22 +89,54 @@ class Lru:
         return old
 
     def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
-        for key, value in entries:
-            self.put(key, value)
+        """All rows first, then their changelog records, as in Kafka Streams: what left for them is logged before."""
+        rows = [(self._bytes(key), self._codec.encode(value)) for key, value in entries]
+        for key, stored in rows:
+            self._place(key, stored)
+        for key, stored in rows:
+            self._changelog.log(key, None if stored is None else self._codec.log_value(stored), self._context.timestamp)
 
     def delete(self, key: Any) -> Any:
         old = self.get(key)
         self.put(key, None)
         return old
 
-    def _no_order(self, *_: Any, **__: Any) -> Any:
-        raise StateStoreError(f"store {self.name}: an LRU store has no ranges", store=self.name, hint="use a key-value store to iterate")
+    def range(self, low: Any = None, high: Any = None) -> Iterator[tuple[Any, Any]]:
+        """Rows with low <= key <= high in the order of the key's bytes; None = open. Reading rows is no use of them."""
+        return self._rows(self._bound(low), self._bound(high), reverse=False)
 
-    range: Callable[..., Any] = _no_order
-    reverse_range: Callable[..., Any] = _no_order
-    all: Callable[..., Any] = _no_order
-    reverse_all: Callable[..., Any] = _no_order
-    prefix_scan: Callable[..., Any] = _no_order
+    def reverse_range(self, low: Any = None, high: Any = None) -> Iterator[tuple[Any, Any]]:
+        return self._rows(self._bound(low), self._bound(high), reverse=True)
+
+    def all(self) -> Iterator[tuple[Any, Any]]:
+        return self._rows(None, None, reverse=False)
+
+    def reverse_all(self) -> Iterator[tuple[Any, Any]]:
+        return self._rows(None, None, reverse=True)
+
+    def prefix_scan(self, prefix: Any, serialize: Callable[[Any], bytes]) -> Iterator[tuple[Any, Any]]:
+        """Rows whose key's bytes begin with those of `prefix`."""
+        start = serialize(prefix)
+        return (
+            (self._key.deserialize(key), self._codec.decode(stored))
+            for key, stored in self._snapshot(reverse=False)
+            if key.startswith(start)
+        )
+
+    def _bound(self, key: Any) -> bytes | None:
+        return None if key is None else self._key.serialize(key)
+
+    def _snapshot(self, *, reverse: bool) -> list[tuple[bytes, bytes]]:
+        """What is there now: a write while rows are read does not show."""
+        engine = self._engine
+        return [(key, stored) for key in sorted(self._order, reverse=reverse) if (stored := engine.get(key)) is not None]
+
+    def _rows(self, low: bytes | None, high: bytes | None, *, reverse: bool) -> Iterator[tuple[Any, Any]]:
+        return (
+            (self._key.deserialize(key), self._codec.decode(stored))
+            for key, stored in self._snapshot(reverse=reverse)
+            if (low is None or key >= low) and (high is None or key <= high)
+        )
 
     def approximate_num_entries(self) -> int:
         return len(self._order)

@@ -12,7 +12,7 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
-from kstreams_repl.errors import StateStoreError
+from kstreams_repl.errors import NullKeyError
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.buffer_value import BufferValue, Context
 from kstreams_repl.stores.changelog import NO_HEADERS, Send
@@ -87,7 +87,7 @@ class SuppressBuffer:
         """Buffer a change of `key` until `time` (or where the key already waits)."""
         data = self._key.serialize(key)
         if data is None:
-            raise StateStoreError(f"store {self.name}: the key must not be null", store=self.name)
+            raise NullKeyError(f"store {self.name}: the key must not be null", store=self.name)
         old_bytes, new_bytes = self._value.serialize(old), self._value.serialize(new)
         before = self._values.get(data)
         value = BufferValue(old_bytes if before is None else before.prior, old_bytes, new_bytes, context)

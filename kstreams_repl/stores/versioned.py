@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kstreams_repl.errors import StateStoreError
+from kstreams_repl.errors import NullKeyError
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.api import NOT_PUT
 from kstreams_repl.stores.changelog import Changelog
@@ -239,7 +239,7 @@ class Versioned:
     def _bytes(self, key: Any) -> bytes:
         data = self._key.serialize(key)
         if data is None:
-            raise StateStoreError(
+            raise NullKeyError(
                 f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first"
             )
         return data

@@ -12,7 +12,7 @@ from collections.abc import Sequence as Column
 from operator import itemgetter
 from typing import Any
 
-from kstreams_repl.errors import StateStoreError
+from kstreams_repl.errors import NullKeyError
 from kstreams_repl.serdes import Serde, time_windowed
 from kstreams_repl.stores.api import FindOutlet, FlushListener
 from kstreams_repl.stores.cells import Cells, WriteBackCells
@@ -208,7 +208,7 @@ class Window:
     def _bytes(self, key: Any) -> bytes:
         data = self._key.serialize(key)
         if data is None:
-            raise StateStoreError(
+            raise NullKeyError(
                 f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first"
             )
         return data

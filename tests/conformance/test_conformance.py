@@ -36,3 +36,33 @@ def test_random_topologies_equal_the_jvm(path: Path) -> None:
     wrong = [outcome for outcome in outcomes if outcome.difference is not None and outcome.waived is None]
     assert not wrong, "\n\n".join(f"{outcome.case_id}\n{outcome.difference}" for outcome in wrong[:3])
     assert outcomes
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        (lambda case: case, "fields that nobody reads"),
+        (lambda case: case["expect"], "fields that nobody reads"),
+        (lambda case: case["events"][0], "fields that nobody reads"),
+        (lambda case: case["ops"][0], "does not know the fields"),
+    ],
+    ids=["case", "expect", "event", "op"],
+)
+def test_a_field_that_nobody_reads_fails_the_case(where: Any, told: str) -> None:
+    case = next(read_cases(FILES[0]))
+    assert run_case(case).difference is None
+    where(case)["surprise"] = 1
+    difference = run_case(case).difference
+    assert difference is not None and told in difference and "surprise" in difference
+
+
+def test_an_operation_that_is_not_known_fails_the_case() -> None:
+    case = next(read_cases(FILES[0]))
+    case["ops"].append({"op": "teleport", "id": "x"})
+    assert "teleport" in str(run_case(case).difference)
+
+
+def test_one_case_is_waived_and_for_one_reason() -> None:
+    waived = [outcome for path in FILES for case in read_cases(path) if "quirk" in case and (outcome := run_case(case)).waived]
+    assert [(outcome.case_id, outcome.waived) for outcome in waived] == [("processor_api_punctuate/versioned-store", "as-of-valid-to")]
+    assert QUIRKS_WAIVED == {"as-of-valid-to"}

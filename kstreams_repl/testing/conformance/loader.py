@@ -28,7 +28,7 @@ from kstreams_repl.dsl import (
 )
 from kstreams_repl.testing.conformance import vocabulary as words
 from kstreams_repl.testing.conformance.behaviours import fixed_key_supplier, processor_supplier
-from kstreams_repl.testing.conformance.options import EXTRACTORS, PARTITIONERS, ByKey, Op, state_store
+from kstreams_repl.testing.conformance.options import EXTRACTORS, PARTITIONERS, ByKey, Op, WatchedOp, state_store
 from kstreams_repl.topology import Topology
 
 
@@ -45,13 +45,15 @@ def build_topology(case: Mapping[str, Any], config: Mapping[str, Any]) -> Topolo
     """
     if case.get("api", "dsl") == "topology":
         topology = Topology()
-        for op in case["ops"]:
+        for op in map(WatchedOp, case["ops"]):
             _TOPOLOGY_OPS[op["op"]](topology, op)
+            op.check()
         return topology
     builder = StreamsBuilder()
     nodes: dict[str, Any] = {}
-    for op in case["ops"]:
+    for op in map(WatchedOp, case["ops"]):
         result = _DSL_OPS[op["op"]](_Step(builder, nodes, op))
+        op.check()
         if op.get("id") is not None and result is not None:
             nodes[op["id"]] = result
     return builder.build(config)
@@ -376,7 +378,7 @@ def _process_values(step: _Step) -> KStream:
 
 
 def _punctuate(step: _Step) -> KStream:
-    return step.stream.process(processor_supplier("tick", step.op, []))
+    return step.stream.process(processor_supplier("tick", {"type": step.op["type"], "every": step.op["every"]}, []))
 
 
 _DSL_OPS: dict[str, Callable[[_Step], Any]] = {

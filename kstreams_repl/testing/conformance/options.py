@@ -12,6 +12,38 @@ from kstreams_repl.topology import StoreBuilder, StoreKind
 
 Op = dict[str, Any]
 
+
+class WatchedOp(dict[str, Any]):
+    """One op of a case that knows which of its fields were looked at: one that nobody reads would be silently ignored."""
+
+    _FOR_THE_ORACLE = frozenset({"op", "id", "in", "with", "oracle_retention"})
+
+    def __init__(self, fields: Op) -> None:
+        super().__init__(fields)
+        self._read: set[str] = set(self._FOR_THE_ORACLE)
+
+    def __getitem__(self, name: str) -> Any:
+        self._read.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._read.add(name)
+        return super().get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        self._read.add(str(name))
+        return super().__contains__(name)
+
+    def check(self) -> None:
+        """Call when the op has been carried out.
+
+        Raises:
+            KeyError: it has a field that this op does not know.
+        """
+        unread = sorted(set(self) - self._read)
+        if unread:
+            raise KeyError(f"the op {super().__getitem__('op')!r} does not know the fields {unread}")
+
 _STORE_KINDS = {
     "kv": StoreKind.KEY_VALUE,
     "tskv": StoreKind.TIMESTAMPED_KEY_VALUE,

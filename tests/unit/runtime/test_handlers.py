@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from kstreams_repl import serdes
-from kstreams_repl.errors import ConfigError, SerializationError, StreamsProcessingError
+from kstreams_repl.errors import ConfigError, NullKeyError, SerializationError, StreamsProcessingError
 from kstreams_repl.processor import Processor, Record
 from kstreams_repl.runtime.handlers import ErrorContext, Response, dead_letter_headers, resolve
+from kstreams_repl.testing.driver import TopologyTestDriver
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.topology.topology import Topology
 from tests.unit.runtime.rig import Rig
@@ -233,3 +234,83 @@ def test_a_node_goes_on_under_its_own_time_after_a_child_failed() -> None:
     rig.pipe("in", ("a", 1, 7)).run()
     rig.commit()
     assert rig.outbox.to("app-last-changelog") == [(b"a", b"1", 7)]
+
+
+class PutsNullKeys(Processor):
+    """Writes each record's key to a store, also where there is none."""
+
+    def process(self, record: Record) -> None:
+        self.context.get_state_store("s").put(record.key, record.value)
+        self.context.forward(record)
+
+
+def putting() -> Topology:
+    topology = Topology().add_source("from-in", "in").add_processor("put", PutsNullKeys, "from-in")
+    return topology.add_state_store(StoreBuilder("s", StoreKind.KEY_VALUE, serdes.string, serdes.json), "put").add_sink(
+        "to-out", "out", "put"
+    )
+
+
+def test_a_null_key_that_a_processor_gives_a_store_is_the_handlers_to_decide() -> None:
+    rig = Rig(putting(), {"processing.exception.handler": "continue", "default.key.serde": serdes.string})
+    rig.pipe("in", ("a", 1, 1), (None, 2, 2), ("b", 3, 3)).run()
+    assert [key for key, _, _ in rig.outbox.to("out")] == [b"a", b"b"]
+    assert rig.task.dropped == {"processing": 1}
+
+
+def test_a_null_key_for_a_store_stops_the_task_without_a_handler() -> None:
+    rig = Rig(putting(), {"default.key.serde": serdes.string})
+    rig.pipe("in", (None, 2, 2))
+    with pytest.raises(NullKeyError, match="the key must not be null"):
+        rig.run()
+
+
+# ---- global tables -----------------------------------------------------------------------------------------------------------------
+
+
+class RaisesOn13(Processor):
+    def process(self, record: Record) -> None:
+        if record.value == 13:
+            raise LookupError("unlucky")
+        self.context.get_state_store("g").put(record.key, record.value)
+
+
+def with_global_store() -> Topology:
+    builder = StoreBuilder("g", StoreKind.KEY_VALUE, serdes.string, serdes.json, logging=False)
+    topology = Topology().add_source("from-in", "in").add_sink("to-out", "out", "from-in")
+    topology.add_global_store(builder, "from-g", "G", "keep", RaisesOn13, key_serde=serdes.string, value_serde=serdes.json)
+    return topology
+
+
+def global_driver(**settings: Any) -> TopologyTestDriver:
+    base = {"default.key.serde": serdes.string, "default.value.serde": serdes.json}
+    return TopologyTestDriver(with_global_store(), base | {name.replace("_", "."): value for name, value in settings.items()})
+
+
+def test_a_poison_record_of_a_global_table_stops_with_its_coordinates() -> None:
+    driver = global_driver()
+    driver.pipe_bytes("G", b"a", b"1", 1)
+    with pytest.raises(SerializationError, match="global table at G-0 offset 1") as failure:
+        driver.pipe_bytes("G", b"b", BAD, 2)
+    assert (failure.value.node, failure.value.topic, failure.value.offset) == ("from-g", "G", 1)
+
+
+def test_continue_leaves_a_poison_record_of_a_global_table_out_and_writes_no_dead_letter() -> None:
+    with global_driver(deserialization_exception_handler="continue", errors_dead_letter_queue_topic_name="dead") as driver:
+        for value in (b"1", BAD, b"3"):
+            driver.pipe_bytes("G", value[:1], value, 1)
+        assert driver.dropped == 1
+        assert [value for _, value in driver.state_store("g").all()] == [1, 3]
+        assert "dead" not in driver.produced_topic_names()
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_the_processing_handler_is_asked_about_global_stores_when_it_is_enabled(enabled: bool) -> None:
+    driver = global_driver(processing_exception_handler="continue", processing_exception_handler_global_enabled=enabled)
+    if enabled:
+        driver.pipe_bytes("G", b"a", b"13", 1)
+        assert driver.dropped == 1
+    else:
+        with pytest.raises(StreamsProcessingError, match="LookupError: unlucky") as failure:
+            driver.pipe_bytes("G", b"a", b"13", 1)
+        assert 'raise LookupError("unlucky")' in str(failure.value)

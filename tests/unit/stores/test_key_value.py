@@ -141,8 +141,26 @@ def test_an_lru_store_keeps_the_most_recently_used(open_kind: Any) -> None:
     store.put("c", 3)
     assert (store.get("a"), store.get("b"), store.get("c")) == (1, None, 3)
     assert opened.log() == [(b"a", ONE, 0), (b"b", TWO, 0), (b"b", None, 0), (b"c", THREE, 0)]
-    with pytest.raises(StateStoreError, match="no ranges"):
-        store.all()
+
+
+def test_an_lru_store_is_read_in_the_order_of_its_keys_and_reading_ranges_is_no_use(open_kind: Any) -> None:
+    store = open_kind(StoreKind.LRU, max_entries=3).store
+    for key, value in (("c", 3), ("a", 1), ("ab", 2)):
+        store.put(key, value)
+    assert list(store.all()) == [("a", 1), ("ab", 2), ("c", 3)]
+    assert list(store.reverse_all()) == [("c", 3), ("ab", 2), ("a", 1)]
+    assert list(store.range("ab", None)) == list(store.range("ab", "c")) == [("ab", 2), ("c", 3)]
+    assert list(store.reverse_range(None, "b")) == [("ab", 2), ("a", 1)]
+    assert list(store.prefix_scan("a", str.encode)) == [("a", 1), ("ab", 2)]
+    store.put("d", 4)
+    assert [key for key, _ in store.all()] == ["a", "ab", "d"]
+
+
+def test_put_all_of_an_lru_store_logs_what_had_to_leave_before_what_came(open_kind: Any) -> None:
+    opened = open_kind(StoreKind.LRU, max_entries=1)
+    opened.store.put_all([("a", 1), ("b", 2)])
+    assert opened.log() == [(b"a", None, 0), (b"a", ONE, 0), (b"b", TWO, 0)]
+    assert list(opened.store.all()) == [("b", 2)]
 
 
 commands = st.one_of(
