@@ -1,9 +1,10 @@
 """Large pages for what a running task keeps in memory.
 
-State is read at random: per record an index, a row, its values, each on a page of its own. With pages of 4 KiB the processor looks up most of
-their addresses in memory first, twice over in a virtual machine; with pages of 2 MiB its tables hold them all. Counting on 100,000 keys got a
-fifth faster. Linux gives such pages to who asks (`transparent_hugepage` says ``madvise`` or ``always``), and Python does not ask. So a worker does, for its
-heap, again as it grows. A hint: where it is refused nothing changes. Moving 2 MiB takes up to 4 ms, so it is done little by little.
+State is read at random: per record an index, a row, its values, each on a page of its own. With pages of 4 KiB the processor
+looks up most of their addresses in memory first, twice over in a virtual machine; with pages of 2 MiB its tables hold them all.
+Counting on 100,000 keys got a fifth faster. Linux gives such pages to who asks (`transparent_hugepage` says ``madvise`` or
+``always``), and Python does not ask. So a worker does, for its heap, again as it grows. A hint: where it is refused nothing
+changes. Moving 2 MiB takes up to 4 ms, so it is done little by little.
 """
 
 from __future__ import annotations
