@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,6 +16,7 @@ from kernel_ext.side_panel import SidePanel
 from kernel_ext.stale import StaleNodes
 from kernel_ext.workspace import Workspace
 from kstreams_repl.display.objects import install
+from kstreams_repl.display.table import Table
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.embedded.jars import KAFKA_VERSION
 from kstreams_repl.session import Application
@@ -50,6 +52,7 @@ class Extension:
         self.shell.Completer.custom_matchers.append(self._matcher.match)
         self.shell.set_custom_exc((KStreamsError,), show_error)
         if self._has_widgets():
+            self._magics.live_tail = self.live_tail
             self.shell.display_formatter.mimebundle_formatter.for_type(Application, self.show_application)
         self._side_panel.register(getattr(getattr(self.shell, "kernel", None), "comm_manager", None))
         setattr(self.shell, _ATTRIBUTE, self)
@@ -84,6 +87,12 @@ class Extension:
         view = panel._repr_mimebundle_() or {}
         data, metadata = view if isinstance(view, tuple) else (view, {})
         return {**data, **bundle}, metadata
+
+    def live_tail(self, look: Callable[[], Table], title: str, leave: Callable[[], None]) -> Any:
+        """A live table with a Stop button."""
+        from kernel_ext.tail_view import TailView
+
+        return TailView(look, title, leave=leave, kernel_busy=lambda: self._cells.running)
 
     def greeting(self) -> str:
         """Three lines: broker, Spark, what next."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernel_ext.shape_detail import ROWS, about, live_values, rows_behind, sampled_values
+from kernel_ext.watched import Watched
 from kstreams_repl.display.arrange import Room, room_for
 from kstreams_repl.display.markup import clean_text, element
 from kstreams_repl.display.picture import Picture
@@ -26,7 +27,6 @@ from kstreams_repl.session.records import ReadRecord
 
 UPDATE_SECONDS = 0.4
 DETAIL_SECONDS = 2.0
-SILENT_SECONDS = 12.0
 CONTROLS = ("pause", "resume", "stop")
 
 START: dict[str, Any] = {
@@ -50,8 +50,7 @@ class LivePicture:
         self.application = application
         self.state: dict[str, Any] = {**START, "name": clean_text(application.name)}
         self._tell = tell
-        self._kernel_busy = kernel_busy
-        self._heard: dict[str, float] = {}
+        self._watched = Watched(kernel_busy)
         self._updating = threading.Lock()
         self._writing = threading.Lock()
         self._drawn: tuple[Any, ...] | None = None
@@ -67,10 +66,10 @@ class LivePicture:
         """One message of a front end; returns at once. What is no message of ours is ignored."""
         action, view = message.get("do"), str(message.get("view", ""))
         if action == "alive":
-            self._heard[view] = time.monotonic()
+            self._watched.hear(view)
             self._start("update", self._update)
         elif action == "gone":
-            self._heard.pop(view, None)
+            self._watched.leave(view)
         elif action == "select":
             self._select(str(message.get("shape", "")))
         elif action in CONTROLS:
@@ -81,22 +80,13 @@ class LivePicture:
             self._start("apply", lambda: self._control(self._apply))
 
     @property
-    def watched(self) -> bool:
-        """Whether a front end has said lately that it is there."""
-        now = time.monotonic()
-        if self._kernel_busy():
-            for view in self._heard:
-                self._heard[view] = now
-        return any(now - at < SILENT_SECONDS for at in tuple(self._heard.values()))
-
-    @property
     def updating(self) -> bool:
         """Whether updates are going on."""
         return self._updating.locked()
 
     def leave(self) -> None:
         """No front end is there any more."""
-        self._heard.clear()
+        self._watched.leave()
 
     # ---- to the front end
 
@@ -128,7 +118,7 @@ class LivePicture:
         if not self._updating.acquire(blocking=False):
             return
         try:
-            while self.watched and not self.application.session.closed:
+            while self._watched.now and not self.application.session.closed:
                 self.refresh()
                 self._look_again()
                 self._look_live()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -31,6 +32,8 @@ class TopoMagics(Magics):
         super().__init__(shell)
         self._shell = shell
         self._workspace = workspace
+        self.live_tail: Callable[[Callable[[], Table], str, Callable[[], None]], Any] | None = None
+        """Makes a live table of (what to read, a title, what to do at its end); None where there are no widgets."""
 
     @magic_arguments()
     @argument("broker", nargs="?", help="host:port, comma separated; without it: the embedded broker")
@@ -193,15 +196,19 @@ class TopoMagics(Magics):
     @argument("--seconds", type=float, default=None, help="stop after that; default: at the kernel's interrupt (Ctrl-C)")
     @no_var_expand
     @line_magic
-    def topo_tail(self, line: str) -> None:
+    def topo_tail(self, line: str) -> Any:
         """`session.read(topic, n)`, again and again in one live table, or `app.tail(node)` at a node of a running application;
-        interrupting stops the view and nothing else."""
+        interrupting stops the view and nothing else. In a notebook it has a Stop button instead, and the next cells can run beside it."""
         given = parse_argstring(self.topo_tail, line)
         session = self._workspace.session
         running = self._running(given.topic, None)
         if running is not None:
             if given.where:
                 raise UsageError("%topo_tail --where is for topics; a node's values are on no topic")
+            if self.live_tail is not None and given.seconds is None:
+                app, node = running
+                values = NodeValues(app, node, given.n)
+                return self.live_tail(values, f"{node} of {app.name}", values.leave)
             return self._tail_node(*running, given.n, given.seconds)
         session.read(given.topic, 0)
         query = None
@@ -212,12 +219,16 @@ class TopoMagics(Magics):
             place = f"topics.{quote_identifier(given.topic)}"
             query = f'SELECT * FROM {place} WHERE {condition} ORDER BY timestamp DESC, "offset" DESC LIMIT {given.n}'
         deadline = None if given.seconds is None else time.monotonic() + given.seconds
+
+        def look() -> Table:
+            return session.read(given.topic, given.n).table() if query is None else session.sql(query, records=20_000).table()
+
+        if self.live_tail is not None and deadline is None:
+            return self.live_tail(look, f"{given.topic}{f' where {given.where}' if given.where else ''}", lambda: None)
         handle, shown = None, None
         try:
             while deadline is None or time.monotonic() < deadline:
-                found = (
-                    session.read(given.topic, given.n).table() if query is None else session.sql(query, records=20_000).table()
-                )
+                found = look()
                 if handle is None:
                     handle = display(found, display_id=True)
                 elif found != shown:
@@ -225,7 +236,8 @@ class TopoMagics(Magics):
                 shown = found
                 time.sleep(1 / UPDATES_PER_SECOND)
         except KeyboardInterrupt:
-            return
+            return None
+        return None
 
     @magic_arguments()
     @argument("-o", "--output", metavar="NAME", help="put a pandas DataFrame into this variable instead of showing it")
@@ -311,6 +323,29 @@ class TopoMagics(Magics):
             raise UsageError(f"-o {name}: not a variable's name")
         self._shell.user_ns[name] = found.df() if not isinstance(found, Table) else _frame(found)
         return None
+
+
+class NodeValues:
+    """The last values at a node, each time it is called; a tap is on while somebody calls."""
+
+    def __init__(self, application: Application, node: str, n: int) -> None:
+        self._application = application
+        self._node = node
+        self._last: deque[ReadRecord] = deque(maxlen=n)
+        self._tap: LiveTap | None = None
+
+    def __call__(self) -> Table:
+        if self._tap is None:
+            self._tap = LiveTap(self._application, self._node, rows=self._last.maxlen or 1).__enter__()
+        self._last.extend(self._tap.new())
+        note = f"{self._node}: live from {self._application.name} ({self._application.status}), {self._tap.count:,} passed"
+        return Records(self._last, note=note, title=self._node).table()
+
+    def leave(self) -> None:
+        """Take the tap off."""
+        if self._tap is not None:
+            self._tap.__exit__(None, None, None)
+            self._tap = None
 
 
 def _frame(table: Table) -> Any:

@@ -138,6 +138,12 @@ function render({ model, el }) {
     const svg = picture.querySelector("svg");
     // a large picture is scrolled rather than made too small to read
     if (svg) svg.style.minWidth = `${SMALLEST * Number(svg.getAttribute("width"))}px`;
+    // an arrow head of its own: the page's first one of that name may be in a tab that is hidden, and so would be all that refer to it
+    const arrow = svg?.querySelector("marker");
+    if (arrow) {
+      arrow.id = `ks-arrow-${view}`;
+      for (const link of svg.querySelectorAll("[marker-end]")) link.setAttribute("marker-end", `url(#${arrow.id})`);
+    }
     groups = new Map([...picture.querySelectorAll("[data-node]")].map((group) => [group.dataset.node, group]));
     for (const group of groups.values()) group.setAttribute("role", "button");
     update();

@@ -25,7 +25,8 @@ CELLS = [
     f"corpus = json.load(open({str(CORPUS)!r}))\n"
     "texts = [t.encode('utf-8', 'replace').decode() for kind, all in corpus.items() if kind != 'huge' for t in all if t]\n"
     "texts += [t * 3000 for t in corpus['huge'] if t]\n"
-    "rows = [(t, {'text': t, t[:60]: t}, 1000 + n, [('h', t.encode()[:500])]) for n, t in enumerate(texts)]\n"
+    "hostile = {'<img src=x onerror=window.pwned=1>': 1, '\\x1b[31m\\u202e': 2}\n"
+    "rows = [(t, {'text': t, **hostile}, 1000 + n, [('h', t.encode()[:500])]) for n, t in enumerate(texts)]\n"
     "session.produce('hostile', rows, key_serde='string', value_serde='json')",
     "session.read('hostile', 200)",
     "session.sql('SELECT key, value, \"text\" AS \"<img src=x onerror=window.pwned=1>\" FROM hostile')",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import CHROMIUM
-from tests.browser.driving import keep, run_all, write_notebook
+from tests.browser.driving import add_cell, keep, run_all, write_notebook
 
 pytestmark = [
     pytest.mark.browser,
@@ -44,6 +44,7 @@ WORDS = [
     "builder = ks.StreamsBuilder()\nbuilder.stream('words', key_serde='string', value_serde='string').group_by_key().count(store='counts')",
     "app = session.deploy(builder, 'panel-words')\napp.wait(200)",
     "app",
+    "%topo_tail words -n 5",
 ]
 
 
@@ -67,3 +68,26 @@ def test_the_panel_shows_rows_pauses_and_resumes(lab: tuple[str, Path], page: An
     page.keyboard.press("Enter")
     page.wait_for_function("() => document.querySelector('.ks-panel .behind')?.innerText.includes('last values')")
     keep(page, "panel")
+
+    # a live table beside it: it goes on until Stop
+    tail = page.locator(".ks-tail")
+    assert "be" in tail.inner_text() and tail.locator("button").inner_text() == "Stop"
+    page.locator(".jp-Notebook .jp-CodeCell").last.click()
+    add_cell(page, "session.produce('words', [('late', 'late', 9000)])")
+    page.wait_for_function("() => document.querySelector('.ks-tail').innerText.includes('late')")
+    tail.locator("button").click()
+    page.wait_for_function("() => document.querySelector('.ks-tail .status').innerText.includes('stopped')")
+
+    # the buttons work while a cell runs
+    add_cell(page, "import time; time.sleep(20)")
+    panel.locator("button.pause").click()
+    page.wait_for_function("() => document.querySelector('.ks-panel .status')?.innerText.includes('paused')")
+    assert "[*]" in page.locator(".jp-Notebook").inner_text(), "the cell is still running"
+
+    # interrupting it ends the cell, and nothing else
+    page.keyboard.press("Escape")
+    page.keyboard.press("i")
+    page.keyboard.press("i")
+    page.wait_for_function("() => document.querySelector('.jp-Notebook').innerText.includes('KeyboardInterrupt')")
+    panel.locator("button.resume").click()
+    page.wait_for_function("() => document.querySelector('.ks-panel .status')?.innerText.includes('running')")

@@ -13,6 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 import kernel_ext.live as live_module
+import kernel_ext.watched as watched
 import kstreams_repl as ks
 from kernel_ext.live import LivePicture
 from kernel_ext.side_panel import SidePanel, state_of
@@ -57,7 +58,7 @@ def eventually(what: Callable[[], Any], seconds: float = 60) -> Any:
 
 def test_a_front_end_watches_looks_behind_edits_pauses_and_leaves(session: ks.Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "UPDATE_SECONDS", 0.1)
-    monkeypatch.setattr(live_module, "SILENT_SECONDS", 600.0)  # one word is enough here
+    monkeypatch.setattr(watched, "SILENT_SECONDS", 600.0)  # one word is enough here
     name = f"app-{uuid.uuid4().hex[:8]}"
     session.produce(name, [(f"k{number % 3}", "word", 1000 + number) for number in range(90)])
     builder = ks.StreamsBuilder()

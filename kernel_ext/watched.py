@@ -1,0 +1,34 @@
+"""Whether anybody looks: front ends say every few seconds that they are there, and when they go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+SILENT_SECONDS = 12.0
+
+
+class Watched:
+    """The views of one widget. While a cell runs their word may be waiting in the kernel's queue, so silence does not count then."""
+
+    def __init__(self, kernel_busy: Callable[[], bool] = lambda: False) -> None:
+        self._kernel_busy = kernel_busy
+        self._heard: dict[str, float] = {}
+
+    def hear(self, view: str) -> None:
+        self._heard[view] = time.monotonic()
+
+    def leave(self, view: str | None = None) -> None:
+        """A view is gone; None: all of them."""
+        if view is None:
+            self._heard.clear()
+        self._heard.pop(view or "", None)
+
+    @property
+    def now(self) -> bool:
+        """Whether a view has said lately that it is there."""
+        moment = time.monotonic()
+        if self._kernel_busy():
+            for view in tuple(self._heard):
+                self._heard[view] = moment
+        return any(moment - at < SILENT_SECONDS for at in tuple(self._heard.values()))
