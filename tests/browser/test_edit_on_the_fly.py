@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import CHROMIUM
-from tests.browser.driving import keep, open_notebook, run_cells
+from tests.browser.driving import ARTEFACTS, keep, open_notebook, run_cells
 
 pytestmark = [
     pytest.mark.browser,
@@ -80,6 +80,7 @@ def test_a_user_edits_pauses_and_resumes_from_the_picture(lab: tuple[str, Path],
     until(page, "values", lambda: "values as they pass" in panel.locator(".values").inner_text())
     assert "count = paid.group_by_key" in panel.locator(".about").inner_text()
     keep(page, "03_count_selected")
+    panel.screenshot(path=str(ARTEFACTS / "03_panel.png"))
 
     # the user changes the lambda in its cell and runs it again
     editor = page.locator(".jp-CodeCell", has_text='name="paid")').first.locator(".cm-content")
