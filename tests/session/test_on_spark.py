@@ -65,6 +65,9 @@ def test_life_of_an_application(session: ks.Session, name: str) -> None:
         session.deploy(counting(topic), name)
     app.pause()
     assert app.status == "paused" and app.pause().status == "paused"
+    assert app.metrics.total("records-consumed-total") == 1000 and app.node_rates()["KSTREAM-SOURCE-0000000000"].records == 1000
+    measured = session.sql("SELECT application, sum(value) FROM metrics WHERE name = 'records-consumed-total' GROUP BY ALL")
+    assert measured.fetchall() == [(name, 1000.0)]
     session.produce(topic, [("k0", "word", 5000)])
     time.sleep(0.5)
     assert counts(app)["k0"] == 200
