@@ -13,22 +13,30 @@ import shutil
 import signal
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kstreams_repl.errors import KStreamsError, StateStoreError, TaskCorruptedError
+from kstreams_repl.errors import KStreamsError, StateStoreError, TaskCorruptedError, TaskMigratedError
 from kstreams_repl.instance.cleanup import opening
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
+from kstreams_repl.stores.engine.write_lock import LockedError
 from kstreams_repl.topology.stores import StoreBuilder
 from kstreams_repl.types import TaskId, TopicPartition
 
+if TYPE_CHECKING:
+    from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+
 _LOG = logging.getLogger("kstreams_repl.instance")
+InForce = Callable[[], bool]
+"""Whether the generation is still the one in force and nobody has asked to stop."""
 _LOCK_SECONDS = 5.0
+_LEAVE_SECONDS = 2.0
 TOMBSTONE_SECONDS = 24 * 60 * 60
 TOPIC_ID = "topic-id:"
 INPUT = "input:"
@@ -85,12 +93,26 @@ def forget_inputs(environment: Environment) -> None:
         environment.commit(stale, environment.commit_id)
 
 
-def open_environment(path: Path, spec: TaskSpec, token: str, spare: Environment | None = None) -> Environment:
+def open_environment(
+    path: Path,
+    spec: TaskSpec,
+    token: str,
+    spare: Environment | None = None,
+    *,
+    end_former: bool = False,
+    in_force: InForce = lambda: True,
+) -> Environment:
     """Open the environment of a task and take it over; one that cannot be read is made anew. No disk for a task without
     persistent stores.
 
     Args:
         spare: the same environment, open in this process from a former generation; it is used as it is.
+        end_former: wait for the process of an earlier generation that still has it open, and kill it if it does not leave
+            (at least once: the broker would take a late record of it).
+        in_force: asked before anything is thrown away: a zombie must not throw away what its successor has opened.
+
+    Raises:
+        TaskMigratedError: a successor is there already.
     """
     if spare is not None:
         try:
@@ -106,19 +128,27 @@ def open_environment(path: Path, spec: TaskSpec, token: str, spare: Environment 
         environment.take_ownership(token)
         return environment
     try:
-        return _open(path, token)
-    except TaskCorruptedError as error:
+        return _open(path, token, end_former)
+    except (TaskCorruptedError, LockedError) as error:
         _LOG.warning("task %s is rebuilt from its changelogs: %s", spec.task_id, error)
+        if not in_force():
+            raise TaskMigratedError(f"a newer generation has task {spec.task_id}", task=str(spec.task_id)) from error
         discard(path)
         return _open(path, token)
 
 
-def fresh_environment(environment: Environment, token: str) -> Environment:
-    """Throw the rows away and begin with nothing."""
+def fresh_environment(environment: Environment, token: str, *, in_force: InForce = lambda: True) -> Environment:
+    """Throw the rows away and begin with nothing.
+
+    Raises:
+        TaskMigratedError: a successor is there already.
+    """
     if environment.path is None:
         return environment
     path = Path(environment.path)
     environment.close()
+    if not in_force():
+        raise TaskMigratedError(f"a newer generation has the stores in {path}", path=str(path))
     discard(path)
     return _open(path, token)
 
@@ -166,40 +196,55 @@ def topic_ids_of(admin: Admin, logs: Sequence[Changelog]) -> dict[str, str]:
     return {name: topic.id for name, topic in admin.describe_topics({log.partition.topic for log in logs}).items()}
 
 
-def _open(path: Path, token: str) -> Environment:
+def _open(path: Path, token: str, end_former: bool = False) -> Environment:
     from kstreams_repl.stores.engine.failures import storage_error
-    from kstreams_repl.stores.engine.lmdb import LmdbEnvironment, LockedError
+    from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise storage_error(error, str(path), "making") from error
     with opening(path.parent):
-        environment = LmdbEnvironment(path)
-    holder = environment.owner
+        environment = LmdbEnvironment(path, lock_timeout=_LOCK_SECONDS, on_locked=_kill_holder)
     try:
-        environment.take_ownership(token, timeout=_LOCK_SECONDS)
-    except LockedError:
-        # The holder is stopped inside a write transaction: end it and try once more.
-        if holder is None or not _kill_holder(holder):
-            raise
+        if end_former:
+            _end_former(environment, token)
+        environment.take_ownership(token)
+        environment.reader_check()
+    except BaseException:
         environment.close()
-        with opening(path.parent):
-            environment = LmdbEnvironment(path)
-        environment.take_ownership(token, timeout=_LOCK_SECONDS)
-    environment.reader_check()
+        raise
     opened: Environment = environment
     return opened
 
 
-def _kill_holder(token: str) -> bool:
-    """kill -9 the process of a token, if it is still that process and not this one."""
+def _end_former(environment: LmdbEnvironment, token: str) -> None:
+    """Be sure that nobody of an earlier generation still sends: what it has open it closes as soon as it sees the new one."""
+    holder = environment.owner
+    if holder is None or int(holder.split("/")[0]) >= int(token.split("/")[0]):
+        return
+    deadline = time.monotonic() + _LEAVE_SECONDS
+    while not environment.closed_in_order and _is_alive(holder):
+        if time.monotonic() > deadline:
+            _kill_holder(holder)
+            return
+        time.sleep(0.02)
+
+
+def _is_alive(token: str) -> bool:
+    """Whether the process of a token is still that process, and another one than this."""
     parts = token.split("/")
-    if len(parts) < 5 or not parts[2].isdigit() or int(parts[2]) == os.getpid() or start_time(int(parts[2])) != parts[3]:
+    return len(parts) >= 5 and parts[2].isdigit() and int(parts[2]) != os.getpid() and start_time(int(parts[2])) == parts[3]
+
+
+def _kill_holder(token: str | None) -> bool:
+    """kill -9 the process of a token, if it is still that process and not this one."""
+    if token is None or not _is_alive(token):
         return False
-    _LOG.warning("ending process %s, which held these stores before", parts[2])
+    pid = int(token.split("/")[2])
+    _LOG.warning("ending process %s, which held these stores before", pid)
     with suppress(ProcessLookupError):
-        os.kill(int(parts[2]), signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
     return True
 
 

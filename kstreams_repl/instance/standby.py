@@ -242,7 +242,7 @@ class StandbyCopies:
             else:
                 environment.recycle()
             assert isinstance(environment, LmdbEnvironment)
-            environment.take_ownership(self._token, timeout=5.0, unless=is_held)
+            environment.take_ownership(self._token, unless=is_held)
         except TaskMigratedError:
             environment.close()
             return None

@@ -30,6 +30,7 @@ from kstreams_repl.instance.instance import Instance, wall_clock
 from kstreams_repl.instance.local_state import (
     INPUT,
     Changelog,
+    InForce,
     changelogs_of,
     fresh_environment,
     open_environment,
@@ -56,10 +57,6 @@ from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.types import TopicPartition
 
 _LOG = logging.getLogger("kstreams_repl.instance")
-
-InForce = Callable[[], bool]
-"""Whether the plan's generation is still the one in force and nobody has asked to stop."""
-
 
 class Interrupted(KStreamsError):
     """A signal came during the take-over; nothing is owned."""
@@ -150,7 +147,7 @@ def open_instance(
         stage("taking the stores")
         token = owner_token(plan.generation, slot)
         open_before = len(spare)
-        environments, logs = _own_stores(instance, specs, executor, undo, token, admin, spare)
+        environments, logs = _own_stores(instance, specs, executor, undo, token, admin, spare, in_force)
         instance.recycled = open_before - len(spare)
         # 4. Where input begins.
         stage("reading committed offsets")
@@ -265,6 +262,7 @@ def _own_stores(
     token: str,
     admin: Admin,
     spares: Spares,
+    in_force: InForce,
 ) -> tuple[dict[str, Environment], list[Changelog]]:
     """Step 3: open and own each task's environment; one that does not fit its changelogs begins anew."""
     logs = [log for spec in specs for log in changelogs_of(spec)]
@@ -276,12 +274,19 @@ def _own_stores(
     environments: dict[str, Environment] = {}
     for spec in specs:
         path = task_directory(Path(plan.state_directory), plan.application_id, spec.task_id, executor)
-        environment = open_environment(path, spec, token, spares.pop(os.path.realpath(path), None))
+        environment = open_environment(
+            path,
+            spec,
+            token,
+            spares.pop(os.path.realpath(path), None),
+            end_former=not plan.config.exactly_once,
+            in_force=in_force,
+        )
         mine = [log for log in logs if log.task == spec.task_id]
         why = why_not_trusted(environment, mine, firsts, ends, topic_ids)
         if why is not None:
             _LOG.warning("task %s is rebuilt from its changelogs: %s", spec.task_id, why)
-            environment = fresh_environment(environment, token)
+            environment = fresh_environment(environment, token, in_force=in_force)
         if environment.path is not None and environment.commit_id < 0 and not environment.positions:
             environment = _from_snapshot(instance, environment, spec, mine, (firsts, ends, topic_ids), token)
         undo.callback(_quietly(environment.close))

@@ -2,8 +2,7 @@
 
 librdkafka reports many errors in many ways; for exactness only three matter. *Fenced*: a newer owner exists, stop
 (`ProducerFencedError`). *In doubt*: the call may or may not have taken effect, so nobody may go on with this producer
-(`TransactionDoubtError`). A call that the client says may be repeated is repeated until its time is over, which then is
-doubt.
+(`TransactionDoubtError`). Only taking the id over may be repeated; a call that ends or fills a transaction is made once.
 """
 
 from __future__ import annotations
@@ -90,18 +89,18 @@ class TransactionalProducer:
 
     def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any) -> None:
         listed = client_offsets(offsets)
-        self._repeat(
+        self._once(
             "adding the input offsets to the transaction",
             lambda: self.client.send_offsets_to_transaction(listed, group, self._seconds),
         )
 
     def commit(self) -> None:
-        self._repeat("committing the transaction", lambda: self.client.commit_transaction(self._seconds))
+        self._once("committing the transaction", lambda: self.client.commit_transaction(self._seconds))
         self.in_transaction = False
 
     def abort(self) -> None:
         if self.in_transaction:
-            self._repeat("aborting the transaction", lambda: self.client.abort_transaction(self._seconds))
+            self._once("aborting the transaction", lambda: self.client.abort_transaction(self._seconds))
             self.in_transaction = False
 
     def close(self) -> None:
@@ -114,12 +113,24 @@ class TransactionalProducer:
         if client is not None:
             client.purge()  # and dropped: the client's own close() aborts and flushes without a bound, so it hangs when the broker is away
 
-    def _repeat(self, doing: str, call: Callable[[], Any], seconds: float | None = None) -> None:
+    def _once(self, doing: str, call: Callable[[], Any]) -> None:
+        """A call that ends or fills a transaction. It is never made twice, nor believed when the connection broke under it: of two
+        requests the late one would take effect in the *next* transaction, for the broker looks at the epoch alone.
+        """
+        troubles = self.events.troubles
+        self._repeat(doing, call, 0.0)
+        self.client.poll(0)  # lets the client tell what happened to its connections
+        if self.events.troubles != troubles:
+            raise TransactionDoubtError(
+                f"{doing}: the connection broke under the request; a second one may still be on its way", hint=self.events.last
+            )
+
+    def _repeat(self, doing: str, call: Callable[[], Any], seconds: float) -> None:
         began = time.monotonic()
-        deadline = began + (self._seconds if seconds is None else seconds)
+        deadline = began + seconds
         while True:
             try:
-                self._calls.call(call, max(0.1, deadline - time.monotonic()) + _GRACE_SECONDS, self.meanwhile)
+                self._calls.call(call, max(deadline - time.monotonic(), self._seconds) + _GRACE_SECONDS, self.meanwhile)
                 self.waited += time.monotonic() - began
                 return
             except CallGivenUp as error:

@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import lmdb
 
@@ -27,6 +27,7 @@ from kstreams_repl.stores.engine.failures import corrupted, storage_error
 from kstreams_repl.stores.engine.lmdb_engine import LmdbEngine, LmdbTree
 from kstreams_repl.stores.engine.memory import MemoryEngine
 from kstreams_repl.stores.engine.seal import check, seal
+from kstreams_repl.stores.engine.write_lock import LockedError, OnLocked, within
 
 FORMAT = b"1"
 META = b"meta"
@@ -37,16 +38,8 @@ MAX_DATABASES = 512
 MAX_READERS = 256
 
 _LONG = struct.Struct(">q")
-T = TypeVar("T")
 _OPEN: weakref.WeakValueDictionary[str, LmdbEnvironment] = weakref.WeakValueDictionary()
 _OPEN_LOCK = threading.Lock()
-
-
-class LockedError(StateStoreError):
-    """The write lock of an environment was not free in time: its holder is stopped inside a transaction.
-
-    Kill that process (the lock is then free), or copy the environment into a fresh directory. Fields: ``path``.
-    """
 
 
 class LmdbEnvironment(Hooks):
@@ -55,7 +48,8 @@ class LmdbEnvironment(Hooks):
     Args:
         path: the directory; made when it is missing.
         map_bytes: address space to reserve; halved until the system gives it.
-        lock_timeout: seconds to wait for the write lock, which opening needs once; None waits for ever.
+        lock_timeout: seconds to wait for the write lock when opening and taking ownership; None waits for ever.
+        on_locked: asked when it was not free in that time; it may end the holder and say that another wait is worth it.
 
     Raises:
         TaskCorruptedError: the file is damaged, of another format, or was left open by a crash of the machine.
@@ -64,7 +58,12 @@ class LmdbEnvironment(Hooks):
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, map_bytes: int = DEFAULT_MAP_BYTES, lock_timeout: float | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        map_bytes: int = DEFAULT_MAP_BYTES,
+        lock_timeout: float | None = None,
+        on_locked: OnLocked | None = None,
     ) -> None:
         super().__init__()
         self.path: str | None = os.path.realpath(path)
@@ -78,6 +77,9 @@ class LmdbEnvironment(Hooks):
         self._failure: StateStoreError | None = None
         self._reading: Any = None
         self._marked = False
+        self._abandoned = False
+        self._lock_timeout = lock_timeout
+        self._ended = None if on_locked is None else lambda: on_locked(self._peek_owner())
         with _OPEN_LOCK:
             if self._where in _OPEN:
                 raise StateStoreError(
@@ -88,7 +90,7 @@ class LmdbEnvironment(Hooks):
             self._env = _open_map(self._where, map_bytes)
             try:
                 # Opening a named database takes the write lock, which a stopped process may hold.
-                self._meta = _within(lock_timeout, self._where, lambda: open_database(self._env, META))
+                self._meta = within(lock_timeout, self._where, lambda: open_database(self._env, META), self._ended)
                 self._load(check=True)
             except LockedError:
                 raise  # the abandoned thread still uses the handle
@@ -127,6 +129,21 @@ class LmdbEnvironment(Hooks):
         with self._env.begin(db=self._meta) as transaction:
             token = transaction.get(b"owner")
         return None if token is None else token.decode()
+
+    def _peek_owner(self) -> str | None:
+        """The owner's token, without the write lock."""
+        try:
+            with self._env.begin() as transaction:
+                token = transaction.get(b"owner", db=self._env.open_db(META, txn=transaction, create=False))
+        except lmdb.Error:
+            return None
+        return None if token is None else token.decode()
+
+    @property
+    def closed_in_order(self) -> bool:
+        """Whether the last to write here has closed it, or nobody ever wrote; read afresh."""
+        with self._env.begin(db=self._meta) as transaction:
+            return bool(transaction.get(b"clean", b"1") == b"1")
 
     # ---- engines -------------------------------------------------------------------------------------------------------------------
 
@@ -283,24 +300,22 @@ class LmdbEnvironment(Hooks):
             put(b"boot", boot_id(), db=self._meta)
             put(b"clean", b"0", db=self._meta)
 
-    def take_ownership(
-        self, token: str, *, timeout: float | None = None, unless: Callable[[str, bool], bool] | None = None
-    ) -> None:
+    def take_ownership(self, token: str, *, unless: Callable[[str, bool], bool] | None = None) -> None:
         """Make `token` the owner; from then on the former owner's commits fail.
 
         Args:
-            timeout: seconds to wait for the write lock. A holder that is stopped inside its transaction blocks for ever: after the
-                time-out kill it, or `copy_to` a fresh directory.
             unless: asked inside the transaction with the owner there is and whether it closed the environment in order; True: leave it.
 
         Raises:
             TaskMigratedError: it was left to its owner.
+            LockedError: the write lock was not free in `lock_timeout`.
         """
         self._end_reading()
         try:
-            _within(timeout, self._where, lambda: self._take_ownership(token, unless))
+            within(self._lock_timeout, self._where, lambda: self._take_ownership(token, unless), self._ended)
         except LockedError as error:
             self._failure = error
+            self._abandoned = True
             raise
 
     def _take_ownership(self, token: str, unless: Callable[[str, bool], bool] | None) -> None:
@@ -365,8 +380,8 @@ class LmdbEnvironment(Hooks):
         self.closed = True
         with _OPEN_LOCK:
             _OPEN.pop(self._where, None)
-        if self._pid != os.getpid():
-            return
+        if self._pid != os.getpid() or self._abandoned:
+            return  # of another process, or with a thread still inside that waits for the lock
         self._end_reading()
         mine = False
         try:
@@ -405,33 +420,6 @@ class LmdbEnvironment(Hooks):
     def failed(self) -> StateStoreError | None:
         """Why the environment must be opened again, or None."""
         return self._failure
-
-
-def _within(timeout: float | None, path: str, work: Callable[[], T]) -> T:
-    """Do `work`, which waits for the write lock, in a thread that is given up after `timeout` seconds."""
-    if timeout is None:
-        return work()
-    results: list[T] = []
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:  # handed to the caller below
-            failures.append(error)
-
-    thread = threading.Thread(target=run, name="wait-for-write-lock", daemon=True)
-    thread.start()
-    thread.join(timeout)
-    if failures:
-        raise failures[0]
-    if not results:
-        raise LockedError(
-            f"the write lock of {path} was not free within {timeout} s",
-            hint="its holder is stopped inside a transaction: kill that process, or copy the environment into a fresh directory",
-            path=path,
-        )
-    return results[0]
 
 
 def open_database(env: Any, name: bytes, *, create: bool = True) -> Any:

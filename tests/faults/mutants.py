@@ -1,0 +1,277 @@
+"""Mutants of the project's own commit path: each takes one rule away, by changing the source of a module as it is imported.
+
+`install` works in a process that has not imported the module yet (`python -m tests.faults.simulation --mutant NAME`). A mutant whose text
+is no longer in the source fails loudly, so that the list cannot rot.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """Args:
+    module: whose source is changed.
+    changes: (text, replacement), each of which must be there exactly once.
+    step: which numbered step or rule of docs/design/010-host.md it takes away.
+    """
+
+    module: str
+    changes: tuple[tuple[str, str], ...]
+    step: str
+
+
+_EOS = "kstreams_repl.commit.exactly_once"
+_ALOS = "kstreams_repl.commit.at_least_once"
+_TAKE = "kstreams_repl.instance.take_over"
+_TASK = "kstreams_repl.instance.active_task"
+_LMDB = "kstreams_repl.stores.engine.lmdb"
+_LOCAL = "kstreams_repl.instance.local_state"
+_RESTORE = "kstreams_repl.instance.restore"
+_WARM = "kstreams_repl.instance.warm"
+_TXN = "kstreams_repl.kafka.transactional"
+
+_FINISH = "    positions = output.take_positions()\n    for task in tasks:\n        task.finish(commit_id, positions)\n"
+_COMMIT = 'self._once("committing the transaction", lambda: self.client.commit_transaction(self._seconds))\n'
+
+MUTANTS: dict[str, Mutant] = {
+    # ---- the commit
+    "caches are not flushed": Mutant(
+        "kstreams_repl.runtime.task",
+        (
+            (
+                "                    store.flush()\n                if not self.cache.dirty:\n",
+                "                    pass\n                if True:\n",
+            ),
+        ),
+        "commit 2: flush the caches",
+    ),
+    "held changelog records are not sent": Mutant(_EOS, (("    output.seal()\n", ""),), "commit 2: every record sent"),
+    "offsets are not sent": Mutant(
+        _EOS, (("    producer.send_offsets(offsets, group)\n", ""),), "commit 3: input offsets in the transaction"
+    ),
+    "offsets of a commit go before its flush, outside": Mutant(
+        _EOS,
+        (
+            (
+                "    # 2. Flush caches until quiet; every record acknowledged.\n",
+                "    for task in tasks:\n        offsets.update(task.prepare(commit_id))\n"
+                "    producer.send_offsets(offsets, group)\n    producer.commit()\n    producer.begin()\n",
+            ),
+        ),
+        "commit 2-3: offsets and outputs in one transaction",
+    ),
+    "the transaction is not committed": Mutant(
+        _EOS,
+        (
+            ("        producer.commit()\n    failpoint", "        pass\n    failpoint"),
+            ("        _commit_watched(producer)\n", "        pass\n"),
+        ),
+        "commit 4: commit",
+    ),
+    "a commit is split in two": Mutant(
+        _EOS,
+        (("    # 3. Input offsets,", "    producer.commit()\n    producer.begin()\n    # 3. Input offsets,"),),
+        "commit 4: one transaction",
+    ),
+    "the stores commit before the transaction": Mutant(
+        _EOS,
+        (
+            (
+                "    # 3. Input offsets,",
+                _FINISH + "    # 3. Input offsets,",
+            ),
+            (
+                _FINISH + '    failpoint("F8")',
+                '    failpoint("F8")',
+            ),
+        ),
+        "commit 5: the stores come last",
+    ),
+    "the stores' positions are not committed": Mutant(
+        _LMDB,
+        (
+            (
+                "            self._write_meta(transaction, positions, commit_id)\n",
+                "            self._write_meta(transaction, {}, commit_id)\n",
+            ),
+        ),
+        "commit 5: the position is in the store's own commit",
+    ),
+    "the position is committed apart from the rows": Mutant(
+        _LMDB,
+        (
+            (
+                "        unfinished = {}\n",
+                '        unfinished = {}\n        with self._writing("moving") as transaction:\n'
+                "            self._write_meta(transaction, positions, commit_id)\n",
+            ),
+        ),
+        "commit 5: the position is in the store's own commit",
+    ),
+    "a failed store commit is ignored": Mutant(
+        _TASK,
+        (
+            (
+                "        self.task.post_commit(self.commit_id, self._places)\n",
+                "        try:\n            self.task.post_commit(self.commit_id, self._places)\n"
+                "        except KStreamsError:\n            pass\n",
+            ),
+        ),
+        "commit 5b: a store that failed is restored",
+    ),
+    "doubt is taken for success": Mutant(
+        _TXN,
+        (
+            (
+                "        " + _COMMIT,
+                "        try:\n            " + _COMMIT + "        except TransactionDoubtError:\n            pass\n",
+            ),
+        ),
+        "commit 4: fence on doubt",
+    ),
+    "a doubtful commit is repeated": Mutant(
+        _TXN,
+        (("        self._repeat(doing, call, 0.0)\n", "        self._repeat(doing, call, self._seconds)\n"),),
+        "commit 4: fence on doubt",
+    ),
+    "at least once: offsets before the records": Mutant(
+        _ALOS,
+        (
+            ("    flush()\n", ""),
+            ("    commit_offsets(offsets)\n", "    commit_offsets(offsets)\n    flush()\n"),
+        ),
+        "at least once, 2: outputs before offsets",
+    ),
+    # ---- the take-over
+    "ids that vanished are not fenced": Mutant(
+        _TAKE, (("    every = list(slots)\n", "    every: list[int] = []\n"),), "take-over 2: every id of earlier generations"
+    ),
+    "the generation is not looked at before the id is taken": Mutant(
+        _TAKE,
+        (("        _check(in_force, plan)\n        admin = ", "        admin = "),),
+        "take-over 1: the generation is still in force",
+    ),
+    "the generation is not looked at again": Mutant(
+        _TAKE,
+        (("        transactions.initialise()\n        _check(in_force, plan)\n", "        transactions.initialise()\n"),),
+        "take-over 2: the generation again",
+    ),
+    "the own id is not taken over": Mutant(
+        _TAKE, (("        transactions.initialise()\n        _check", "        _check"),), "take-over 2: init_transactions"
+    ),
+    "the owner's token is not looked at": Mutant(
+        _LMDB,
+        (
+            (
+                'if owner is not None and owner != (self._token or "").encode():\n                    raise',
+                "if False:\n                    raise",
+            ),
+        ),
+        "take-over 3: the owner token",
+    ),
+    "a former holder of the same host may live on": Mutant(
+        _LOCAL, (("        if end_former:\n", "        if False:\n"),), "take-over 3, at least once: the old process is dead"
+    ),
+    "a store is trusted after a crash of the machine": Mutant(
+        _LMDB, (('meta.get(b"boot") != boot_id()', "False"),), "take-over 3: a store must fit"
+    ),
+    "the wait for a lock has no end": Mutant(
+        _LOCAL, (("lock_timeout=_LOCK_SECONDS", "lock_timeout=None"),), "take-over 3: a bounded wait"
+    ),
+    "offsets are read without waiting for open transactions": Mutant(
+        "kstreams_repl.kafka.admin",
+        (('"read_committed" if stable else', '"read_uncommitted" if stable else'),),
+        "take-over 4: committed offsets, settled",
+    ),
+    "a missing offset is reset": Mutant(
+        _TAKE,
+        (
+            ("        if known is None:\n            known = _kept(environment, at)\n", ""),
+            ("elif environment.commit_id >= 0 and any", "elif False and any"),
+        ),
+        "take-over 4: no reset over a store",
+    ),
+    "restore stops at the last stable offset": Mutant(
+        _RESTORE,
+        (
+            (
+                '    ends = admin.end_offsets(by_partition, isolation="read_uncommitted")\n',
+                '    ends = admin.end_offsets(by_partition, isolation="read_committed")\n',
+            ),
+        ),
+        "take-over 5: the target is the read_uncommitted end",
+    ),
+    "restore reads what was not committed": Mutant(
+        _TAKE,
+        (
+            (
+                '            isolation="read_committed" if exactly_once else "read_uncommitted",\n            go_on',
+                '            isolation="read_uncommitted",\n            go_on',
+            ),
+        ),
+        "take-over 5: read_committed",
+    ),
+    "nothing is restored": Mutant(_RESTORE, (("    if not logs:\n", "    if True:\n"),), "take-over 5: restore"),
+    "a warm instance goes on unchecked": Mutant(
+        _WARM,
+        (("instance.plan.generation == plan.generation and _unchanged(instance)", "True"),),
+        "warm resume: commit id and changelog ends",
+    ),
+}
+
+
+class MutantRottenError(Exception):
+    """The source no longer has the text that a mutant changes."""
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    mutant: Mutant
+
+    def get_code(self, fullname: str) -> Any:
+        source = self.get_source(fullname)
+        assert source is not None
+        return self.source_to_code(mutated(source, self.mutant).encode(), self.path)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, mutant: Mutant) -> None:
+        self._mutant = mutant
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname != self._mutant.module:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        assert spec is not None and spec.origin is not None
+        loader = _Loader(fullname, spec.origin)
+        loader.mutant = self._mutant
+        return importlib.util.spec_from_file_location(fullname, spec.origin, loader=loader)
+
+
+def mutated(source: str, mutant: Mutant) -> str:
+    """The changed source.
+
+    Raises:
+        MutantRottenError: a text is not there, or more than once.
+    """
+    for text, replacement in mutant.changes:
+        if source.count(text) != 1:
+            raise MutantRottenError(f"{mutant.module} has {source.count(text)} times: {text!r}")
+        source = source.replace(text, replacement)
+    return source
+
+
+def install(name: str) -> None:
+    """Let this process import the mutant."""
+    mutant = MUTANTS[name]
+    assert mutant.module not in sys.modules, f"{mutant.module} is imported already"
+    sys.meta_path.insert(0, _Finder(mutant))

@@ -1,0 +1,286 @@
+"""Single steps of the take-over, each in a world without chance: what a random run meets too rarely to prove that the step is needed."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from kstreams_repl.commit.offset_metadata import encode
+from kstreams_repl.errors import TaskCorruptedError, TaskMigratedError
+from kstreams_repl.instance.control import Signal
+from kstreams_repl.instance.instance import Instance
+from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.instance.take_over import open_instance
+from kstreams_repl.instance.warm import WarmInstances
+from kstreams_repl.kafka.transactional import TransactionalProducer, TransactionDoubtError
+from kstreams_repl.types import TaskId
+from tests.faults.simulation.application import APPLICATION, prepared
+from tests.faults.simulation.scenario import Scenario, simulated
+
+SEEN_LOG = f"{APPLICATION}-seen-changelog"
+
+
+class Stage:
+    """One instance of one partition, exactly once, with nothing that goes wrong by itself."""
+
+    def __init__(self, directory: Path) -> None:
+        scenario = self.scenario = Scenario(1, directory)
+        scenario.exactly = True
+        self.world = scenario.world
+        self.world.calm = True
+        scenario.topics, scenario.specs, scenario.config = prepared(1, "exactly_once_v2", -1)
+        scenario.broker.__init__(self.world, scenario.topics)  # type: ignore[misc]
+        self.broker = scenario.broker
+
+    def plan(self, generation: int = 1) -> ApplicationPlan:
+        return ApplicationPlan(
+            application_id=APPLICATION,
+            generation=generation,
+            config=self.scenario.config,
+            settings=self.scenario.settings(),
+            assignment=(tuple(self.scenario.specs.values()),),
+            state_directory=str(self.scenario.directory),
+            control_directory=str(self.scenario.directory / "control"),
+            partition_counts=self.scenario.topics,
+        )
+
+    def open(self, generation: int = 1, in_force: Callable[[], bool] = lambda: True) -> Instance:
+        return open_instance(self.plan(generation), 0, in_force=in_force)
+
+    def write(self, *numbers: int) -> None:
+        stamp = int(self.world.now * 1000)
+        self.broker.produce(None, 0, ("in", 0), [(b"k", b"%d:%d" % (number, number), stamp, None) for number in numbers])
+
+    def work(self, instance: Instance) -> None:
+        """Process and commit what is there."""
+        from kstreams_repl.instance.loop import Loop
+
+        until = self.world.now + 1.0
+        Loop(instance, signal=lambda now: Signal.RUN, report=lambda instance: None).run(until)
+
+    def lived(self) -> None:
+        """A first generation that committed what was there and was closed."""
+
+        def live() -> None:
+            instance = self.open()
+            self.work(instance)
+            instance.close()
+
+        self.as_actor(live)
+
+    def in_doubt(self, work: Callable[[], None], *, seconds: float) -> None:
+        """Somebody else's transaction that is open now and commits in a while."""
+        self.broker.init("somebody", 60.0)
+        work()
+        self.world.after(seconds, lambda: self.broker.end("somebody", 0, "committed"))
+
+    def as_actor(self, work: Callable[[], Any], *, seconds: float = 60.0) -> Any:
+        results: list[Any] = []
+        errors: list[Exception] = []
+
+        def act() -> None:
+            try:
+                results.append(work())
+            except Exception as error:  # raised again below, outside the actor
+                errors.append(error)
+
+        actor = self.world.spawn("taking over", act)
+        self.world.run(lambda: not actor.alive, seconds=seconds)
+        if errors:
+            raise errors[0]
+        return results[0]
+
+
+@contextmanager
+def stage() -> Iterator[Stage]:
+    directory = Path(tempfile.mkdtemp(prefix="steps-"))
+    try:
+        made = Stage(directory)
+        with simulated(made.scenario):
+            yield made
+        made.world.close()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _refused(work: Callable[[], Any], error: type[Exception]) -> None:
+    try:
+        work()
+    except error:
+        return
+    raise AssertionError(f"no {error.__name__}")
+
+
+def an_old_generation_takes_no_id_over() -> None:
+    with stage() as made:
+        _refused(lambda: made.open(in_force=lambda: False), TaskMigratedError)
+        assert not made.broker.ids, "the id of its successor was taken over"
+
+
+def a_generation_that_ends_while_the_id_is_taken_takes_no_store_over() -> None:
+    with stage() as made:
+        answers = iter([True])
+        _refused(lambda: made.open(in_force=lambda: next(answers, False)), TaskMigratedError)
+        assert not made.scenario.disk.files, "the stores of its successor were opened"
+
+
+def an_older_holder_of_the_id_is_fenced() -> None:
+    with stage() as made:
+        made.as_actor(made.open)
+        made.as_actor(lambda: made.open(2))
+        assert made.broker.ids[f"{APPLICATION}-0"].epoch == 1
+
+
+def restore_waits_for_a_transaction_that_is_open_in_the_changelog() -> None:
+    with stage() as made:
+
+        def fill() -> None:
+            made.broker.produce("somebody", 0, (SEEN_LOG, 0), [(b"k", (7).to_bytes(8, "big"), 1, None)])
+
+        made.in_doubt(fill, seconds=1.0)
+        instance = made.as_actor(made.open)
+        [task] = [task for task in instance.tasks if task.id == TaskId(0, 0)]
+        assert task.task.stores["seen"].get(b"k") == 7, "what committed during the restore is missing"
+
+
+def offsets_of_an_open_transaction_are_waited_for() -> None:
+    with stage() as made:
+        made.write(0, 1, 2)
+        made.in_doubt(lambda: made.broker.add_offsets("somebody", 0, APPLICATION, {("in", 0): (2, encode(5))}), seconds=1.0)
+        instance = made.as_actor(made.open)
+        assert {offset for task in instance.tasks for at, offset in task.starts.items() if at.topic == "in"} == {2}
+
+
+def an_offset_that_expired_is_taken_from_the_store() -> None:
+    with stage() as made:
+        made.write(0, 1, 2)
+        made.lived()
+        made.broker.committed.clear()
+        again = made.as_actor(lambda: made.open(2))
+        assert {offset for task in again.tasks for at, offset in task.starts.items() if at.topic == "in"} == {3}
+
+
+def a_store_without_any_offset_is_an_error() -> None:
+    with stage() as made:
+        made.write(0, 1, 2)
+        made.lived()
+        made.broker.committed.clear()
+        for file in made.scenario.disk.files.values():
+            file.trees[b"meta"] = {key: value for key, value in file.trees[b"meta"].items() if not key.startswith(b"p:input:")}
+        made.as_actor(lambda: _refused(lambda: made.open(2), TaskCorruptedError))
+
+
+def a_holder_that_is_stopped_inside_a_store_commit_is_ended() -> None:
+    with stage() as made:
+        instance = made.as_actor(made.open)
+        [task] = [task for task in instance.tasks if task.id == TaskId(0, 0)]
+        path = str(task.environment.path)
+        made.world.calm = True
+
+        def hold() -> None:
+            made.scenario.disk.files[path].holder = made.world.current
+            assert made.world.current is not None
+            made.world.current.holds = made.scenario.disk.files[path]
+            made.world.sleep(1e6)
+
+        holder = made.world.spawn("holder", hold)
+        made.world.run(lambda: made.scenario.disk.files[path].holder is holder, seconds=10)
+        made.scenario.owners = dict.fromkeys(made.scenario.owners, holder)
+        made.as_actor(lambda: made.open(2), seconds=60)
+        assert not holder.alive
+
+
+def a_commit_without_an_answer_is_never_sent_again() -> None:
+    """The first request is still on its way: sent again and answered, it would end the *next* transaction."""
+    with stage() as made:
+        producer = TransactionalProducer(made.scenario.settings(), "id", timeout_ms=4_000)
+        made.as_actor(producer.initialise)
+        request, asked = made.scenario.network.request, []
+
+        def once_late(what: str, effect: Callable[[], Any], seconds: float, **more: Any) -> Any:
+            if what != "commit":
+                return request(what, effect, seconds, **more)
+            asked.append(what)
+            if len(asked) == 1:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", False, True, False))
+            return effect()
+
+        made.scenario.network.request = once_late  # type: ignore[method-assign]
+
+        def commit() -> None:
+            producer.begin()
+            producer.client.produce("out", b"1:1", b"k", 0)
+            _refused(producer.commit, TransactionDoubtError)
+
+        made.as_actor(commit)
+        assert asked == ["commit"]
+
+
+def a_task_that_lost_its_stores_commits_nothing_to_them() -> None:
+    with stage() as made:
+        first = made.as_actor(made.open)
+        made.as_actor(lambda: made.open(2))
+        [task] = [task for task in first.tasks if task.id == TaskId(0, 0)]
+        before = made.scenario.disk.files[str(task.environment.path)].trees
+        task.task.stores["seen"].put(b"k", 99)
+        task.task.stores["seen"].flush()
+        made.as_actor(lambda: _refused(lambda: task.environment.commit({}, 5), TaskMigratedError))
+        assert made.scenario.disk.files[str(task.environment.path)].trees == before
+
+
+def at_least_once_the_former_process_is_ended_before_offsets_are_read() -> None:
+    with stage() as made:
+        made.scenario.topics, made.scenario.specs, made.scenario.config = prepared(1, "at_least_once", -1)
+        opened: list[Instance] = []
+
+        def hold() -> None:
+            opened.append(made.open())
+            made.world.sleep(1e6)
+
+        holder = made.world.spawn("holder", hold)
+        made.world.run(lambda: bool(opened), seconds=20)
+        made.as_actor(lambda: made.open(2))
+        assert not holder.alive
+
+
+def a_warm_instance_whose_offsets_moved_is_not_used() -> None:
+    with stage() as made:
+        made.write(0, 1, 2)
+
+        def live() -> bool:
+            instance = made.open()
+            made.work(instance)
+            kept = WarmInstances()
+            kept.put(instance)
+            untouched = kept.take(made.plan(), 0)
+            assert untouched is instance
+            kept.put(instance)
+            made.broker.committed[(APPLICATION, ("in", 0))] = (2, encode(5))
+            return kept.take(made.plan(), 0) is None
+
+        assert made.as_actor(live)
+
+
+STEPS: dict[str, Callable[[], None]] = {
+    step.__name__: step
+    for step in (
+        an_old_generation_takes_no_id_over,
+        a_generation_that_ends_while_the_id_is_taken_takes_no_store_over,
+        an_older_holder_of_the_id_is_fenced,
+        restore_waits_for_a_transaction_that_is_open_in_the_changelog,
+        offsets_of_an_open_transaction_are_waited_for,
+        an_offset_that_expired_is_taken_from_the_store,
+        a_store_without_any_offset_is_an_error,
+        a_holder_that_is_stopped_inside_a_store_commit_is_ended,
+        a_commit_without_an_answer_is_never_sent_again,
+        a_task_that_lost_its_stores_commits_nothing_to_them,
+        at_least_once_the_former_process_is_ended_before_offsets_are_read,
+        a_warm_instance_whose_offsets_moved_is_not_used,
+    )
+}

@@ -1,0 +1,55 @@
+"""R24: the commit and take-over protocols under a seeded clock, network, disk and scheduler."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.counts import SEEDS, full
+from tests.faults.reliability import note
+from tests.faults.simulation.scenario import run_seed
+from tests.faults.simulation.steps import STEPS
+
+ROOT = Path(__file__).parents[2]
+
+
+def _run(first: int, count: int) -> list[str]:
+    found = [(seed, run_seed(seed).violations) for seed in range(first, first + count)]
+    return [f"seed {seed}: {violation}" for seed, violations in found for violation in violations]
+
+
+@pytest.mark.timeout(600)
+def test_no_seed_breaks_a_guarantee() -> None:
+    wrong = _run(0, SEEDS)
+    note("R24", "simulated runs", SEEDS, len(wrong))
+    assert not wrong, "\n".join(wrong[:5])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_no_seed_of_very_many_breaks_a_guarantee() -> None:
+    count = full(10_000)
+    wrong = _run(SEEDS, count)
+    note("R24", "simulated runs, further seeds", count, len(wrong))
+    assert not wrong, "\n".join(wrong[:5])
+
+
+def test_a_seed_replays_byte_for_byte_in_another_process() -> None:
+    def trace(hash_seed: str) -> bytes:
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "tests.faults.simulation", "--trace", "7", "3"]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
+        return done.stdout.partition(b" seeds, ")[0]
+
+    first = trace("1")
+    assert first.count(b"\n") > 100
+    assert trace("2") == first
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_step_of_the_take_over(name: str) -> None:
+    STEPS[name]()
