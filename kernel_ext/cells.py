@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
+from kstreams_repl.session.program import history
 from kstreams_repl.topology.origin import cell_started
 
 
@@ -16,6 +17,7 @@ class CellTracker:
     """Follows the shell's cells. A cell that a cell runs belongs to the outer one."""
 
     def __init__(self, shell: Any) -> None:
+        self._shell = shell
         self._events = shell.events
         self._depth = 0
         self._after_cell: list[Callable[[], None]] = []
@@ -44,6 +46,17 @@ class CellTracker:
         self._depth += 1
         if self._depth == 1:
             cell_started(cell_of(info))
+            self._note(info)
+
+    def _note(self, info: Any) -> None:
+        """Keep the cell's text: what is deployed from it can then be written down as source."""
+        raw = str(info.raw_cell)
+        try:
+            text = self._shell.transform_cell(raw)
+        except SyntaxError:  # it is told when the cell runs
+            return
+        file = self._shell.compile.get_code_name(raw, text, self._shell.execution_count)
+        history.note(cell_of(info), text, file=file)
 
     def _after(self, result: Any) -> None:
         self._depth = max(self._depth - 1, 0)

@@ -20,6 +20,8 @@ from kstreams_repl.dsl.build_log import Handle
 from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.session import Application, ReadRecord, Records
 from kstreams_repl.session.live_taps import LiveTap
+from kstreams_repl.session.program import deployed_as, history
+from kstreams_repl.topology.origin import running_cell
 
 UPDATES_PER_SECOND = 3
 
@@ -61,6 +63,10 @@ class TopoMagics(Magics):
         namespace["builder"] = builder
         source = self._shell.transform_cell(cell)
         file = self._shell.compile.cache(source, self._shell.execution_count, raw_code=cell)
+        own = name if self._workspace.builders.get(name) is not builder else None
+        begin = f"builder = {own or f'__builders__.setdefault({name!r}, kstreams_repl.StreamsBuilder())'}"
+        run = running_cell()
+        history.note("" if run is None else run.cell, source, file=file, before=begin)
         exec(compile(ast.parse(source, file), file, "exec"), namespace)
         return builder
 
@@ -103,7 +109,8 @@ class TopoMagics(Magics):
         topology, name = self._workspace.source(given.name), given.application or given.name
         if given.dry_run:
             return self._workspace.session.plan(topology, name, config=settings)
-        return self._workspace.session.deploy(topology, name, config=settings)
+        with deployed_as(self._workspace.expression(given.name)):
+            return self._workspace.session.deploy(topology, name, config=settings)
 
     @magic_arguments()
     @argument("application", help="the application")
@@ -127,7 +134,8 @@ class TopoMagics(Magics):
         name = given.name or given.application
         if cell is not None:
             self._define(name, cell)
-        return app.edit(self._workspace.source(name), dry_run=given.dry_run)
+        with deployed_as(self._workspace.expression(name)):
+            return app.edit(self._workspace.source(name), dry_run=given.dry_run)
 
     @magic_arguments()
     @argument("name", nargs="?", help="the application")

@@ -82,6 +82,10 @@ class Workspace:
         running = {} if self.current is None else self.current.applications
         raise self._unknown("builder or topology", name, [known for known in self.names() if known not in running])
 
+    def expression(self, name: str) -> str:
+        """Python for what `source` gives, in the terms of `session.program`."""
+        return f"__builders__[{name!r}]" if name in self.builders else name
+
     def application(self, name: str) -> Application:
         """An application by name, or by the variable that holds it.
 

@@ -18,18 +18,20 @@ from kstreams_repl.display.picture import Picture, picture_of
 from kstreams_repl.errors import DeployError, KStreamsError
 from kstreams_repl.inspection.query import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
-from kstreams_repl.session.editing import EditPlan, Version
+from kstreams_repl.session.editing import EditPlan
 from kstreams_repl.session.errors_shown import with_source
 from kstreams_repl.session.live_taps import live_peek, live_tail, node_name
 from kstreams_repl.session.marks import Rates, marks_of
 from kstreams_repl.session.metrics_view import MetricsView
 from kstreams_repl.session.node_rates import NodeRate, node_rates
 from kstreams_repl.session.planned import check
+from kstreams_repl.session.program import Program
 from kstreams_repl.session.records import ReadRecord, Records
 from kstreams_repl.session.remaining import remaining_records
 from kstreams_repl.session.store_view import StoreView
 from kstreams_repl.session.tables import all_stores
 from kstreams_repl.session.topologies import topology_of
+from kstreams_repl.session.versions import Version, VersionHistory
 from kstreams_repl.topology.describe import TopologyDescription
 from kstreams_repl.topology.diff import NodeChange
 from kstreams_repl.topology.topology import Topology
@@ -50,24 +52,39 @@ class Application:
         >>> app.pause(); app.resume(); app.stop()         # doctest: +SKIP
     """
 
-    def __init__(self, session: Session, name: str, topology: Topology, config: StreamsConfig, deployment: Deployment) -> None:
+    def __init__(
+        self,
+        session: Session,
+        name: str,
+        topology: Topology,
+        config: StreamsConfig,
+        deployment: Deployment,
+        history: VersionHistory,
+        *,
+        found: str | None = None,
+    ) -> None:
         self.name = name
         self.topology = topology
         self.config = config
         self.session = session
-        self.versions: list[Version] = [Version.of(1, topology)]
-        """What ran so far, the present version last: number, time, source text."""
         self.definition: Any = None
         """What it was deployed or edited with, a builder for example: `changes` compares with it."""
         self._rates = Rates()
         self.stale: frozenset[str] = frozenset()
         """Nodes that a cell has changed since; they run as they were."""
         self._deployment = deployment
+        self._history = history
+        self._found = found
         self._control = threading.Lock()
         self._starting: _Work | None = None
         self._start_error: BaseException | None = None
 
     # ---- looks
+
+    @property
+    def versions(self) -> list[Version]:
+        """What ran so far, the present version last: number, time, source text. Kernels come and go, this stays."""
+        return list(self._history.versions)
 
     @property
     def status(self) -> str:
@@ -77,7 +94,8 @@ class Application:
             return STARTING
         if self._start_error is not None:
             return "failed"
-        return str(self._deployment.status)
+        status = str(self._deployment.status)
+        return self._found if status == "created" and self._found is not None else status
 
     @property
     def error(self) -> KStreamsError | None:
@@ -206,7 +224,8 @@ class Application:
         Raises:
             TopologyError: rows of a store would be read wrongly; the plan is in ``plan``, the ways out are in the hint.
         """
-        plan = EditPlan(self, topology_of(topology, self.config))
+        built = topology_of(topology, self.config)
+        plan = EditPlan(self, built, topology)
         if dry_run:
             return plan
         plan.apply()
@@ -218,7 +237,7 @@ class Application:
         if self.definition is None:
             return None
         try:
-            plan = EditPlan(self, topology_of(self.definition, self.config))
+            plan = EditPlan(self, topology_of(self.definition, self.config), self.definition)
         except KStreamsError:  # cells that do not fit together yet: there is nothing to compare with
             return None
         self.stale = frozenset(node.name for node in plan.diff.nodes if node.change not in (NodeChange.UNCHANGED, NodeChange.NEW))
@@ -230,9 +249,13 @@ class Application:
         Raises:
             KStreamsError: this is the first version.
         """
-        if len(self.versions) < 2:
+        versions = self._history.versions
+        if len(versions) < 2:
             raise KStreamsError(f"{self.name} is at its first version", hint="there is nothing to go back to")
-        return EditPlan(self, self.versions[-2].topology).apply()
+        before = versions[-2]
+        saved = self._history.saved(before.number)
+        program = Program("", ("its text",)) if saved is None else Program(saved.text.partition("\n")[2], saved.missing)
+        return EditPlan(self, before.topology, before.topology, program).apply()
 
     def pause(self) -> Application:
         """Stop at a commit boundary: returns when everything processed is committed. Pausing twice does nothing."""
@@ -311,11 +334,18 @@ class Application:
             if self._start_error is not None:
                 raise self._start_error
 
-    def _replace(self, topology: Topology) -> None:
+    def _replace(self, topology: Topology, program: Program) -> None:
         """Step 3 of an edit."""
         if self._starting is not None:
             self._starting.wait()
-        self._run(lambda: self._deployment.replace(topology))
+        count = len(self._history.versions)
+        text = self._history.keep(program, topology, self.config)
+        try:
+            self._run(lambda: self._deployment.replace(topology, version=text))
+        except Exception:
+            if len(self._history.versions) > count:
+                self._history.forget_last()
+            raise
         self.topology = topology
         self.stale = frozenset()
         self._start_error = None

@@ -1,21 +1,19 @@
 """Editing a running application: the plan first, then the change at a commit boundary, and the history of what ran.
 
-Apply, numbered: 1. refuse what would read rows wrongly · 2. check the new topology against the cluster · 3. pause at a commit, put it
-in place, start a new generation (`Deployment.replace`) · 4. write the version into the history. A failure in 2 leaves everything as it
-was, one in 3 starts the old version again.
+Apply, numbered: 1. refuse what would read rows wrongly · 2. check the new topology against the cluster · 3. write the version into the
+session file, pause at a commit, put it in place, start a new generation, whose first journal record confirms the version
+(`Deployment.replace`). A failure in 2 leaves everything as it was, one in 3 starts the old version again and takes the new one out.
 """
 
 from __future__ import annotations
 
-import linecache
-import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.display.markup import clean_text
 from kstreams_repl.display.table import Table
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.session.planned import check
+from kstreams_repl.session.program import Program, program_of
 from kstreams_repl.topology.diff import NodeChange, StoreChange, TopologyDiff, diff
 from kstreams_repl.topology.topology import Topology
 
@@ -23,45 +21,14 @@ if TYPE_CHECKING:
     from kstreams_repl.session.application import Application
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A topology that ran.
-
-    Attributes:
-        source: the text of the cells or files whose calls made it, as far as it is known.
-    """
-
-    number: int
-    at: float
-    topology: Topology
-    source: str
-
-    @classmethod
-    def of(cls, number: int, topology: Topology) -> Version:
-        return cls(number, time.time(), topology, source_of(topology))
-
-    def __repr__(self) -> str:
-        return f"Version({self.number}, {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.at))}, {self.topology!r})"
-
-
-def source_of(topology: Topology) -> str:
-    """The cells (whole) and lines of files that made the nodes, in order."""
-    texts: dict[str, None] = {}
-    for node in topology.nodes.values():
-        file, line = node.origin.file, node.origin.line
-        if file is None:
-            continue
-        whole = node.origin.cell is not None
-        texts["".join(linecache.getlines(file)) if whole else linecache.getline(file, line or 0)] = None
-    return "\n".join(text.rstrip() for text in texts if text.strip())
-
-
 class EditPlan:
     """What an edit does: every node, every store. `apply()` does it; looking changes nothing."""
 
-    def __init__(self, application: Application, topology: Topology) -> None:
+    def __init__(self, application: Application, topology: Topology, definition: Any, program: Program | None = None) -> None:
         self.application = application
         self.topology = topology
+        self.definition = definition
+        self.program = program
         self.diff: TopologyDiff = diff(application.topology, topology)
         self.applied = False
 
@@ -83,10 +50,9 @@ class EditPlan:
             )
         # 2. Check.
         check(app.session.admin, self.topology, app.name)
-        # 3. Pause, replace, start.
-        app._replace(self.topology)
-        # 4. History.
-        app.versions.append(Version.of(app.versions[-1].number + 1, self.topology))
+        # 3. History, pause, replace, start.
+        program = self.program or program_of(self.definition, self.topology, app.session.variables)
+        app._replace(self.topology, program)
         self.applied = True
         return self
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kstreams_repl import serdes as serde_library
+from kstreams_repl.display.table import Table
 from kstreams_repl.inspection.columns import guess
 from kstreams_repl.inspection.topics import last_of
 from kstreams_repl.kafka.admin import Admin
@@ -64,3 +65,15 @@ def _read_note(topic: str, shown: int, there: int) -> str:
     if there == 0:
         return f"0 records on {topic}; produce with session.produce({topic!r}, [...])"
     return f"{shown:,} of {there:,} records" if shown != there else f"all {there:,} records"
+
+
+def topics_table(admin: Admin, *, internal: bool) -> Table:
+    """As `Session.topics`."""
+    counts = admin.topics()
+    rows = []
+    for name in counts:
+        if internal or not name.endswith(("-changelog", "-repartition", "-journal")):
+            ranges = ranges_of(admin, name, isolation="read_uncommitted")
+            rows.append((name, counts[name], sum(item.end - item.start for item in ranges)))
+    note = "" if rows else "no topics yet; session.produce(topic, records) makes one"
+    return Table.of(("topic", "partitions", "records"), rows, note=note)

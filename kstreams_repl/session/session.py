@@ -16,12 +16,12 @@ from typing import Any
 from kstreams_repl import serdes as serde_library
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.table import Table
-from kstreams_repl.errors import KStreamsError, did_you_mean
+from kstreams_repl.errors import KStreamsError
 from kstreams_repl.inspection import Limits, SqlResult, run_sql
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
-from kstreams_repl.kafka.reading import ranges_of
 from kstreams_repl.session.application import Application
+from kstreams_repl.session.attaching import attached
 from kstreams_repl.session.broker import SessionBroker
 from kstreams_repl.session.cleanup import Cleanup
 from kstreams_repl.session.directory import SessionDirectory
@@ -29,13 +29,16 @@ from kstreams_repl.session.known_serdes import KnownSerdes
 from kstreams_repl.session.peeking import peek
 from kstreams_repl.session.planned import planned
 from kstreams_repl.session.producing import TopicProducer, milliseconds, parts_of
+from kstreams_repl.session.program import program_of
 from kstreams_repl.session.progress import Report, default_report
-from kstreams_repl.session.reading_topics import read_records
+from kstreams_repl.session.reading_topics import read_records, topics_table
 from kstreams_repl.session.recording_topics import record_topics
 from kstreams_repl.session.records import Records
 from kstreams_repl.session.samples import Sample, sample
+from kstreams_repl.session.session_file import SessionFiles
 from kstreams_repl.session.tables import SessionTables
 from kstreams_repl.session.topologies import topology_of
+from kstreams_repl.session.versions import VersionHistory
 from kstreams_repl.testing.recording import Recording
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.topology import Topology
@@ -134,14 +137,7 @@ class Session:
         Args:
             internal: also those of applications (changelogs, repartition topics, journals).
         """
-        counts = self.admin.topics()
-        names = [name for name in counts if internal or not self._is_internal(name)]
-        rows = []
-        for name in names:
-            ranges = ranges_of(self.admin, name, isolation="read_uncommitted")
-            rows.append((name, counts[name], sum(item.end - item.start for item in ranges)))
-        note = "" if rows else "no topics yet; session.produce(topic, records) makes one"
-        return Table.of(("topic", "partitions", "records"), rows, note=note)
+        return topics_table(self.admin, internal=internal)
 
     def create_topic(
         self, topic: str, *, partitions: int = DEFAULT_PARTITIONS, configs: Mapping[str, str] | None = None, exist_ok: bool = True
@@ -333,7 +329,10 @@ class Session:
             )
         checked = self._config(name, {**(config or {}), **{key.replace("_", "."): value for key, value in settings.items()}})
         built = topology_of(topology, checked)
-        application = self._application(name, built, checked, known)
+        history = VersionHistory(self.files, name)
+        history.continue_or_begin(checked)
+        application = self._application(name, built, checked, history, known)
+        application._deployment.version = history.keep(program_of(topology, built, self.variables), built, checked)
         application.definition = topology
         application.start()
         self._applications[name] = application
@@ -349,36 +348,30 @@ class Session:
         checked = self._config(name, dict(config or {}))
         return planned(self.admin, topology_of(topology, checked), name)
 
-    def attach(self, name: str, topology: Any = None, *, config: Mapping[str, Any] | None = None) -> Application:
-        """Find an application again, after a kernel restart say: its offsets, state and journal are there, paused or stopped.
+    def attach(
+        self, name: str, topology: Any = None, *, config: Mapping[str, Any] | None = None, trust: bool = False
+    ) -> Application:
+        """Find an application again, after a kernel restart say: its versions, offsets and state; `resume()` goes on where it was.
 
         Args:
-            topology: what it runs; code never comes from a topic. `resume()` then goes on where it was.
+            topology: what it runs. Without it the text in the session file is taken, if the journal confirms its hash.
+            config: settings that differ from those it was deployed with.
+            trust: take the text from the journal when there is no session file. Whoever may write that topic then runs code here.
 
         Raises:
-            KStreamsError: there is no application of that name on the cluster, or `topology` is missing.
-        """
-        from kstreams_repl.kafka.internal_topics import journal_topic_name
+            KStreamsError: there is no application of that name on the cluster.
+            SessionFileError: the session file is missing, was changed, or may be written by others; nothing of it was executed.
 
+        Example:
+            >>> app = session.attach("word-count")     # doctest: +SKIP
+            >>> app.resume()                           # doctest: +SKIP
+        """
         if name in self._applications:
             return self._applications[name]
-        known = [topic.removesuffix("-journal") for topic in self.admin.topics() if topic.endswith("-journal")]
-        if journal_topic_name(name) not in self.admin.topics():
-            raise KStreamsError(
-                f"there is no application {name!r} on this cluster",
-                hint=did_you_mean(name, known) or (f"there are {', '.join(known)}" if known else "none was ever deployed here"),
-            )
-        if topology is None:
-            raise KStreamsError(
-                f"attach({name!r}) needs the topology: code is never taken from a topic",
-                hint=f"session.attach({name!r}, builder)",
-            )
-        checked = self._config(name, dict(config or {}))
-        built = topology_of(topology, checked)
-        self._applications[name] = self._application(name, built, checked, None)
-        self._applications[name].definition = topology
-        self._learn(self._applications[name])
-        return self._applications[name]
+        app = attached(self, name, topology, dict(config or {}), trust=trust)
+        self._applications[name] = app
+        self._learn(app)
+        return app
 
     def cleanup(self, name: str, *, confirm: bool = False) -> Cleanup:
         """What belongs to an application: internal topics, group, local state. Deletes them only with `confirm=True`.
@@ -477,13 +470,24 @@ class Session:
         own = {"application.id": name, "bootstrap.servers": self.bootstrap_servers}
         return StreamsConfig({**self.config, **state, **settings, **own})
 
-    def _application(self, name: str, topology: Topology, config: StreamsConfig, known: Application | None) -> Application:
+    @property
+    def files(self) -> SessionFiles:
+        """Where the texts of what ran are kept."""
+        return SessionFiles(self.directory.path)
+
+    def _application(
+        self,
+        name: str,
+        topology: Topology,
+        config: StreamsConfig,
+        history: VersionHistory,
+        known: Application | None = None,
+        *,
+        found: str | None = None,
+    ) -> Application:
         from kstreams_repl.spark.deployment import Deployment
 
         if known is not None:
             known.stop()
         deployment = Deployment(topology, config, spark=self._spark, master=self._master, settings=self.settings)
-        return Application(self, name, topology, config, deployment)
-
-    def _is_internal(self, topic: str) -> bool:
-        return topic.endswith(("-changelog", "-repartition", "-journal"))
+        return Application(self, name, topology, config, deployment, history, found=found)

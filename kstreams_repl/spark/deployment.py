@@ -40,7 +40,7 @@ from kstreams_repl.spark.client_metrics import client_metrics
 from kstreams_repl.spark.closure import Shipment, pack
 from kstreams_repl.spark.epoch import await_idle, await_progress, start_query
 from kstreams_repl.spark.failures import disk_errors, error_from, query_error
-from kstreams_repl.spark.generations import Generations
+from kstreams_repl.spark.generations import Generations, VersionText
 from kstreams_repl.spark.growth import PartitionWatch, refusal
 from kstreams_repl.spark.planning import application_id_of, make_plan
 from kstreams_repl.spark.progress import ApplicationReport, read_reports
@@ -109,6 +109,8 @@ class Deployment:
         with disk_errors(self.state_root):
             self._lease = LeaseWriter(control_directory(self.state_root, self.application_id))
         self._generations: Generations | None = None
+        self.version: VersionText | None = None
+        """What the journal is told about the topology with the next generation."""
 
     def __repr__(self) -> str:
         generation = self._plan.generation if self._plan is not None else 0
@@ -189,7 +191,7 @@ class Deployment:
             claim_slots(session, self.application_id, plan.instances)
             try:
                 # 3. Raise the generation.
-                before = self._generations.raise_to(plan)
+                before = self._generations.raise_to(plan, self.version)
                 self._lease.clear()
                 # 4. Fence the instances of every earlier generation.
                 fence_instances(
@@ -209,7 +211,7 @@ class Deployment:
         """Go on after `pause`, `stop` or a failure, from what was committed; as `start`."""
         return self.start()
 
-    def replace(self, topology: Any) -> Deployment:
+    def replace(self, topology: Any, *, version: VersionText | None = None) -> Deployment:
         """Run another topology, from what was committed: 1. pause at a commit · 2. put the topology in place · 3. start a new
         generation, if it was running. State and offsets stay; when the new one cannot be started the old one is, and the
         error raised.
@@ -221,16 +223,29 @@ class Deployment:
                 self.pause()
             # 2. Put it in place; what was shipped is of the old one.
             before, self.topology, self._shipment = self.topology, topology, None
+            earlier, self.version = self.version, version
             # 3. Start.
             if running:
                 try:
                     self.start()
                 except BaseException:
-                    self.topology, self._shipment = before, None
+                    self.topology, self._shipment, self.version = before, None, earlier
                     if self._status is not Status.RUNNING:
                         self.start()
                     raise
+            elif version is not None:
+                self._declare(version)
         return self
+
+    def _declare(self, version: VersionText) -> None:
+        """Tell the journal which version the next start runs."""
+        ensure_reachable(self.settings)
+        generations = self._generations or Generations(self.settings, Admin(self.settings), self.application_id, self._lease)
+        try:
+            generations.declare(version)
+        finally:
+            if generations is not self._generations:
+                generations.close()
 
     def pause(self) -> Deployment:
         """Stop at a commit boundary; returns when every instance has committed and said so. State and offsets stay; `resume`

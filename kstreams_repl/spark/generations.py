@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kstreams_repl.errors import KStreamsError, ProducerFencedError
 from kstreams_repl.instance.control import LeaseWriter, Signal
@@ -15,7 +15,7 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.kafka.journal import JournalControl, JournalReader, ensure_journal
-from kstreams_repl.kafka.journal_records import Assignment, DesiredState, KeptOffset, KeptOffsets
+from kstreams_repl.kafka.journal_records import Assignment, ControlRecord, DesiredState, KeptOffset, KeptOffsets, Version
 from kstreams_repl.spark.remote_lease import RemoteLease
 from kstreams_repl.types import TaskId, TopicPartition
 
@@ -33,6 +33,18 @@ class Previous:
     tasks: Mapping[TaskId, int] = field(default_factory=dict)
     standbys: Mapping[TaskId, tuple[int, ...]] = field(default_factory=dict)
     places: Mapping[int, str] = field(default_factory=dict)
+
+
+MOST_SOURCE = 400_000
+
+
+@dataclass(frozen=True, slots=True)
+class VersionText:
+    """A version as the journal knows it: its number, its source text (for reading, and for its hash), its ``describe()`` text."""
+
+    number: int
+    source: str
+    description: str
 
 
 class Generations:
@@ -64,6 +76,7 @@ class Generations:
         if isinstance(lease, RemoteLease):
             lease.follow(self.end())
             lease.send = self._send
+        self._desired_now = state.desired
 
     def next(self) -> int:
         return self._generation + 1
@@ -97,8 +110,9 @@ class Generations:
         broken = self._control.broken
         return broken is not None and not isinstance(broken, ProducerFencedError)
 
-    def raise_to(self, plan: ApplicationPlan) -> int:
-        """Put the plan's generation in force; returns how many slots earlier generations may have used."""
+    def raise_to(self, plan: ApplicationPlan, version: VersionText | None = None) -> int:
+        """Put the plan's generation in force, with the version it runs; returns how many slots earlier generations may have used."""
+        texts = self._take(version, plan.generation)
         tasks = {str(slot): tuple(str(spec.task_id) for spec in specs) for slot, specs in enumerate(plan.assignment)}
         before = self._slots
         self._slots = max(before, plan.instances)
@@ -107,7 +121,7 @@ class Generations:
         places = {str(slot): place for slot, place in enumerate(plan.places) if place is not None}
         self._assignment = Assignment(plan.generation, tasks, standbys, places)
         self._instances = plan.instances
-        self._control.write(self._desired(plan.generation, Signal.RUN), self._assignment)
+        self._write(self._desired(plan.generation, Signal.RUN), self._assignment, *texts)
         self._generation = plan.generation
         self._lease.write(plan.generation, Signal.RUN)
         return before
@@ -118,7 +132,14 @@ class Generations:
         Raises:
             ProducerFencedError: somebody else has taken the application over since.
         """
-        self._control.write(self._desired(plan.generation, Signal.RUN))
+        self._write(self._desired(plan.generation, Signal.RUN))
+
+    def declare(self, version: VersionText) -> None:
+        """Write down which version the next start runs; what is wanted stays as it is. Nothing to say where nothing was deployed yet."""
+        now = self._desired_now
+        texts = self._take(version, self._generation)
+        if now is not None:
+            self._write(replace(now, version=self._version, at_ms=_now()), *texts)
 
     def tell(self, plan: ApplicationPlan, signal: Signal) -> None:
         """Write down that the application is paused or stopped, and the offsets it stopped at (the broker forgets them after
@@ -128,7 +149,7 @@ class Generations:
         inputs = [at for specs in plan.assignment for spec in specs for at in spec.partitions]
         for at, committed in self._admin.committed_offsets(self._application_id, inputs).items():
             kept.setdefault(at.topic, {})[str(at.partition)] = KeptOffset(committed.offset, committed.metadata)
-        self._control.write(self._desired(plan.generation, signal), KeptOffsets(plan.generation, kept, _now()))
+        self._write(self._desired(plan.generation, signal), KeptOffsets(plan.generation, kept, _now()))
 
     def close(self) -> None:
         if isinstance(self._lease, RemoteLease):
@@ -139,7 +160,22 @@ class Generations:
             return
 
     def _send(self, generation: int, signal: Signal) -> None:
-        self._control.write(self._desired(generation, signal))
+        self._write(self._desired(generation, signal))
+
+    def _take(self, version: VersionText | None, generation: int) -> tuple[Version, ...]:
+        if version is None:
+            return ()
+        self._version = version.number
+        written = Version.of(
+            version.source, generation=generation, version=version.number, description=version.description, at_ms=_now()
+        )
+        if len(version.source) > MOST_SOURCE:  # the hash is what counts; a record has a largest size
+            written = replace(written, source="")
+        return (written,)
+
+    def _write(self, desired: DesiredState, *others: ControlRecord) -> None:
+        self._control.write(desired, *others)
+        self._desired_now = desired
 
     def _desired(self, generation: int, signal: Signal) -> DesiredState:
         state = {Signal.RUN: "running", Signal.PAUSE: "paused", Signal.STOP: "stopped"}[signal]

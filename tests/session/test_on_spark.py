@@ -17,7 +17,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.display import svg_of
-from kstreams_repl.errors import DeployError, StreamsProcessingError, TopologyError
+from kstreams_repl.errors import DeployError, SessionFileError, StreamsProcessingError, TopologyError
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.session.directory import SessionDirectory
 
@@ -140,6 +140,48 @@ def test_an_application_is_found_again_with_its_state(session: ks.Session, name:
         again.resume()
         assert again.wait(120)
         assert counts(again) == {"a": 2}
+
+
+def test_versions_and_program_outlive_the_kernel(session: ks.Session, name: str, broker: Any, tmp_path: Path) -> None:
+    """Attach without the topology: from the session file that the journal confirms, and from nothing else."""
+    topic = f"{name}-in"
+    session.produce(topic, [("a", "word", 1000), ("b", "long", 1000)])
+    app = session.deploy(counting(topic), name, config=EXACTLY_ONCE)
+    assert app.wait(120)
+    app.edit(counting(topic, lambda key, value: key == "a"))
+    app.pause()
+    path = session.files.path(name)
+    text = path.read_text()
+    with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as other:
+        path.write_text(text.replace("key == 'a'", "key == 'b'").replace('key == \\"a\\"', "key == 'b'"))
+        assert path.read_text() != text
+        with pytest.raises(SessionFileError, match="hash"):
+            other.attach(name)
+        path.write_text(text)
+        path.chmod(0o644)
+        with pytest.raises(SessionFileError, match="0644"):
+            other.attach(name)
+        path.chmod(0o600)
+        path.rename(path.with_suffix(".gone"))
+        with pytest.raises(SessionFileError, match="no session file") as caught:
+            other.attach(name)
+        assert "builder" in (caught.value.hint or "")
+        assert other.attach(name, trust=True).topology.describe() == app.topology.describe()
+        other._applications.clear()
+        path.with_suffix(".gone").rename(path)
+        again = other.attach(name)
+        assert (again.status, [version.number for version in again.versions]) == ("paused", [1, 2])
+        assert again.config["processing.guarantee"] == "exactly_once_v2"
+        assert counts(again) == {"a": 1, "b": 1}
+        other.produce(topic, [("a", "word", 2000), ("b", "long", 2000)], key_serde="string", value_serde="string")
+        again.resume()
+        assert again.wait(120)
+        assert counts(again) == {"a": 2, "b": 1}
+        again.rollback()
+        other.produce(topic, [("b", "long", 3000)], key_serde="string", value_serde="string")
+        assert again.wait(120)
+        assert counts(again) == {"a": 2, "b": 2}
+        assert [version.number for version in again.versions] == [1, 2, 3]
 
 
 def test_an_error_of_the_users_function_names_its_node_and_line(session: ks.Session, name: str) -> None:

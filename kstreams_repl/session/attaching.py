@@ -1,0 +1,119 @@
+"""Finding an application again: the journal says that it is there and which version it is at, the session file has the text of it.
+
+What is run comes, in this order: 1. from the topology given · 2. from the session file, if its text has the hash that the journal tells ·
+3. from the journal itself, only with `trust=True`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kstreams_repl.errors import KStreamsError, SessionFileError, did_you_mean
+from kstreams_repl.kafka.internal_topics import journal_topic_name
+from kstreams_repl.kafka.journal import JournalReader
+from kstreams_repl.kafka.journal_state import JournalState
+from kstreams_repl.session.program import program_of
+from kstreams_repl.session.session_file import SavedVersion, confirm
+from kstreams_repl.session.topologies import topology_of
+from kstreams_repl.session.versions import VersionHistory, make_topology
+
+if TYPE_CHECKING:
+    from kstreams_repl.session.application import Application
+    from kstreams_repl.session.session import Session
+
+_SUFFIX = "-journal"
+
+
+def deployed_names(session: Session) -> list[str]:
+    """Applications that were ever deployed on the cluster and not cleaned up."""
+    return sorted(topic.removesuffix(_SUFFIX) for topic in session.admin.topics() if topic.endswith(_SUFFIX))
+
+
+def journal_of(session: Session, name: str) -> JournalState:
+    """What the journal of an application says now.
+
+    Raises:
+        KStreamsError: there is no application of that name.
+    """
+    known = deployed_names(session)
+    if journal_topic_name(name) not in session.admin.topics():
+        raise KStreamsError(
+            f"there is no application {name!r} on this cluster",
+            hint=did_you_mean(name, known) or (f"there are {', '.join(known)}" if known else "none was ever deployed here"),
+        )
+    reader = JournalReader(session.settings, name)
+    try:
+        return reader.catch_up(session.admin)
+    finally:
+        reader.close()
+
+
+def attached(session: Session, name: str, topology: Any, config: Mapping[str, Any], *, trust: bool) -> Application:
+    """As `Session.attach`."""
+    state = journal_of(session, name)
+    found = "paused" if state.desired is not None and state.desired.state == "paused" else "stopped"
+    history = VersionHistory(session.files, name)
+    if topology is not None:
+        checked = session._config(name, config)
+        history.continue_or_begin(checked)
+        built = topology_of(topology, checked)
+        app = session._application(name, built, checked, history, found=found)
+        app.definition = topology
+        app._deployment.version = history.keep(program_of(topology, built, session.variables), built, checked)
+        return app
+    number = state.desired.version if state.desired is not None else 1
+    saved = _trusted(state, number) if trust else None
+    checked = session._config(name, config)
+    if saved is None:
+        history.load(checked)
+        history.present(number)
+        saved = _confirmed(session, state, history, name, number)
+    else:
+        history.continue_or_begin(checked)
+    lacking = set(saved.unsaved) - set(config)
+    if lacking:
+        raise SessionFileError(
+            f"{', '.join(sorted(lacking))} of {name!r} had values that cannot be written down",
+            hint=f"session.attach({name!r}, config={{{', '.join(f'{key!r}: …' for key in sorted(lacking))}}})",
+            application=name,
+        )
+    checked = session._config(name, {**saved.settings, **config})
+    app = session._application(name, make_topology(saved, name, checked), checked, history, found=found)
+    if config or trust:
+        app._deployment.version = history.keep(_without_settings(saved), app.topology, checked)
+    return app
+
+
+def _confirmed(session: Session, state: JournalState, history: VersionHistory, name: str, number: int) -> SavedVersion:
+    """The version in force, when the journal confirms it; and so every earlier one that is kept."""
+    path = str(session.files.path(name))
+    hashes = {version: record.source_hash for version, record in state.versions.items()}
+    saved = history.saved(number)
+    if saved is None:
+        raise SessionFileError(
+            f"the session file {path} has no version {number} of {name!r}, which the journal says is in force",
+            hint=f"session.attach({name!r}, builder) with the topology of your notebook",
+            path=path,
+            application=name,
+        )
+    for version in history.versions:
+        kept = history.saved(version.number)
+        assert kept is not None
+        confirm(kept, hashes, name, path)
+    return saved
+
+
+def _trusted(state: JournalState, number: int) -> SavedVersion:
+    record = state.versions.get(number)
+    if record is None or not record.source:
+        raise SessionFileError(
+            f"the journal has no text of version {number}", hint="session.attach(name, builder) with the topology of your notebook"
+        )
+    return SavedVersion(number, record.at_ms, record.source, record.description)
+
+
+def _without_settings(saved: SavedVersion) -> Any:
+    from kstreams_repl.session.program import Program
+
+    return Program(saved.text.partition("\n")[2], saved.missing)

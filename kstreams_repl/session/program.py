@@ -1,0 +1,364 @@
+"""`Program`: the source text that makes a topology again, cut out of the cells or the file it was made in.
+
+A notebook's cells do more than build: they produce, deploy, draw. What is kept are whole statements, and of those only the ones a topology
+comes from: 1. statements in which its nodes and stores were made (every node knows its line) · 2. the expression that was deployed ·
+3. whatever defines the names these use, again and again: functions, classes, imports, constants, the last definition of each. A name whose
+value is plain (text, number) and has no statement is written down as it is. What cannot be found is told in ``missing``: the program is
+then for reading only. Nothing is executed to make one; `run` executes it.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextvars
+import copy
+import linecache
+import symtable
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kstreams_repl.kafka.journal_records import source_hash
+from kstreams_repl.session.topologies import topology_of
+from kstreams_repl.topology.topology import Topology
+
+RESULT = "__topology__"
+BUILDERS = "__builders__"
+MODULE = "__kstreams_session__"
+_CALLS = frozenset({"deploy", "edit", "attach", "export"})
+_SKIPPED = frozenset(
+    "kstreams_repl kernel_ext IPython ipykernel ipywidgets anywidget traitlets decorator threading asyncio tornado concurrent runpy".split()
+)
+_PLAIN = (str, int, float, bool, bytes, types.NoneType)
+
+_expression: contextvars.ContextVar[str | None] = contextvars.ContextVar("deployed expression", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Source text that sets ``__topology__``.
+
+    Attributes:
+        missing: names it uses that nobody could find; empty when it can be run.
+    """
+
+    text: str
+    missing: tuple[str, ...] = ()
+
+    @property
+    def hash(self) -> str:
+        return source_hash(self.text)
+
+    def run(self, config: Mapping[str, Any] | None = None, *, name: str = "session") -> Topology:
+        """Execute the text in a namespace of its own, and give the topology it made. Whatever it raises comes out as it is."""
+        file = f"<{name} {self.hash[:8]}>"
+        linecache.cache[file] = (len(self.text), None, self.text.splitlines(keepends=True), file)
+        namespace: dict[str, Any] = {"__name__": MODULE}
+        exec(compile(self.text, file, "exec"), namespace)
+        return topology_of(namespace[RESULT], config)
+
+
+class CellHistory:
+    """The cells of this process's notebook as they ran last, in the order in which they ran first."""
+
+    def __init__(self) -> None:
+        self._cells: dict[str, _Text] = {}
+
+    def note(self, cell: str, text: str, *, file: str, before: str = "") -> None:
+        """A cell ran. `before` is a statement that its statements need in front of them."""
+        known = self._cells.get(cell)
+        if known is not None and known.before != before:
+            cell = f"{cell}/{before}"
+        self._cells[cell] = _Text(file, text, before)
+
+    def texts(self) -> list[_Text]:
+        return list(self._cells.values())
+
+    def files(self) -> set[str]:
+        return {text.file for text in self._cells.values()}
+
+
+history = CellHistory()
+"""Filled by the notebook extension."""
+
+
+@contextmanager
+def deployed_as(expression: str) -> Iterator[None]:
+    """Say by which expression a topology is known that is deployed in this block, where no call of the user's shows it (magics)."""
+    token = _expression.set(expression)
+    try:
+        yield
+    finally:
+        _expression.reset(token)
+
+
+def program_of(thing: Any, topology: Topology, variables: Mapping[str, Any] | None = None) -> Program:
+    """The program of a topology that is being deployed right now: the caller's frame tells where its names live.
+
+    Args:
+        variables: a notebook's, for calls that come from no frame of the user's (a button).
+    """
+    frame = _user_frame()
+    namespace: dict[str, Any] = dict(variables or {}) if frame is None else {**frame.f_globals, **frame.f_locals}
+    texts, end = _texts(frame)
+    expression = _expression.get() or _deployed(frame)
+    if expression is None:
+        known = [name for name, value in namespace.items() if value is thing and name.isidentifier() and not name.startswith("_")]
+        expression = known[0] if known else None
+    if expression is None:
+        return Program(_listing(topology), ("the expression that was deployed",))
+    return _Slice(texts, namespace, end).program(topology, thing, expression)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    file: str
+    text: str
+    before: str = ""
+
+
+@dataclass(slots=True)
+class _Statement:
+    place: tuple[int, int]
+    text: str
+    file: str
+    first: int
+    last: int
+    defines: frozenset[str]
+    uses: frozenset[str]
+    called_on: frozenset[str]
+    before: str
+    taken: bool = field(default=False)
+
+
+class _Slice:
+    """The statements of some texts, and which of them a program needs."""
+
+    def __init__(self, texts: Iterable[_Text], namespace: Mapping[str, Any], end: tuple[str, int] | None) -> None:
+        self._namespace = namespace
+        self._end = end
+        self._statements = [statement for number, text in enumerate(texts) for statement in _parsed(number, text)]
+        self._constants: dict[str, str] = {}
+        self._missing: dict[str, None] = {}
+
+    def program(self, topology: Topology, thing: Any, expression: str) -> Program:
+        wanted = list(_names(ast.parse(expression, mode="eval")))
+        for statement in self._statements:
+            if self._makes(statement, topology, thing) or self._builds(statement, topology, thing):
+                wanted += self._take(statement)
+        self._complete(wanted)
+        taken = sorted((statement for statement in self._statements if statement.taken), key=lambda statement: statement.place)
+        lines = ["from __future__ import annotations", "import kstreams_repl", f"{BUILDERS} = {{}}", *self._constants.values()]
+        before = None
+        for statement in taken:
+            if statement.before and (statement.place[0], statement.before) != before:
+                lines.append(statement.before)
+            before = (statement.place[0], statement.before)
+            lines.append(statement.text)
+        lines.append(f"{RESULT} = {expression}")
+        return Program("\n".join(lines) + "\n", tuple(self._missing))
+
+    def _makes(self, statement: _Statement, topology: Topology, thing: Any) -> bool:
+        places = {(node.origin.file, node.origin.line) for node in topology.nodes.values()}
+        log = getattr(thing, "_log", None)
+        places |= {(call.origin.file, call.origin.line) for call in getattr(log, "calls", ())}
+        if any(file == statement.file and line and statement.first <= line <= statement.last for file, line in places):
+            return not self._beyond(statement)
+        return False
+
+    def _builds(self, statement: _Statement, topology: Topology, thing: Any) -> bool:
+        """Whether it calls a building method of the deployed topology: not every such call makes a node (a builder has a log instead)."""
+        if hasattr(thing, "_log"):
+            return False
+        mine = {name for name, value in self._namespace.items() if value is thing or value is topology}
+        return bool(mine & statement.called_on) and not self._beyond(statement)
+
+    def _beyond(self, statement: _Statement) -> bool:
+        """Whether it stands at or after the call that deploys, in the same file."""
+        return self._end is not None and statement.file == self._end[0] and statement.last >= self._end[1]
+
+    def _take(self, statement: _Statement) -> list[str]:
+        statement.taken = True
+        return list(statement.uses)
+
+    def _complete(self, wanted: list[str]) -> None:
+        done: set[str] = {"kstreams_repl", BUILDERS}
+        while wanted:
+            name = wanted.pop()
+            if name in done:
+                continue
+            done.add(name)
+            definers = [s for s in self._statements if name in s.defines and not self._beyond(s)]
+            if definers:
+                # one before the other: `x = f(x)` needs both
+                for definer in reversed(definers):
+                    if not definer.taken:
+                        wanted += self._take(definer)
+                    if name not in definer.uses:
+                        break
+            elif name in self._namespace:
+                self._write_down(name, self._namespace[name])
+            elif not hasattr(builtins, name):
+                self._missing[name] = None
+
+    def _write_down(self, name: str, value: Any) -> None:
+        module, own = getattr(value, "__module__", None), str(getattr(value, "__name__", ""))
+        if isinstance(value, _PLAIN):
+            self._constants[name] = f"{name} = {value!r}"
+        elif isinstance(value, types.ModuleType) and value.__name__ != "__main__":
+            self._constants[name] = f"import {value.__name__} as {name}"
+        elif module in sys.modules and module != "__main__" and getattr(sys.modules[module], own, None) is value:
+            self._constants[name] = f"from {module} import {own} as {name}"
+        else:
+            self._missing[name] = None
+
+
+def _used(node: ast.stmt, before: str) -> frozenset[str]:
+    if not before:
+        return frozenset(_names(node))
+    first = ast.parse(before).body[0]
+    return frozenset((_names(node) - set(_defined(first))) | _names(first))
+
+
+def _parsed(number: int, text: _Text) -> Iterator[_Statement]:
+    try:
+        tree = ast.parse(text.text)
+    except SyntaxError:  # a cell that did not run
+        return
+    future = any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body)
+    for node in tree.body:
+        if isinstance(node, ast.If) and "__name__" in _names(node.test):
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            continue
+        first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
+        last = node.end_lineno or node.lineno
+        lines = text.text.splitlines()[first - 1 : last]
+        source = "\n".join(lines) if node.col_offset == 0 and not _shares_lines(tree, node) else ast.unparse(node)
+        yield _Statement(
+            (number, node.lineno * 1000 + min(node.col_offset, 999)),
+            source,
+            text.file,
+            first,
+            last,
+            frozenset(_defined(node)),
+            _used(_without_annotations(node) if future else node, text.before),
+            frozenset(_called_on(node)),
+            text.before,
+        )
+
+
+_BUILDING = ("add_", "connect_", "stream", "table", "global_table")
+
+
+def _called_on(node: ast.AST) -> Iterator[str]:
+    """Names on which a building method is called."""
+    for item in ast.walk(node):
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr.startswith(_BUILDING):
+            target: ast.AST = item.func.value
+            while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+                target = target.func.value
+            if isinstance(target, ast.Name):
+                yield target.id
+
+
+def _without_annotations(node: ast.stmt) -> ast.stmt:
+    """For texts in which annotations are never evaluated."""
+    bare = copy.deepcopy(node)
+    for item in ast.walk(bare):
+        if isinstance(item, ast.arg):
+            item.annotation = None
+        elif isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef):
+            item.returns = None
+        elif isinstance(item, ast.AnnAssign):
+            item.annotation = ast.Constant(None)
+    return bare
+
+
+def _shares_lines(tree: ast.Module, node: ast.stmt) -> bool:
+    return any(
+        other is not node and other.lineno <= (node.end_lineno or node.lineno) and (other.end_lineno or other.lineno) >= node.lineno
+        for other in tree.body
+    )
+
+
+def _names(node: ast.AST) -> set[str]:
+    """Names of the module that it uses, in whatever function inside of it; not those that are bound in there."""
+    found: set[str] = set()
+    tables = [symtable.symtable(ast.unparse(node), "statement", "exec")]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        outermost = table.get_type() == "module"
+        found |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced() and (outermost or symbol.is_global())}
+    return found
+
+
+def _defined(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+        return
+    for item in ast.walk(node):
+        if isinstance(item, ast.Import | ast.ImportFrom):
+            for alias in item.names:
+                yield alias.asname or alias.name.partition(".")[0]
+        elif isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
+            yield item.id
+
+
+def _user_frame() -> types.FrameType | None:
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _SKIPPED:
+        frame = frame.f_back
+    return frame
+
+
+def _texts(frame: types.FrameType | None) -> tuple[list[_Text], tuple[str, int] | None]:
+    """What the user wrote: the notebook's cells, or the file of the calling module; and where in it the call stands."""
+    if frame is None or frame.f_code.co_filename in history.files() or "get_ipython" in frame.f_globals:
+        return history.texts(), None
+    file = frame.f_code.co_filename
+    text = "".join(linecache.getlines(file))
+    if not text and Path(file).is_file():
+        text = Path(file).read_text(encoding="utf-8")
+    end = (file, frame.f_lineno) if frame.f_code.co_name == "<module>" else None
+    return [_Text(file, text)], end
+
+
+def _deployed(frame: types.FrameType | None) -> str | None:
+    """The text of the first argument of the call to ``deploy`` or ``edit`` that is running in that frame."""
+    if frame is None:
+        return None
+    text = "".join(linecache.getlines(frame.f_code.co_filename))
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return None
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in _CALLS
+        and node.lineno <= frame.f_lineno <= (node.end_lineno or node.lineno)
+    ]
+    if not calls:
+        return None
+    call = max(calls, key=lambda node: node.lineno)
+    given = [keyword.value for keyword in call.keywords if keyword.arg == "topology"]
+    argument = given[0] if given else call.args[1 if call.func.attr == "attach" else 0] if call.args else None  # type: ignore[attr-defined]
+    return None if argument is None or isinstance(argument, ast.Starred) else ast.unparse(argument)
+
+
+def _listing(topology: Topology) -> str:
+    """The lines that made the nodes, for reading."""
+    texts: dict[str, None] = {}
+    for node in topology.nodes.values():
+        if node.origin.file is not None:
+            texts[linecache.getline(node.origin.file, node.origin.line or 0).rstrip()] = None
+    return "\n".join(text for text in texts if text.strip()) + "\n"

@@ -1,0 +1,199 @@
+"""The session file of an application: what ran, as source text, so that another kernel can go on with it.
+
+One file per application, ``sessions/<name>.json`` in the session's directory, readable by its user only (0600). The journal in Kafka
+holds the hash of every version's text; a text is executed only if that hash confirms it. So neither a topic nor another user of this
+machine decides what runs: the topic has the hash and no code that is believed, the file has the code and is not believed without the hash.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kstreams_repl import serdes
+from kstreams_repl.config import KEYS, StreamsConfig
+from kstreams_repl.errors import SessionFileError
+from kstreams_repl.session.program import Program
+from kstreams_repl.topology.names import validate_name
+
+FORMAT = "kstreams-session"
+_CONFIG = "# config: "
+
+
+@dataclass(frozen=True, slots=True)
+class SavedVersion:
+    """One version as it is kept.
+
+    Attributes:
+        text: the program, its settings in the first line; this is what the hash is of.
+        missing: what the program lacks; then it is for reading.
+        unsaved: settings whose values cannot be written down (functions, objects).
+    """
+
+    number: int
+    at_ms: int
+    text: str
+    description: str
+    missing: tuple[str, ...] = ()
+    unsaved: tuple[str, ...] = ()
+
+    @property
+    def program(self) -> Program:
+        return Program(self.text, self.missing)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings in the first line; empty when there are none."""
+        first = self.text.partition("\n")[0]
+        if not first.startswith(_CONFIG):
+            return {}
+        said = json.loads(first.removeprefix(_CONFIG))
+        return said if isinstance(said, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """All versions of an application that are kept, the oldest first."""
+
+    application: str
+    versions: tuple[SavedVersion, ...] = field(default_factory=tuple)
+
+    def version(self, number: int) -> SavedVersion | None:
+        return next((version for version in self.versions if version.number == number), None)
+
+
+def save_version(number: int, at_ms: int, program: Program, description: str, config: StreamsConfig) -> SavedVersion:
+    """A version with its settings written into its text; client settings never, for they hold secrets."""
+    plain: dict[str, Any] = {}
+    unsaved = []
+    for name in sorted(config.given & set(KEYS) - {"application.id", "bootstrap.servers", "state.dir"}):
+        value = config[name]
+        written = value if _is_plain(value) else _serde_name(value)
+        if written is None and value is not None:
+            unsaved.append(name)
+        else:
+            plain[name] = written
+    text = f"{_CONFIG}{json.dumps(plain, sort_keys=True)}\n{program.text}"
+    return SavedVersion(number, at_ms, text, description, program.missing, tuple(unsaved))
+
+
+class SessionFiles:
+    """The session files of a directory.
+
+    Args:
+        directory: of the session; the files lie in ``sessions`` below it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._folder = directory / "sessions"
+
+    def path(self, application: str) -> Path:
+        return self._folder / f"{validate_name(application, 'application')}.json"
+
+    def write(self, application: str, versions: Sequence[SavedVersion]) -> Path:
+        """Replace the file as a whole."""
+        path = self.path(application)
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        content = {"format": FORMAT, "version": 1, "application": application, "versions": [asdict(item) for item in versions]}
+        new = path.with_name(f".{path.name}.{os.getpid()}")
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o600)
+            json.dump(content, file)
+        new.replace(path)
+        return path
+
+    def remove(self, application: str) -> None:
+        self.path(application).unlink(missing_ok=True)
+
+    def names(self) -> list[str]:
+        return sorted(path.stem for path in self._folder.glob("*.json"))
+
+    def read(self, application: str) -> Saved:
+        """The kept versions. Nothing is executed.
+
+        Raises:
+            SessionFileError: there is no file, it belongs to somebody else, others may read or write it, or it is not one.
+        """
+        path = self.path(application)
+        try:
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "r", encoding="utf-8") as file:
+                self._check_owner(os.fstat(file.fileno()), path, application)
+                return _saved(json.load(file), application)
+        except FileNotFoundError as error:
+            raise SessionFileError(
+                f"there is no session file of {application!r} at {path}",
+                hint=f"session.attach({application!r}, builder), or connect(directory=...) with the directory it was deployed from",
+                path=str(path),
+                application=application,
+            ) from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SessionFileError(
+                f"the session file {path} cannot be read: {error}",
+                hint=f"session.attach({application!r}, builder) goes on without it",
+                path=str(path),
+                application=application,
+            ) from error
+
+    def _check_owner(self, told: os.stat_result, path: Path, application: str) -> None:
+        mode = stat.S_IMODE(told.st_mode)
+        if told.st_uid == os.getuid() and not mode & 0o077 and stat.S_ISREG(told.st_mode):
+            return
+        why = f"has mode {mode:04o}" if told.st_uid == os.getuid() else "belongs to another user"
+        raise SessionFileError(
+            f"the session file {path} {why}: others could have written it",
+            hint=f"look at it, then chmod 600 it, or session.attach({application!r}, builder)",
+            path=str(path),
+            application=application,
+        )
+
+
+def confirm(saved: SavedVersion, hashes: Mapping[int, str], application: str, path: str) -> None:
+    """See that the journal knows this text.
+
+    Raises:
+        SessionFileError: it knows another one, or none.
+    """
+    if hashes.get(saved.number) == saved.program.hash:
+        return
+    what = "is not what ran: its hash differs from the journal's" if saved.number in hashes else "is unknown to the journal"
+    raise SessionFileError(
+        f"version {saved.number} of {application!r} in {path} {what}",
+        hint=f"session.attach({application!r}, builder) with the topology of your notebook; nothing of the file was executed",
+        path=path,
+        application=application,
+    )
+
+
+def _saved(said: Any, application: str) -> Saved:
+    if not isinstance(said, dict) or said.get("format") != FORMAT or said.get("version") != 1:
+        raise ValueError("not a session file of version 1")
+    if said["application"] != application:
+        raise ValueError(f"it is of {str(said['application'])[:80]!r}")
+    return Saved(application, tuple(_version(item) for item in said["versions"]))
+
+
+def _version(said: Any) -> SavedVersion:
+    texts = (said["text"], said["description"])
+    numbers = (said["number"], said["at_ms"])
+    lists = (said["missing"], said["unsaved"])
+    sound = all(isinstance(text, str) for text in texts) and all(isinstance(n, int) for n in numbers)
+    if not sound or not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists):
+        raise ValueError("a version with a field that does not fit")
+    return SavedVersion(numbers[0], numbers[1], texts[0], texts[1], tuple(lists[0]), tuple(lists[1]))
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float | bool)
+
+
+def _serde_name(value: Any) -> str | None:
+    name = getattr(value, "name", None)
+    try:
+        return name if isinstance(name, str) and serdes.resolve(name) is value else None
+    except Exception:  # no built-in serde of that name
+        return None

@@ -1,0 +1,181 @@
+"""Programs: the statements a topology comes from, cut out of files and cells, run again to the same topology."""
+
+from __future__ import annotations
+
+import linecache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstreams_repl.session import program as program_module
+from kstreams_repl.session.program import Program, program_of
+from kstreams_repl.session.topologies import topology_of
+from tests.unit.kernel_ext.test_extension import new_shell, run
+
+STAND_IN = """
+class Recorder:
+    program = topology = None
+
+    def deploy(self, topology, name="app", **settings):
+        self.topology = topology_of(topology)
+        self.program = program_of(topology, self.topology)
+"""
+_space: dict[str, Any] = {"__name__": "kstreams_repl.stand_in", "topology_of": topology_of, "program_of": program_of}
+exec(STAND_IN, _space)
+Recorder = _space["Recorder"]
+"""Stands where a session stands, in a frame that is not the user's: keeps the program of what is deployed."""
+
+
+def deployed(text: str, tmp_path: Path) -> Any:
+    """Run a script that calls session.deploy."""
+    file = tmp_path / "script.py"
+    file.write_text(text)
+    linecache.checkcache(str(file))
+    session = Recorder()
+    exec(compile(text, str(file), "exec"), {"__name__": "script", "session": session, "__file__": str(file)})
+    return session
+
+
+def same(session: Any) -> Program:
+    """The program makes the same topology, without what has nothing to do with it."""
+    program = session.program
+    assert program is not None and program.missing == (), program
+    assert str(program.run().describe()) == str(session.topology.describe())
+    return program
+
+
+SCRIPT = """
+import kstreams_repl as ks
+from kstreams_repl import serdes
+import json as js
+LIMIT = 3
+noise = [x * 2 for x in range(3)]
+def long_enough(key, word):
+    return len(word) > LIMIT and checked(word)
+def checked(word):
+    return js.dumps(word) is not None
+def unused():
+    raise RuntimeError("never")
+builder = ks.StreamsBuilder()
+print("side effect")
+words = builder.stream("words", key_serde="string", value_serde=serdes.string)
+kept = words.filter(long_enough, name="kept")
+kept.group_by_key().count(store="counts")
+session.deploy(builder, "app")
+kept.to("after")
+"""
+
+
+def test_only_what_the_topology_comes_from_is_taken(tmp_path: Path) -> None:
+    text = same(deployed(SCRIPT, tmp_path)).text
+    for taken in ("def long_enough", "def checked", "LIMIT = 3", "import json as js", "StreamsBuilder()", "count(store"):
+        assert taken in text
+    for left in ("side effect", "noise", "unused", "session.deploy", "after"):
+        assert left not in text
+
+
+def test_an_expression_with_local_names_is_written_down(tmp_path: Path) -> None:
+    script = """
+import kstreams_repl as ks
+def make(topic, *, limit):
+    builder = ks.StreamsBuilder()
+    builder.stream(topic, value_serde="string").filter(lambda k, v: len(v) > limit, name="kept")
+    return builder
+def go():
+    topic, limit = "words", 7
+    session.deploy(
+        make(topic, limit=limit),
+        "app",
+    )
+go()
+"""
+    text = same(deployed(script, tmp_path)).text
+    assert "topic = 'words'" in text and "limit = 7" in text
+
+
+def test_a_processor_topology_with_its_stores_is_taken(tmp_path: Path) -> None:
+    script = """
+from __future__ import annotations
+from typing import TYPE_CHECKING
+from kstreams_repl import Processor, StoreBuilder, StoreKind, Topology, serdes
+if TYPE_CHECKING:
+    from nowhere import Nothing
+class Counter(Processor):
+    step: int = 1
+    def process(self, record) -> Nothing:
+        store = self.context.get_state_store("counts")
+        store.put(record.key, (store.get(record.key) or 0) + self.step)
+topology = Topology()
+topology.add_source("in", "words").add_processor("count", Counter, "in")
+topology.add_state_store(StoreBuilder("counts", StoreKind.KEY_VALUE, key_serde=serdes.string, value_serde=serdes.long), "count")
+session.deploy(topology)
+"""
+    program: Program = same(deployed(script, tmp_path))
+    assert list(program.run().stores) == ["counts"]
+
+
+def test_what_cannot_be_found_is_told(tmp_path: Path) -> None:
+    script = """
+import kstreams_repl as ks
+class Handle: pass
+def go(limits):
+    builder = ks.StreamsBuilder()
+    builder.stream("words").filter(lambda k, v: v in limits)
+    session.deploy(builder)
+go(object())
+"""
+    program = deployed(script, tmp_path).program
+    assert program is not None and "builder" in program.missing
+
+
+def test_a_name_that_is_built_up_comes_with_all_its_definitions(tmp_path: Path) -> None:
+    script = """
+import kstreams_repl as ks
+names = ("a",)
+names = (*names, "b")
+builder = ks.StreamsBuilder()
+builder.stream(names)
+session.deploy(topology=builder, name="x")
+names = ("c",)
+"""
+    assert same(deployed(script, tmp_path)).run().source_topics() == ("a", "b")
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(program_module, "history", program_module.CellHistory())
+    import kernel_ext.cells
+    import kernel_ext.magics
+
+    monkeypatch.setattr(kernel_ext.cells, "history", program_module.history)
+    monkeypatch.setattr(kernel_ext.magics, "history", program_module.history)
+    shell = new_shell()
+    run(shell, "%load_ext kstreams_repl")
+    shell.user_ns["session"] = Recorder()
+    yield shell
+    run(shell, "%unload_ext kstreams_repl")
+
+
+def test_cells_give_their_last_definitions(shell: Any) -> None:
+    run(shell, "import kstreams_repl as ks\nbuilder = ks.StreamsBuilder()")
+    run(shell, "def keep(k, v):\n    return v > 1")
+    run(shell, "def keep(k, v):\n    return v > 2")
+    run(shell, "s = builder.stream('words', value_serde='json').filter(keep, name='kept')\nprint('drawn')")
+    run(shell, "session.deploy(builder, 'app')")
+    text = same(shell.user_ns["session"]).text
+    assert "v > 2" in text and "drawn" not in text
+
+
+def test_cells_with_the_magic_bring_their_builder(shell: Any) -> None:
+    run(shell, "limit = 4")
+    run(shell, "%%topo words\ns = builder.stream('words', value_serde='string')\nlong = s.filter(lambda k, v: len(v) > limit)")
+    run(shell, "%%topo other\nbuilder.stream('elsewhere')")
+    run(shell, "%%topo words\nlong.group_by_key().count(store='counts')")
+    workspace = shell._kstreams_repl_extension.workspace
+    session = Recorder()
+    shell.user_ns["recorder"], shell.user_ns["thing"] = session, workspace.source("words")
+    shell.user_ns["deployed_as"] = program_module.deployed_as
+    run(shell, "with deployed_as(\"__builders__['words']\"):\n    recorder.deploy(thing)")
+    text = same(session).text
+    assert "elsewhere" not in text and text.count("__builders__.setdefault('words'") >= 1

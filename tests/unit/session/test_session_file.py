@@ -1,0 +1,136 @@
+"""The session file: 0600, read as what it is or not at all, executed only when the journal's hash confirms it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstreams_repl import StreamsConfig, serdes
+from kstreams_repl.errors import InvalidNameError, SessionFileError
+from kstreams_repl.session.program import Program
+from kstreams_repl.session.session_file import SavedVersion, SessionFiles, confirm, save_version
+from kstreams_repl.session.versions import VersionHistory, make_topology
+
+TEXT = "import kstreams_repl\n__topology__ = kstreams_repl.StreamsBuilder()\n__topology__.stream('words')\n"
+
+
+def made(files: SessionFiles) -> tuple[VersionHistory, StreamsConfig]:
+    config = StreamsConfig({"application.id": "app", "commit.interval.ms": 50, "default.value.serde": serdes.string})
+    history = VersionHistory(files, "app")
+    program = Program(TEXT)
+    history.keep(program, program.run(), config)
+    return history, config
+
+
+def test_versions_are_kept_and_loaded(tmp_path: Path) -> None:
+    files = SessionFiles(tmp_path)
+    made(files)
+    path = files.path("app")
+    assert path.stat().st_mode & 0o777 == 0o600 and path.parent.stat().st_mode & 0o777 == 0o700
+    (saved,) = files.read("app").versions
+    assert saved.settings == {"commit.interval.ms": 50, "default.value.serde": "string"}
+    again = VersionHistory(files, "app")
+    again.load(StreamsConfig({"application.id": "app"}))
+    assert again.versions[0].topology.source_topics() == ("words",)
+
+
+def test_the_same_text_is_the_same_version(tmp_path: Path) -> None:
+    files = SessionFiles(tmp_path)
+    history, config = made(files)
+    history.keep(Program(TEXT), Program(TEXT).run(), config)
+    assert [version.number for version in history.versions] == [1]
+    other = Program(TEXT + "\n# changed\n")
+    history.keep(other, other.run(), config)
+    assert [version.number for version in history.versions] == [1, 2]
+
+
+def test_settings_that_are_no_text_are_told_and_secrets_never_kept(tmp_path: Path) -> None:
+    config = StreamsConfig({"application.id": "app", "default.key.serde": object(), "sasl.password": "hunter2"})
+    saved = save_version(1, 0, Program(TEXT), "", config)
+    assert saved.unsaved == ("default.key.serde",) and "hunter2" not in saved.text
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o660, 0o602])
+def test_a_file_that_others_may_read_or_write_is_refused(tmp_path: Path, mode: int) -> None:
+    files = SessionFiles(tmp_path)
+    made(files)
+    files.path("app").chmod(mode)
+    with pytest.raises(SessionFileError, match=f"{mode:04o}"):
+        files.read("app")
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    files = SessionFiles(tmp_path)
+    made(files)
+    target = tmp_path / "elsewhere.json"
+    files.path("app").rename(target)
+    files.path("app").symlink_to(target)
+    with pytest.raises(SessionFileError):
+        files.read("app")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    files = SessionFiles(tmp_path)
+    made(files)
+    os.chown(files.path("app"), 12345, -1)
+    with pytest.raises(SessionFileError, match="another user"):
+        files.read("app")
+
+
+HEAD = b'{"format": "kstreams-session", "version": 1, "application": '
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x80\x04\x95",
+        b"[]",
+        b'{"format": "other"}',
+        HEAD + b'"other", "versions": []}',
+        HEAD + b'"app", "versions": [{"number": "1"}]}',
+        b"\xff" * 50,
+    ],
+)
+def test_what_is_no_session_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    files = SessionFiles(tmp_path)
+    made(files)
+    files.path("app").write_bytes(content)
+    with pytest.raises(SessionFileError):
+        files.read("app")
+
+
+def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(SessionFileError) as caught:
+        SessionFiles(tmp_path).read("app")
+    assert "session.attach('app', builder)" in (caught.value.hint or "")
+    with pytest.raises(InvalidNameError):
+        SessionFiles(tmp_path).path("../x")
+
+
+@pytest.mark.parametrize("field", ["text", "number"])
+def test_a_changed_text_is_not_confirmed(tmp_path: Path, field: str) -> None:
+    files = SessionFiles(tmp_path)
+    made(files)
+    (ran,) = files.read("app").versions
+    said: dict[str, Any] = json.loads(files.path("app").read_text())
+    said["versions"][0][field] = "import os\n" if field == "text" else 2
+    files.path("app").write_text(json.dumps(said))
+    (changed,) = files.read("app").versions
+    confirm(ran, {1: ran.program.hash}, "app", "path")
+    with pytest.raises(SessionFileError, match="hash|unknown"):
+        confirm(changed, {1: ran.program.hash}, "app", "path")
+
+
+def test_a_text_that_is_incomplete_raises_or_makes_something_else_is_told() -> None:
+    with pytest.raises(SessionFileError, match="lacks limits"):
+        make_topology(SavedVersion(1, 0, TEXT, "", ("limits",)), "app", None)
+    with pytest.raises(SessionFileError, match="ZeroDivisionError"):
+        make_topology(SavedVersion(1, 0, "1 / 0", ""), "app", None)
+    with pytest.raises(SessionFileError, match="another topology"):
+        make_topology(SavedVersion(1, 0, TEXT, "something else"), "app", None)
