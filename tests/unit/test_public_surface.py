@@ -25,12 +25,13 @@ EXPECTED = [
 ]  # fmt: skip
 
 SESSION = [
-    "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "create_topic", "deploy", "peek", "plan", "produce", "read",
+    "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "create_topic", "deploy", "files", "peek", "plan", "produce",
+    "read",
     "record", "sample", "serdes_of", "settings", "spark", "sql", "start", "started", "topics",
 ]  # fmt: skip
 APPLICATION = [
     "bootstrap_servers", "changes", "describe", "edit", "error", "generation", "metrics", "node_rates", "pause", "peek", "picture",
-    "remaining", "reports", "resume", "rollback", "sql", "start", "status", "stop", "store", "stores", "tail", "wait",
+    "remaining", "reports", "resume", "rollback", "sql", "start", "status", "stop", "store", "stores", "tail", "versions", "wait",
 ]  # fmt: skip
 
 
