@@ -40,7 +40,7 @@ from kstreams_repl.spark.client_metrics import client_metrics
 from kstreams_repl.spark.closure import Shipment, pack
 from kstreams_repl.spark.epoch import await_idle, await_progress, start_query
 from kstreams_repl.spark.failures import disk_errors, error_from, query_error
-from kstreams_repl.spark.generations import Generations, VersionText
+from kstreams_repl.spark.generations import Generations, VersionText, declare
 from kstreams_repl.spark.growth import PartitionWatch, refusal
 from kstreams_repl.spark.planning import application_id_of, make_plan
 from kstreams_repl.spark.progress import ApplicationReport, read_reports
@@ -234,18 +234,8 @@ class Deployment:
                         self.start()
                     raise
             elif version is not None:
-                self._declare(version)
+                declare(self._generations, version, self.settings, self.application_id, self._lease)
         return self
-
-    def _declare(self, version: VersionText) -> None:
-        """Tell the journal which version the next start runs."""
-        ensure_reachable(self.settings)
-        generations = self._generations or Generations(self.settings, Admin(self.settings), self.application_id, self._lease)
-        try:
-            generations.declare(version)
-        finally:
-            if generations is not self._generations:
-                generations.close()
 
     def pause(self) -> Deployment:
         """Stop at a commit boundary; returns when every instance has committed and said so. State and offsets stay; `resume`

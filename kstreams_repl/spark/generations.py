@@ -182,6 +182,18 @@ class Generations:
         return DesiredState(generation, state, self._version, self._instances, _now())  # type: ignore[arg-type]
 
 
+def declare(
+    held: Generations | None, version: VersionText, settings: ClientSettings, application_id: str, lease: LeaseWriter
+) -> None:
+    """Tell the journal which version the next start of an application at rest runs, through what is held of it, or a hold of its own."""
+    generations = held or Generations(settings, Admin(settings), application_id, lease)
+    try:
+        generations.declare(version)
+    finally:
+        if generations is not held:
+            generations.close()
+
+
 def _by_task(slots: Mapping[str, tuple[str, ...]]) -> dict[TaskId, tuple[int, ...]]:
     found: dict[TaskId, tuple[int, ...]] = {}
     for slot, tasks in slots.items():
