@@ -6,9 +6,11 @@ what was begun is finished, so the application is in its old state or its new on
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.config import StreamsConfig
@@ -256,6 +258,21 @@ class Application:
         saved = self._history.saved(before.number)
         program = Program("", ("its text",)) if saved is None else Program(saved.text.partition("\n")[2], saved.missing)
         return EditPlan(self, before.topology, before.topology, program).apply()
+
+    def export(self, folder: str | os.PathLike[str], *, records: int = 200) -> Path:
+        """Write a small Python package: ``app.py`` (the topology; ``python app.py`` deploys it) and a test made from a recording.
+
+        The test replays the first `records` records of each source topic and compares with what the topology makes of them now.
+
+        Raises:
+            KStreamsError: the source text of what runs is not complete (`versions`).
+
+        Example:
+            >>> app.export("word-count")      # doctest: +SKIP
+        """
+        from kstreams_repl.session.exporting import export
+
+        return export(self, folder, records=records)
 
     def pause(self) -> Application:
         """Stop at a commit boundary: returns when everything processed is committed. Pausing twice does nothing."""

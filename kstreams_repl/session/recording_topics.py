@@ -35,7 +35,7 @@ def record_topics(admin: Admin, topics: Iterable[str], *, n: int | None, seconds
         note = f"the last {n:,} of each topic"
     records: list[RecordedRecord] = []
     for name in names:
-        found = _read(admin, ranges[name])
+        found = read_records_of(admin, ranges[name])
         records += found if seconds is not None or offsets is not None else found[len(found) - n :] if n else []
     return Recording(in_order(records), {name: admin.partitions(name) for name in names}, note=note)
 
@@ -56,7 +56,7 @@ def _between(admin: Admin, topic: str, offsets: Offsets) -> tuple[OffsetRange, .
     return ranges_of(admin, topic, partitions=sorted(offsets), start=start, end=end)
 
 
-def _read(admin: Admin, ranges: Iterable[OffsetRange]) -> list[RecordedRecord]:
+def read_records_of(admin: Admin, ranges: Iterable[OffsetRange]) -> list[RecordedRecord]:
     """Records of one topic by time, those of one partition in their order."""
     found: list[RecordedRecord] = []
     for at, batch in read_ranges(admin.settings, ranges):

@@ -119,7 +119,7 @@ def _inputs(admin: Admin, topology: Topology, size: int) -> tuple[list[_Input], 
     tables = globals_ | {topic for topic in topology.source_topics() if _is_table(topology, topic)}
     ranges: list[OffsetRange] = []
     whole = True
-    for topic in _source_topics(topology, known):
+    for topic in source_topics(topology, known):
         there = ranges_of(admin, topic)
         taken = _first(there, TABLE_SAMPLE) if topic in tables else bounded(there, size)
         whole = whole and sum(r.end - r.start for r in taken) == sum(r.end - r.start for r in there)
@@ -136,7 +136,7 @@ def _inputs(admin: Admin, topology: Topology, size: int) -> tuple[list[_Input], 
     return list(heapq.merge(*queues.values(), key=lambda item: (item[0] > 0, item[1], item[0]))), whole
 
 
-def _source_topics(topology: Topology, known: Mapping[str, int]) -> list[str]:
+def source_topics(topology: Topology, known: Mapping[str, int]) -> list[str]:
     """External topics the topology reads, those its patterns match included.
 
     Raises:

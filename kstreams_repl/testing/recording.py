@@ -223,6 +223,17 @@ def recording_fixture(path: str | os.PathLike[str], *, scope: str = "session") -
     return recording
 
 
+def outputs_of(driver: TopologyTestDriver) -> dict[str, list[list[Any]]]:
+    """What a driver put out so far on the topics of its sinks, as JSON carries it: key, value (bytes in base64), timestamp.
+
+    A topology without sinks shows in its changelogs, so these are in it, too.
+    """
+    return {
+        topic: [[_text(record.key), _text(record.value), record.timestamp] for record in driver.output(topic)]
+        for topic in sorted(driver.produced_topic_names())
+    }
+
+
 def _text(value: bytes | None) -> str | None:
     return None if value is None else base64.b64encode(value).decode("ascii")
 

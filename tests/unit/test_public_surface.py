@@ -30,8 +30,9 @@ SESSION = [
     "record", "sample", "serdes_of", "settings", "spark", "sql", "start", "started", "topics",
 ]  # fmt: skip
 APPLICATION = [
-    "bootstrap_servers", "changes", "describe", "edit", "error", "generation", "metrics", "node_rates", "pause", "peek", "picture",
-    "remaining", "reports", "resume", "rollback", "sql", "start", "status", "stop", "store", "stores", "tail", "versions", "wait",
+    "bootstrap_servers", "changes", "describe", "edit", "error", "export", "generation", "metrics", "node_rates", "pause", "peek",
+    "picture", "remaining", "reports", "resume", "rollback", "sql", "start", "status", "stop", "store", "stores", "tail",
+    "versions", "wait",
 ]  # fmt: skip
 
 
