@@ -58,6 +58,12 @@ def _anything(value: Any) -> Any:
     return value
 
 
+def _grouper(value: Any) -> Any:
+    if value is not None and not callable(getattr(value, "group", None)):
+        raise ValueError("expected an object with group(partitions_per_topic)")
+    return value
+
+
 def _optional_text(value: Any) -> str | None:
     return None if value is None else str(value)
 
@@ -82,6 +88,9 @@ KEYS: dict[str, Key] = {
     "state.dir": Key(_optional_text, None, "Directory of local state; default: the project's state directory."),
     "state.cleanup.delay.ms": Key(_at_least(0), 600_000, "How long an unowned state directory is kept."),
     "statestore.cache.max.bytes": Key(_at_least(0), 10 * 1024 * 1024, "Record cache of an instance; 0 forwards every update."),
+    "partition.grouper": Key(
+        _grouper, None, "A PartitionGrouper (KIP-28): which partitions a task reads together; None: those with the same number."
+    ),
     "max.task.idle.ms": Key(int, 0, "-1 never waits; 0 waits while a partition is known to lag; >0 waits that long more."),
     "buffered.records.per.partition": Key(_at_least(1), 1000, "Soft bound of one record queue."),
     "auto.offset.reset": Key(

@@ -190,7 +190,8 @@ class TopologyBuilder:
         self._topology = Topology()
         self._suppliers: dict[str, _Supplier] = {}
         self.partition_grouper: PartitionGrouper = partition_grouper or DefaultPartitionGrouper()
-        """Give it to `resolve_partitions(..., grouper=...)`."""
+        """Goes with the topology: each application that runs it groups its partitions so, unless ``partition.grouper`` is set."""
+        self._topology.partition_grouper = partition_grouper
 
     def add_source(self, name: str, *topics: str | re.Pattern[str], **options: Any) -> TopologyBuilder:
         """A node that reads topics; options as for `Topology.add_source`."""

@@ -102,7 +102,7 @@ def make_plan(
     application_id = application_id_of(config)
     counts = admin.topics()
     check_topics(topology, counts)
-    resolved = resolve_partitions(topology, application_id, counts)
+    resolved = resolve_partitions(topology, application_id, counts, grouper=config["partition.grouper"])
     known = counts | create_internal_topics(admin, resolved, config)
     specs = _task_specs(topology, application_id, config, resolved)
     before = Previous() if previous is None else previous

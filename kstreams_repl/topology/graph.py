@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from kstreams_repl.errors import TopologyError, did_you_mean
 from kstreams_repl.topology.describe import TopologyDescription, describe
@@ -33,6 +34,8 @@ class TopologyGraph:
         self._copartition_sources: list[set[str]] = []
         self._groups = UnionFind()
         self._global_nodes: set[str] = set()
+        self.partition_grouper: Any = None
+        """A `partitions.PartitionGrouper` that the topology brings along; None: the default."""
 
     @property
     def nodes(self) -> Mapping[str, Node]:

@@ -75,7 +75,7 @@ def resolve_partitions(
         application_id: goes before the names of internal topics.
         partition_counts: the cluster's topics and their numbers of partitions.
         additional_retention_ms: ``windowstore.changelog.additional.retention.ms``.
-        grouper: which partitions a task reads together; None = those with the same number.
+        grouper: which partitions a task reads together; None = the topology's own, else those with the same number.
 
     Raises:
         UnknownTopicError: a source topic is not on the cluster, or a pattern matches none where a count is needed.
@@ -102,7 +102,7 @@ def resolve_partitions(
     changelogs: dict[str, InternalTopic] = {}
     for part in parts:
         sizes = {on_broker(topic): count_of(topic) for topic in sources[part.id]}
-        groups = _groups(part.id, sizes, grouper or DefaultPartitionGrouper())
+        groups = _groups(part.id, sizes, grouper or topology.partition_grouper or DefaultPartitionGrouper())
         tasks.update({TaskId(part.id, number): group for number, group in enumerate(groups)})
         for store in part.stores:
             topic = changelog(store, application_id, len(groups), additional_retention_ms)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from kstreams_repl import serdes
+from kstreams_repl.config import StreamsConfig
 from kstreams_repl.dsl.kip28 import DefaultPartitionGrouper, KStreamBuilder, Processor, ProcessorDef, TopologyBuilder
-from kstreams_repl.errors import KStreamsError, TopologyError
+from kstreams_repl.errors import ConfigError, KStreamsError, TopologyError
 from kstreams_repl.testing.driver import TopologyTestDriver
 from kstreams_repl.topology import StoreBuilder, StoreKind, Topology
+from kstreams_repl.topology.partitions import resolve_partitions
 from kstreams_repl.types import TopicPartition
 
 SERDES = (serdes.string, serdes.json)
@@ -173,3 +176,19 @@ def test_the_default_grouper_puts_equal_numbers_together() -> None:
 def test_a_builder_keeps_a_custom_grouper() -> None:
     grouper = DefaultPartitionGrouper()
     assert TopologyBuilder(grouper).partition_grouper is grouper
+
+
+def test_a_topology_brings_the_partition_grouper_of_its_builder_along() -> None:
+    class AllInOne:
+        def group(self, partitions_per_topic: Mapping[str, int]) -> list[set[TopicPartition]]:
+            return [{TopicPartition(topic, n) for topic, count in partitions_per_topic.items() for n in range(count)}]
+
+    topology = TopologyBuilder(AllInOne()).add_source("SOURCE", "in").add_sink("SINK", "out", "SOURCE").build()
+    assert list(resolve_partitions(topology, "app", {"in": 3, "out": 1}).tasks.values()) == [
+        tuple(TopicPartition("in", number) for number in range(3))
+    ]
+
+
+def test_a_partition_grouper_that_cannot_group_is_refused() -> None:
+    with pytest.raises(ConfigError, match="partition.grouper"):
+        StreamsConfig({"partition.grouper": 3})
