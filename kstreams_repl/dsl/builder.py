@@ -333,7 +333,10 @@ def _topics(
     if pattern is not None:
         if topics is not None:
             raise TopologyError("a stream reads topics or a pattern, not both", hint="use two streams and merge() them")
-        return (), re.compile(pattern)
+        try:
+            return (), re.compile(pattern)
+        except re.error as cause:
+            raise TopologyError(f"{pattern!r} is no regular expression: {cause}", hint="use Python's re syntax, matched in full") from cause
     if topics is None:
         raise TopologyError("a stream needs a topic", hint='stream("topic")')
     names = (topics,) if isinstance(topics, str) else tuple(topics)

@@ -116,7 +116,7 @@ class KStream(AbstractStream):
     def map_values(self, mapper: Callable[..., Any], *, with_key: bool = False, name: str | None = None) -> KStream:
         """A new value for each record: `mapper(value)`, or `mapper(key, value)` with `with_key=True`. None values are passed to
         it."""
-        check_callable(mapper, "mapper", "map_values")
+        check_callable(mapper, "mapper", "map_values", "key, value" if with_key else "value")
         return self._put(
             StreamMapValues(mapper, with_key), "KSTREAM-MAPVALUES-", name, key_serde=self.key_serde, value_changing=True
         )
@@ -132,7 +132,7 @@ class KStream(AbstractStream):
         self, mapper: Callable[..., Iterable[Any]], *, with_key: bool = False, name: str | None = None
     ) -> KStream:
         """Any number of values under the same key for each record."""
-        check_callable(mapper, "mapper", "flat_map_values")
+        check_callable(mapper, "mapper", "flat_map_values", "key, value" if with_key else "value")
         return self._put(
             StreamFlatMapValues(mapper, with_key), "KSTREAM-FLATMAPVALUES-", name, key_serde=self.key_serde, value_changing=True
         )

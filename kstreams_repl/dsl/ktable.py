@@ -137,7 +137,7 @@ class KTable(AbstractStream):
         """A new value for each row: `mapper(value)`, or `mapper(key, value)` with `with_key=True`; never called for None.
         `**keep` as for
         `filter`."""
-        check_callable(mapper, "mapper", "map_values")
+        check_callable(mapper, "mapper", "map_values", "key, value" if with_key else "value")
         options, node_name, key, value = self._derived_options("KTABLE-MAPVALUES-", store, name, keep)
         operator = TableMapValues(
             mapper,
@@ -374,8 +374,8 @@ class KTable(AbstractStream):
         options: dict[str, Any],
     ) -> KTable:
         check_kind(other, KTable, f"{how} join of tables")
-        check_callable(joiner, "joiner", "join")
         with_key = bool(options.pop("with_key", False))
+        check_callable(joiner, "joiner", "join", "key, value, other" if with_key else "value, other")
         if foreign_key is None:
             return table_joins.join_tables(self, other, joiner, how, with_key, table_options(store, options), name)
         check_callable(foreign_key, "foreign_key", "join")

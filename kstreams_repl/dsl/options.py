@@ -99,6 +99,12 @@ class EmitStrategy(StrEnum):
     ON_WINDOW_UPDATE = "on_window_update"
     ON_WINDOW_CLOSE = "on_window_close"
 
+    @classmethod
+    def _missing_(cls, value: object) -> EmitStrategy:
+        raise TopologyError(
+            f"there is no emit strategy {value!r}", hint="EmitStrategy.ON_WINDOW_UPDATE or EmitStrategy.ON_WINDOW_CLOSE"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Branched:

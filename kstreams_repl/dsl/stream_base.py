@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, TypeVar
 
 from kstreams_repl import serdes
@@ -50,8 +51,31 @@ def first_known(*values: A | None) -> A | None:
     return next((value for value in values if value is not None), None)
 
 
-def check_callable(function: Any, what: str, operator: str) -> None:
-    """Refuse what cannot be called.
+_ARGUMENTS = {
+    "predicate": "key, value",
+    "selector": "key, value",
+    "action": "key, value",
+    "key": "key, value",
+    "reducer": "aggregate, value",
+    "initializer": "",
+    "aggregator": "key, value, aggregate",
+    "merger": "key, aggregate, aggregate",
+    "timestamp_extractor": "record, partition_time",
+    "map mapper": "key, value",
+    "flat_map mapper": "key, value",
+    "reduce adder": "aggregate, value",
+    "reduce subtractor": "aggregate, value",
+    "aggregate adder": "key, value, aggregate",
+    "aggregate subtractor": "key, value, aggregate",
+}
+"""What a function is called with, by its part, or by operator and part."""
+
+
+def check_callable(function: Any, what: str, operator: str, arguments: str | None = None) -> None:
+    """Refuse what cannot be called, or not with as many arguments as it will get.
+
+    Args:
+        arguments: names of what it will be called with; None: as its part in the operator has it.
 
     Raises:
         TopologyError: with the operator's name.
@@ -60,6 +84,23 @@ def check_callable(function: Any, what: str, operator: str) -> None:
         raise TopologyError(
             f"{operator}() needs a function as {what}, not {function!r}", hint=f"pass a function or lambda as {what}"
         )
+    if arguments is None:
+        arguments = _ARGUMENTS.get(f"{operator} {what}", _ARGUMENTS.get(what))
+    if arguments is None:
+        return
+    names = [name for name in arguments.split(", ") if name]
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # built-in functions do not all tell
+        return
+    try:
+        signature.bind(*names)
+    except TypeError as cause:
+        wanted = f"lambda {arguments}: ..." if names else "lambda: ..."
+        raise TopologyError(
+            f"the {what} of {operator}() is called with {len(names)} arguments ({arguments}), and {function!r} does not take them: {cause}",
+            hint=f"write it as {wanted}",
+        ) from cause
 
 
 def check_kind(other: Any, kinds: type | tuple[type, ...], operator: str) -> None:

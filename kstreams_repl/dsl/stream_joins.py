@@ -43,8 +43,8 @@ def join(left: KStream, other: Any, joiner: Joiner, windows: JoinWindows | None,
     from kstreams_repl.dsl.kstream import KStream
     from kstreams_repl.dsl.ktable import KTable
 
-    check_callable(joiner, "joiner", "join")
     with_key = bool(options.pop("with_key", False))
+    check_callable(joiner, "joiner", "join", "key, value, other" if with_key else "value, other")
     if isinstance(other, KStream):
         check_kind(windows, JoinWindows, f"{how} join of streams")
         assert windows is not None
