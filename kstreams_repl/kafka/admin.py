@@ -332,7 +332,10 @@ class Admin:
                 if inside is None or inside.code() not in _LEADERLESS or time.monotonic() > deadline:
                     at = f"{partition.topic}-{partition.partition}"
                     raise self._translated(error, f"reading offsets of {at}", topic=partition.topic) from error
-                time.sleep(0.05)
+                # The client keeps the leader epochs that it learnt once: after a restart of the broker this one is refused for
+                # minutes (a slot then stayed "restoring"), and only a new client asks anew.
+                self._client = make_admin_client(self.settings, events=self._events)
+                time.sleep(0.1)
             except TimeoutError as error:
                 raise BrokerUnavailableError(
                     f"reading offsets: no answer from {self.settings.bootstrap_servers}",

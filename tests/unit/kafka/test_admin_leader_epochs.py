@@ -1,0 +1,45 @@
+"""After a restart of the broker a client may ask with a leader epoch that it never learns anew."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from kstreams_repl.kafka import admin as admin_module
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.types import TopicPartition
+
+
+class Client:
+    """Answers offset requests, or refuses all of them."""
+
+    def __init__(self, refuses: bool) -> None:
+        self._refuses = refuses
+
+    def list_offsets(self, request: Any, **_: Any) -> dict[Any, Future[Any]]:
+        answers = {}
+        for at in request:
+            future: Future[Any] = Future()
+            if self._refuses:
+                future.set_exception(KafkaException(KafkaError(KafkaError.FENCED_LEADER_EPOCH)))
+            else:
+                future.set_result(SimpleNamespace(offset=7))
+            answers[at] = future
+        return answers
+
+
+def test_offsets_are_asked_by_a_new_client_when_the_old_one_has_a_stale_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Client] = []
+
+    def make(*_: Any, **__: Any) -> Client:
+        made.append(Client(refuses=not made))
+        return made[-1]
+
+    monkeypatch.setattr(admin_module, "make_admin_client", make)
+    assert Admin(ClientSettings("unused:1")).end_offsets([TopicPartition("t", 0)]) == {TopicPartition("t", 0): 7}
+    assert len(made) == 2
