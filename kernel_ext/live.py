@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kernel_ext.shape_detail import ROWS, about, live_values, rows_behind, sampled_values
@@ -104,7 +105,7 @@ class LivePicture:
         if app.session.closed:
             self.set(status="closed", note="the session is closed")
             return
-        picture = app.picture()
+        picture = replace(app.picture(), title=app.name)  # the status is told beside it: the drawing outlives it
         self._room = room_for(picture, self._room)
         shape = (picture.shapes, picture.links, picture.clusters, tuple(sorted(self._room.items())))
         drawing = {}

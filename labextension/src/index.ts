@@ -4,7 +4,10 @@ import { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import { LabIcon } from "@jupyterlab/ui-components";
 import type { Widget } from "@lumino/widgets";
 import { PictureTab } from "./picture";
+import { showSavedPictures } from "./saved";
 import { SidePanel } from "./side";
+
+const SAVED_MS = 3000; // a widget that is being restored is given its time
 
 interface App {
   readonly shell: { add(widget: Widget, area: string, options?: { rank?: number }): void; activateById(id: string): void };
@@ -65,6 +68,7 @@ const plugin = {
     document.addEventListener("kstreams:show-cell", (event) => {
       showCell(app, tracker, String((event as CustomEvent).detail?.cell ?? ""));
     });
+    window.setInterval(() => showSavedPictures(tracker.currentWidget), SAVED_MS);
     const command = "kstreams-repl:show";
     app.commands.addCommand(command, { label: "Show Kafka Streams Topologies", execute: () => app.shell.activateById(side.id) });
     palette?.addItem({ command, category: "Kafka Streams" });

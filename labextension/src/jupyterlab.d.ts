@@ -58,7 +58,10 @@ declare module "@jupyterlab/notebook" {
     readonly kernelChanged: ISignal<ISessionContext, unknown>;
   }
   export interface ICell {
-    readonly model: { readonly id: string };
+    readonly model: {
+      readonly id: string;
+      readonly outputs?: { readonly length: number; get(index: number): { readonly data: Record<string, unknown> } };
+    };
     readonly node: HTMLElement;
     readonly editor: { focus(): void } | null;
   }
