@@ -67,7 +67,7 @@ class NameMatcher:
             return ["--spark", "--directory"]
         if re.search(r"(-c|--config)\s+\S*$", before):
             return [f"{name}=" for name in KEYS]
-        if magic in ("topo_pause", "topo_resume", "topo_stop", "topo_stores"):
+        if magic in ("topo_pause", "topo_resume", "topo_stop", "topo_stores", "topo_logs"):
             session = self._workspace.current
             return list(session.applications) if session is not None else []
         if magic in ("topo_peek", "topo_tail"):

@@ -289,6 +289,16 @@ class TopoMagics(Magics):
             ("application", "store", "kind", "rows"), rows, note="" if rows else "no stores; deploy a topology that keeps state"
         )
 
+    @magic_arguments()
+    @argument("name", nargs="?", help="one application's only")
+    @argument("-n", type=int, default=20, help="how many lines of each log")
+    @line_magic
+    def topo_logs(self, line: str) -> Table:
+        """`session.logs(name, n=...)`: the last lines of the broker's and Spark's logs, trouble and failures of applications."""
+        given = parse_argstring(self.topo_logs, line)
+        name = None if given.name is None else self._workspace.application(given.name).name
+        return self._workspace.session.logs(name, n=given.n)
+
     def _tail_node(self, app: Application, node: str, n: int, seconds: float | None) -> None:
         deadline = None if seconds is None else time.monotonic() + seconds
         last: deque[ReadRecord] = deque(maxlen=n)

@@ -38,6 +38,11 @@ class SessionBroker:
         """It was started and ended by itself."""
         return self._broker is not None and not self._broker.is_alive
 
+    @property
+    def log(self) -> Path | None:
+        """Where the broker writes its log; None before it was started."""
+        return None if self._broker is None else self._broker.log_path
+
     def start(self) -> EmbeddedBroker:
         """The running broker.
 

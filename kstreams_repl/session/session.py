@@ -26,6 +26,7 @@ from kstreams_repl.session.broker import SessionBroker
 from kstreams_repl.session.cleanup import Cleanup
 from kstreams_repl.session.directory import SessionDirectory
 from kstreams_repl.session.known_serdes import KnownSerdes
+from kstreams_repl.session.logs import session_logs
 from kstreams_repl.session.peeking import peek
 from kstreams_repl.session.planned import planned
 from kstreams_repl.session.producing import TopicProducer, milliseconds, parts_of
@@ -391,6 +392,10 @@ class Session:
                 del self._applications[name]
             found.apply()
         return found
+
+    def logs(self, name: str | None = None, *, n: int = 20) -> Table:
+        """The last `n` lines of the broker's and Spark's logs, and what applications (or the one named) tell of trouble and failure."""
+        return session_logs(self, name, n)
 
     def _learn(self, application: Application) -> None:
         """Take the serdes of an application's topics into what SQL and reading know."""

@@ -25,7 +25,8 @@ EXPECTED = [
 ]  # fmt: skip
 
 SESSION = [
-    "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "create_topic", "deploy", "files", "peek", "plan",
+    "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "create_topic", "deploy", "files", "logs",
+    "peek", "plan",
     "produce", "read",
     "record", "sample", "serdes_of", "settings", "spark", "sql", "start", "started", "topics",
 ]  # fmt: skip

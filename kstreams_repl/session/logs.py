@@ -1,0 +1,63 @@
+"""What was said where nobody looked: the broker's and Spark's log files, and what instances report of trouble and failure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kstreams_repl.display.table import Table
+
+if TYPE_CHECKING:
+    from kstreams_repl.session.application import Application
+    from kstreams_repl.session.session import Session
+
+_BYTES_PER_LINE = 400
+
+
+def session_logs(session: Session, name: str | None, n: int) -> Table:
+    """As `Session.logs`."""
+    apps = [app for app in session.applications.values() if name in (None, app.name)]
+    files: list[tuple[str, Path]] = []
+    broker = session._broker
+    if name is None and broker is not None and broker.log is not None:
+        files.append(("broker", broker.log))
+    if name is None and session._uses_spark():
+        from kstreams_repl.spark.session import spark_log
+
+        files.append(("Spark", spark_log()))
+    return logs_table(apps, files, n)
+
+
+def logs_table(applications: Iterable[Application], files: Iterable[tuple[str, Path]], n: int) -> Table:
+    """Troubles and failures of the applications, then the last `n` lines of each file."""
+    rows: list[tuple[str, str]] = []
+    for app in applications:
+        for slot, report in sorted(app.reports.instances.items()):
+            if report.trouble:
+                rows.append((f"{app.name}, instance {slot}", report.trouble))
+        error = app.error
+        if error is not None:
+            trace = error.fields.get("worker_trace")
+            rows += [(app.name, line) for line in [str(error), *str(trace or "").splitlines()[-n:]] if line.strip()]
+    told = []
+    for name, path in files:
+        rows += [(name, line) for line in last_lines(path, n)]
+        told.append(f"{name}: {path}")
+    return Table.of(("from", "line"), rows, note=("; ".join(told) or "no log files") if rows else "nothing was logged")
+
+
+def last_lines(path: Path, n: int) -> list[str]:
+    """The last lines of a file, as far as they lie in its last few kilobytes; none when there is no file."""
+    if n < 1:
+        return []
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = max(0, size - n * _BYTES_PER_LINE)
+            file.seek(start)
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    return [line for line in (lines[1:] if start else lines) if line.strip()][-n:]

@@ -1,0 +1,26 @@
+"""Logs as a table: the last lines, whatever is in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kstreams_repl.session.logs import last_lines, logs_table
+
+
+def test_the_last_lines_of_a_log_are_shown_and_those_of_a_missing_one_are_none(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_bytes(b"".join(b"line %d\n" % number for number in range(5000)) + b"\xff\xfe\x1b[31mred\n\n")
+    assert last_lines(log, 2) == ["line 4999", "\ufffd\ufffd\x1b[31mred"]
+    assert last_lines(log, 0) == [] and last_lines(tmp_path / "none", 5) == []
+
+
+def test_hostile_lines_are_shown_inert(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("<script>alert(1)</script>\x1b[2J\n")
+    table = logs_table([], [("broker", log)], 5)
+    assert "\x1b" not in table.text()
+    assert "<script>" not in table._repr_mimebundle_()["text/html"]
+
+
+def test_without_anything_logged_it_says_so(tmp_path: Path) -> None:
+    assert logs_table([], [("broker", tmp_path / "none")], 5).note == "nothing was logged"
