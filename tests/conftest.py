@@ -27,7 +27,9 @@ CHECKED_MARKERS = ("kafka", "spark", "integration", "browser")
 SECONDS_TO_GO_AWAY = 10.0
 LIBRARY_THREADS = ("py4j", "pyspark", "hypothesis", "pytest_timeout", "pydevd", "concurrent.futures")
 
-hypothesis.settings.register_profile("kstreams", deadline=None, print_blob=True)
+hypothesis.settings.register_profile(  # no verdict may hang on how busy the machine is
+    "kstreams", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("kstreams")
 
 
