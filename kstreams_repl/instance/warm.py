@@ -42,12 +42,12 @@ class WarmInstances:
         self._watch: threading.Thread | None = None
 
     def held(self, application_id: str, generation: int) -> tuple[int, ...]:
-        """Slots of that generation that this process holds warm."""
+        """Slots that this process holds warm, of that generation or, with stores that may stay open, of one before."""
         with self._lock:
             return tuple(
                 slot
                 for (name, slot), (_, kept) in self._kept.items()
-                if name == application_id and kept.plan.generation == generation
+                if name == application_id and kept.plan.generation <= generation
             )
 
     def put(self, instance: Instance) -> None:
