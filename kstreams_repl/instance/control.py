@@ -24,6 +24,7 @@ from kstreams_repl.disk import is_full
 LEASE = "lease.json"
 RESERVE_BYTES = 16 * 1024
 CHECK_SECONDS = 0.005
+_SAME_SECONDS = 1.0
 
 
 _LAST_WORDS = frozenset({"failed", "paused", "stopped", "superseded"})
@@ -191,6 +192,8 @@ class Control:
     def __init__(self, directory: str, generation: int, slot: int, *, parent: int | None = None) -> None:
         self.directory = Path(directory)
         self._lease = os.path.join(directory, LEASE)
+        self._said: Mapping[str, Any] | None = None
+        self._said_at = 0.0
         self._report = self.directory / f"report-{generation}-{slot}.json"
         self._metrics = self.directory / f"metrics-{generation}-{slot}.json"
         self.generation = generation
@@ -228,7 +231,14 @@ class Control:
         return report is not None and report.get("state") == state
 
     def report(self, content: Mapping[str, Any]) -> None:
-        """Leave the instance's report for the driver. On a full disk only a last one (failed, at rest) gets through."""
+        """Leave the instance's report for the driver. On a full disk only a last one (failed, at rest) gets through.
+
+        One that says the same as the last is left out for a second: it is made a few times a second, also when nothing happens.
+        """
+        now = time.monotonic()
+        if content == self._said and now - self._said_at < _SAME_SECONDS:
+            return
+        self._said, self._said_at = content, now
         at_ms = int(time.time() * 1000)
         report = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, **content}
         with suppress(FileNotFoundError):  # the driver has taken the directory away; the lease, gone too, ends the loop

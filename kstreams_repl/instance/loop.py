@@ -31,6 +31,8 @@ _SLICE = 4_000
 _AHEAD = 2_000
 """Records taken off the client at a time while a commit waits for the broker."""
 _IDLE_SECONDS = 0.02
+_LONG_IDLE_SECONDS = 0.06
+"""After a second without anything to do: records end a nap at once, only signals wait for its end."""
 _IMBALANCE = 20
 """A partition is paused when it holds this many times its soft bound while its task cannot go on, and resumed at half of
 that.
@@ -76,6 +78,7 @@ class Loop:
         self._room = max(self._soft * max(1, len(instance.by_partition)), 2 * _BATCH)
         self._joins = [task for task in instance.tasks if task.joins]
         self._paused: set[TopicPartition] = set()
+        self._active_at = time.monotonic()
         self._stuck = False
         self._stateful = any(task.task.stores for task in instance.tasks)
         topics = {at.topic for at in instance.by_partition}
@@ -135,6 +138,8 @@ class Loop:
             # Commit.
             now = monotonic()
             idle = not done and not took
+            if not idle:
+                self._active_at = now
             self._stuck = not done
             since = now - instance.last_commit
             if since >= self._commit_seconds or any(task.task.commit_requested for task in tasks):
@@ -174,7 +179,7 @@ class Loop:
 
     def _nap(self, now: float, until: float) -> float:
         """How long a poll may wait: until something is due."""
-        nap = min(_IDLE_SECONDS, until - now)
+        nap = min(_IDLE_SECONDS if now - self._active_at < 1.0 else _LONG_IDLE_SECONDS, until - now)
         instance = self.instance
         if instance.touched:
             due = self._commit_seconds if self._eager_seconds is None else min(self._commit_seconds, self._eager_seconds)

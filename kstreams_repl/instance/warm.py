@@ -24,7 +24,7 @@ from kstreams_repl.types import TopicPartition
 
 Place = tuple[str, int]
 _WATCH_SECONDS = 0.2
-_SUCCESSION_SECONDS = 3.0
+_SUCCESSION_SECONDS = 10.0
 
 
 class WarmInstances:

@@ -50,7 +50,7 @@ from kstreams_repl.spark.status import NEXT
 from kstreams_repl.spark.status import Status as Status
 
 _LOG = logging.getLogger("kstreams_repl.spark")
-_WATCH_SECONDS = 0.05
+_WATCH_SECONDS = 0.15
 _SETTLE_SECONDS = 30.0
 _IDLE_SECONDS = 0.5
 _PROGRESS_SECONDS = 2.0
