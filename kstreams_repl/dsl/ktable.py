@@ -378,13 +378,14 @@ class KTable(AbstractStream):
         check_callable(joiner, "joiner", "join", "key, value, other" if with_key else "value, other")
         if foreign_key is None:
             return table_joins.join_tables(self, other, joiner, how, with_key, table_options(store, options), name)
-        check_callable(foreign_key, "foreign_key", "join")
+        extractor_with_key = bool(options.pop("foreign_key_with_key", False))
+        check_callable(foreign_key, "foreign_key", "join", "key, value" if extractor_with_key else "value")
         plan = foreign_key_joins.ForeignKeyPlan(
             foreign_key,
             joiner,
             left_join=how == "left",
             with_key=with_key,
-            extractor_with_key=bool(options.pop("foreign_key_with_key", False)),
+            extractor_with_key=extractor_with_key,
             partitioner=options.pop("partitioner", None),
             other_partitioner=options.pop("other_partitioner", None),
             name=name,

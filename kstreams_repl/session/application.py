@@ -339,7 +339,7 @@ class Application:
     # ---- inside
 
     def _check(self) -> None:
-        check(self.session.admin, self.topology, self.name)
+        check(self.session.admin, self.topology, self.name, self.config)
 
     def _start_failed(self, error: BaseException) -> None:
         self._start_error = error

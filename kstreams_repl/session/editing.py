@@ -49,7 +49,7 @@ class EditPlan:
                 f"store {store.name!r} cannot be kept: {store.reason}", hint=store.hint, store=store.name, plan=str(self.diff)
             )
         # 2. Check.
-        check(app.session.admin, self.topology, app.name)
+        check(app.session.admin, self.topology, app.name, app.config)
         # 3. History, pause, replace, start.
         program = self.program or program_of(self.definition, self.topology, app.session.variables)
         app._replace(self.topology, program)

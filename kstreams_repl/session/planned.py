@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.table import Table
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.topology.partitions import ResolvedTopology, resolve_partitions
 from kstreams_repl.topology.topology import Topology
 
 
-def check(admin: Admin, topology: Topology, application_id: str) -> ResolvedTopology:
-    """The topology with its topics' partitions.
+def check(admin: Admin, topology: Topology, application_id: str, config: StreamsConfig) -> ResolvedTopology:
+    """The topology with its topics' partitions and its tasks, as the settings' partition grouper makes them.
 
     Raises:
         UnknownTopicError, TopologyError: it does not fit the cluster.
@@ -18,12 +19,12 @@ def check(admin: Admin, topology: Topology, application_id: str) -> ResolvedTopo
 
     counts = admin.topics()
     check_topics(topology, counts)
-    return resolve_partitions(topology, application_id, counts)
+    return resolve_partitions(topology, application_id, counts, grouper=config["partition.grouper"])
 
 
-def planned(admin: Admin, topology: Topology, application_id: str) -> Table:
+def planned(admin: Admin, topology: Topology, application_id: str, config: StreamsConfig) -> Table:
     """One line for each internal topic and each sub-topology."""
-    resolved = check(admin, topology, application_id)
+    resolved = check(admin, topology, application_id, config)
     there = admin.topics()
     rows: list[tuple[str, str, object, str]] = []
     for topic in (*resolved.repartition_topics, *resolved.changelog_topics):

@@ -347,7 +347,7 @@ class Session:
             UnknownTopicError, TopologyError, ConfigError: as `deploy`.
         """
         checked = self._config(name, dict(config or {}))
-        return planned(self.admin, topology_of(topology, checked), name)
+        return planned(self.admin, topology_of(topology, checked), name, checked)
 
     def attach(
         self, name: str, topology: Any = None, *, config: Mapping[str, Any] | None = None, trust: bool = False

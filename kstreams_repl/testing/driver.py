@@ -22,6 +22,7 @@ from kstreams_repl.runtime.compile import Tap
 from kstreams_repl.runtime.global_task import GlobalTask
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
+from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.nodes import SinkNode, SourceNode
 from kstreams_repl.topology.subtopologies import Subtopology
 from kstreams_repl.types import Headers, RecordBatch, TaskId, TopicPartition
@@ -103,7 +104,7 @@ class TopologyTestDriver:
         self._offsets: dict[str, int] = {}
         self._commits = 0
         self._tap = tap
-        application = self.config["application.id"]
+        application = validate_name(self.config["application.id"], "application.id")
         self._internal = frozenset(topology.internal_topics)
         self._application = application
         subtopologies = topology.subtopologies()

@@ -12,6 +12,7 @@ from kstreams_repl import (
     EmitStrategy,
     JoinWindows,
     Processor,
+    SessionWindows,
     SlidingWindows,
     StoreBuilder,
     StoreKind,
@@ -19,6 +20,7 @@ from kstreams_repl import (
     Suppressed,
     TimeWindows,
     Topology,
+    TopologyTestDriver,
     UnlimitedWindows,
 )
 from kstreams_repl.errors import ConfigError, InvalidNameError, KStreamsError, TopologyError, UnknownTopicError
@@ -57,12 +59,18 @@ WRONG: dict[str, tuple[Wrong, type[KStreamsError], str]] = {
     "mapper with key of one": (lambda b, s: s.map_values(lambda v: v, with_key=True), TopologyError, "key, value"),
     "joiner of one": (lambda b, s: s.join(b.table("T"), lambda a: a), TopologyError, "joiner"),
     "joiner of tables of one": (lambda b, s: b.table("T").join(b.table("U"), lambda a: a), TopologyError, "joiner"),
+    "foreign key of two": (
+        lambda b, s: b.table("T").join(b.table("U"), first, foreign_key=lambda k, v: v),
+        TopologyError,
+        "foreign_key",
+    ),
     "reducer of one": (lambda b, s: s.group_by_key().reduce(lambda a: a), TopologyError, "reducer"),
     "initializer of one": (lambda b, s: s.group_by_key().aggregate(lambda x: 0, lambda k, v, a: a), TopologyError, "initializer"),
     "aggregator of two": (lambda b, s: s.group_by_key().aggregate(lambda: 0, lambda v, a: a), TopologyError, "aggregator"),
     "negative grace": (lambda b, s: TimeWindows.of_size(10, grace=-1), TopologyError, "grace"),
     "windows of no size": (lambda b, s: TimeWindows.of_size(0), TopologyError, "size"),
     "windows with gaps": (lambda b, s: TimeWindows.of_size(10, advance=20), TopologyError, "advance"),
+    "sessions without a gap": (lambda b, s: SessionWindows.of_inactivity_gap(0), TopologyError, "gap"),
     "sliding windows of negative size": (lambda b, s: SlidingWindows.of_time_difference(-1), TopologyError, "-1"),
     "retention below the window": (lambda b, s: windowed(s).count(store="w", retention=10), TopologyError, "retention|keep"),
     "negative retention": (lambda b, s: windowed(s).count(store="w", retention=-1), TopologyError, "retention"),
@@ -131,3 +139,8 @@ def test_functions_that_do_not_tell_their_arguments_are_taken() -> None:
     stream.flat_map_values(str.split).foreach(print)
     stream.group_by_key().aggregate(int, lambda key, value, total, step=1: total + step)
     assert builder.build()
+
+
+def test_the_test_driver_refuses_an_application_id_that_no_broker_takes() -> None:
+    with pytest.raises(InvalidNameError, match="application.id"):
+        TopologyTestDriver(low(), {"application.id": "a b"})
