@@ -27,8 +27,8 @@ NAMES = {
     "F6": "commit sent, no answer",
     "F7": "committed, store not",
     "F8": "store committed, not reported",
-    "F9": "reported, the host's log not written",
-    "F10": "during the host's log rename",
+    "F9": "reported, the host's report file not written",
+    "F10": "before the host's report file is renamed",
 }
 
 

@@ -19,6 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from kstreams_repl.commit.failpoints import failpoint
 from kstreams_repl.disk import is_full
 
 LEASE = "lease.json"
@@ -73,6 +74,7 @@ def write_whole(path: Path, content: Mapping[str, Any]) -> None:
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         new.write_text(json.dumps(content), encoding="utf-8")
+        failpoint("F10")
         new.replace(path)
     except OSError:
         with suppress(OSError):
@@ -241,6 +243,7 @@ class Control:
         self._said, self._said_at = content, now
         at_ms = int(time.time() * 1000)
         report = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, **content}
+        failpoint("F9")
         with suppress(FileNotFoundError):  # the driver has taken the directory away; the lease, gone too, ends the loop
             if content.get("state") in _LAST_WORDS:
                 trace = dict(report.get("failure") or {}).get("trace")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -188,6 +189,12 @@ class Crew:
         committed = self.admin.committed_offsets(self.application_id, at, stable=False)
         known = {place: found.offset for place, found in committed.items()}
         self.kills.append(({place: known.get(place, 0) for place in at}, self.admin.end_offsets(at)))
+
+    def wipe(self, slot: int) -> None:
+        """Take the stores of a slot away, as when it moves to another machine."""
+        assert self.plan is not None
+        for spec in self.plan.assignment[slot]:
+            shutil.rmtree(task_directory(self.directory / "state", self.application_id, spec.task_id), ignore_errors=True)
 
     def settle(self, condition: Any, what: str, seconds: float = SECONDS) -> None:
         deadline = time.monotonic() + seconds

@@ -17,7 +17,7 @@ from tests.faults.crew import Crew
 from tests.faults.reliability import note
 
 pytestmark = pytest.mark.kafka
-POINTS = ("F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8")
+POINTS = ("F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10")
 
 
 @pytest.fixture
@@ -33,8 +33,12 @@ def crew(broker: Any, tmp_path: Path) -> Iterator[Callable[..., Crew]]:
         each.close()
 
 
-def campaign(crew: Crew, points: list[str], random_kills: int, *, records: int, seed: int) -> list[str]:
-    """Kill one of two processes at each point in turn and at random times, while records keep coming; then look at everything."""
+def campaign(crew: Crew, points: list[str], random_kills: int, *, records: int, seed: int, wipe: bool = False) -> list[str]:
+    """Kill one of two processes at each point in turn and at random times, while records keep coming; then look at everything.
+
+    Args:
+        wipe: take the stores of the killed away, so that they come back from changelogs that have aborted records in them.
+    """
     dice = random.Random(seed)
     each = records // (len(points) + random_kills + 1)
     slot = 0
@@ -50,6 +54,8 @@ def campaign(crew: Crew, points: list[str], random_kills: int, *, records: int, 
             crew.write(each // 8 + 1)
             time.sleep(0.05)
         crew.died(slot)
+        if wipe:
+            crew.wipe(slot)
         crew.start(slot)
     for _ in range(random_kills):
         slot = dice.randrange(2)
@@ -65,13 +71,28 @@ def campaign(crew: Crew, points: list[str], random_kills: int, *, records: int, 
 
 def test_kills_at_every_failpoint_change_nothing(crew: Callable[..., Crew]) -> None:
     wrong = campaign(crew(), list(POINTS), 2, records=8_000, seed=1)
-    note("R1", "kill -9 at F1–F8 and between, exactly once (sample)", 2 * len(POINTS) + 2, len(wrong))
+    note("R1", "kill -9 at F1–F10 and between, exactly once (sample)", 2 * len(POINTS) + 2, len(wrong))
     assert not wrong, wrong
 
 
 def test_kills_under_at_least_once_lose_nothing(crew: Callable[..., Crew]) -> None:
     wrong = campaign(crew(guarantee="at_least_once"), ["F3", "F4", "F7"], 2, records=4_000, seed=2)
     note("R2", "kill -9, at least once (sample)", 8, len(wrong))
+    assert not wrong, wrong
+
+
+def test_stores_come_back_without_what_was_aborted(crew: Callable[..., Crew]) -> None:
+    wrong = campaign(crew(), ["F4", "F5"], 0, records=2_000, seed=3, wipe=True)
+    note("R10", "restore over aborted transactions (sample)", 2, len(wrong))
+    assert not wrong, wrong
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_stores_come_back_without_what_was_aborted_many_times(crew: Callable[..., Crew]) -> None:
+    count = full(50)
+    wrong = campaign(crew(), (["F3", "F4", "F5"] * count)[:count], 0, records=50_000, seed=11, wipe=True)
+    note("R10", "restore over aborted transactions", count, len(wrong))
     assert not wrong, wrong
 
 
