@@ -1,0 +1,34 @@
+"""The page of the fault tests' figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.faults.mutants import MUTANTS
+from tests.faults.reliability import VARIABLE, note, page
+
+
+def test_the_last_note_of_each_fault_is_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = tmp_path / "notes"
+    monkeypatch.setenv(VARIABLE, str(notes))
+    note("R10", "restores", 1, 1)
+    note("R10", "restores", 50, 0, longest_s=3)
+    note("R2", "kills", 7, 0)
+    text = page([json.loads(line) for line in notes.read_text().splitlines()])
+    assert "| R10 | restores; longest s 3 | 50 | 0 |" in text and "| R10 | restores | 1 | 1 |" not in text
+    assert text.index("| R2 |") < text.index("| R10 |")
+
+
+def test_every_mutant_is_on_the_page() -> None:
+    text = page([])
+    assert all(name in text for name in MUTANTS)
+
+
+def test_nothing_is_noted_without_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)
+    note("R1", "kills", 1, 0)
+    assert not list(tmp_path.iterdir())
