@@ -143,12 +143,12 @@ class SessionWindows:
 
     @classmethod
     def of_inactivity_gap(cls, gap: Millis, *, grace: Millis = 0) -> SessionWindows:
-        """Sessions that end after `gap`, larger than zero, without a record.
+        """Sessions that end after `gap` without a record.
 
         Raises:
-            TopologyError: a gap of zero or a negative value.
+            TopologyError: a negative value.
         """
-        return cls(positive(gap, "gap"), not_negative(grace, "grace"))
+        return cls(not_negative(gap, "gap"), not_negative(grace, "grace"))
 
 
 @dataclass(frozen=True, slots=True)

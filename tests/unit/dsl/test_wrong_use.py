@@ -70,7 +70,7 @@ WRONG: dict[str, tuple[Wrong, type[KStreamsError], str]] = {
     "negative grace": (lambda b, s: TimeWindows.of_size(10, grace=-1), TopologyError, "grace"),
     "windows of no size": (lambda b, s: TimeWindows.of_size(0), TopologyError, "size"),
     "windows with gaps": (lambda b, s: TimeWindows.of_size(10, advance=20), TopologyError, "advance"),
-    "sessions without a gap": (lambda b, s: SessionWindows.of_inactivity_gap(0), TopologyError, "gap"),
+    "sessions of a negative gap": (lambda b, s: SessionWindows.of_inactivity_gap(-1), TopologyError, "gap"),
     "sliding windows of negative size": (lambda b, s: SlidingWindows.of_time_difference(-1), TopologyError, "-1"),
     "retention below the window": (lambda b, s: windowed(s).count(store="w", retention=10), TopologyError, "retention|keep"),
     "negative retention": (lambda b, s: windowed(s).count(store="w", retention=-1), TopologyError, "retention"),
