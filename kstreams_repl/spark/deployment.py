@@ -52,7 +52,7 @@ from kstreams_repl.spark.status import Status as Status
 _LOG = logging.getLogger("kstreams_repl.spark")
 _WATCH_SECONDS = 0.15
 _SETTLE_SECONDS = 30.0
-_IDLE_SECONDS = 0.5
+_IDLE_SECONDS = 2.0
 _PROGRESS_SECONDS = 2.0
 """How long a failed epoch may take to come into Spark's own progress before the query is ended."""
 
