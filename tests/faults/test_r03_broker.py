@@ -53,6 +53,7 @@ def bounces(broker: EmbeddedBroker, crew: Crew, kinds: list[tuple[str, str]], se
     return crew.violations()
 
 
+@pytest.mark.slow  # test_broker.py kills one in the fast tier
 def test_broker_that_goes_away_is_waited_for(own: tuple[EmbeddedBroker, Crew]) -> None:
     wrong = bounces(*own, [("kill", "records"), ("kill", "restore")], seed=3)
     note("R3", "broker killed among records and in a restore (sample)", 2, len(wrong))
