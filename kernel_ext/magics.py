@@ -126,6 +126,7 @@ class TopoMagics(Magics):
     @argument("application", help="the application")
     @argument("name", nargs="?", help="the changed builder or topology; default: the one of the application's name")
     @argument("--dry-run", action="store_true", help="only show the plan")
+    @argument("--reset-state", action="append", default=[], metavar="STORE", help="a store that begins empty; repeatable")
     @line_cell_magic
     def topo_edit(self, line: str, cell: str | None = None) -> Any:
         """`app.edit(topology)`: go on with the changed builder; in a cell, the cell's code changes it first (variable `builder`)."""
@@ -135,7 +136,7 @@ class TopoMagics(Magics):
         if cell is not None:
             self._define(name, cell)
         with deployed_as(self._workspace.expression(name)):
-            return app.edit(self._workspace.source(name), dry_run=given.dry_run)
+            return app.edit(self._workspace.source(name), dry_run=given.dry_run, reset_state=given.reset_state)
 
     @magic_arguments()
     @argument("name", nargs="?", help="the application")

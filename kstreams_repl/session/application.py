@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -213,7 +213,7 @@ class Application:
         self._finish_start()
         return self
 
-    def edit(self, topology: Any, *, dry_run: bool = False) -> EditPlan:
+    def edit(self, topology: Any, *, dry_run: bool = False, reset_state: Collection[str] = ()) -> EditPlan:
         """Go on with another topology: functions changed, nodes added or taken out. The plan says what that does to nodes and state.
 
         Applied at a commit boundary: state and offsets are kept, and under exactly once no record is lost or seen twice. An application
@@ -222,12 +222,16 @@ class Application:
         Args:
             topology: the builder (changed meanwhile), a topology, a stream or table.
             dry_run: only make the plan.
+            reset_state: names of stores that begin empty with this edit; their rows and changelogs are deleted. The tasks that hold
+                them read their other stores' changelogs again.
 
         Raises:
-            TopologyError: rows of a store would be read wrongly; the plan is in ``plan``, the ways out are in the hint.
+            TopologyError: rows of a store would be read wrongly, or a store cannot be reset; the plan is in ``plan``, the ways
+                out are in the hint.
         """
         built = topology_of(topology, self.config)
-        plan = EditPlan(self, built, topology)
+        stores = (reset_state,) if isinstance(reset_state, str) else tuple(reset_state)
+        plan = EditPlan(self, built, topology, reset_state=stores)
         if dry_run:
             return plan
         plan.apply()
@@ -351,14 +355,18 @@ class Application:
             if self._start_error is not None:
                 raise self._start_error
 
-    def _replace(self, topology: Topology, program: Program) -> None:
-        """Step 3 of an edit."""
+    def _replace(self, topology: Topology, program: Program, emptied: tuple[str, ...] = ()) -> None:
+        """Step 3 of an edit.
+
+        Args:
+            emptied: changelogs of the stores that are reset.
+        """
         if self._starting is not None:
             self._starting.wait()
         count = len(self._history.versions)
         text = self._history.keep(program, topology, self.config)
         try:
-            self._run(lambda: self._deployment.replace(topology, version=text))
+            self._run(lambda: self._deployment.replace(topology, version=text, emptied=emptied))
         except Exception:
             if len(self._history.versions) > count:
                 self._history.forget_last()

@@ -1,5 +1,9 @@
 """Editing a running application: the plan first, then the change at a commit boundary, and the history of what ran.
 
+A store that cannot be kept can be *reset*: between the pause and the new generation its changelog is deleted, and made anew and empty
+at the start; a local copy of another changelog is never believed (`instance.local_state`), so every task fills its stores again from the
+changelogs that are left. A crash in between leaves the old version with that store empty, never with rows that are read wrongly.
+
 Apply, numbered: 1. refuse what would read rows wrongly · 2. check the new topology against the cluster · 3. write the version into the
 session file, pause at a commit, put it in place, start a new generation, whose first journal record confirms the version
 (`Deployment.replace`). A failure in 2 leaves everything as it was, one in 3 starts the old version again and takes the new one out.
@@ -7,14 +11,17 @@ session file, pause at a commit, put it in place, start a new generation, whose 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.display.markup import clean_text
 from kstreams_repl.display.table import Table
-from kstreams_repl.errors import TopologyError
+from kstreams_repl.errors import TopologyError, did_you_mean
 from kstreams_repl.session.planned import check
 from kstreams_repl.session.program import Program, program_of
 from kstreams_repl.topology.diff import NodeChange, StoreChange, TopologyDiff, diff
+from kstreams_repl.topology.graph import TopologyGraph
+from kstreams_repl.topology.names import changelog_topic
 from kstreams_repl.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -24,12 +31,26 @@ if TYPE_CHECKING:
 class EditPlan:
     """What an edit does: every node, every store. `apply()` does it; looking changes nothing."""
 
-    def __init__(self, application: Application, topology: Topology, definition: Any, program: Program | None = None) -> None:
+    def __init__(
+        self,
+        application: Application,
+        topology: Topology,
+        definition: Any,
+        program: Program | None = None,
+        *,
+        reset_state: Collection[str] = (),
+    ) -> None:
         self.application = application
         self.topology = topology
         self.definition = definition
         self.program = program
-        self.diff: TopologyDiff = diff(application.topology, topology)
+        self.diff: TopologyDiff = diff(application.topology, topology, reset=reset_state, left=self._left)
+        known = [store.name for store in self.diff.stores]
+        for name in reset_state:
+            if name not in known:
+                raise TopologyError(
+                    f"there is no store {name!r} to reset", hint=did_you_mean(name, known) or "see the plan: dry_run=True", store=name
+                )
         self.applied = False
 
     def apply(self) -> EditPlan:
@@ -52,9 +73,17 @@ class EditPlan:
         check(app.session.admin, self.topology, app.name, app.config)
         # 3. History, pause, replace, start.
         program = self.program or program_of(self.definition, self.topology, app.session.variables)
-        app._replace(self.topology, program)
+        app._replace(self.topology, program, tuple(changelog_topic(app.name, store) for store in self.diff.reset))
         self.applied = True
         return self
+
+    def _left(self, store: str) -> TopologyGraph | None:
+        """The last version that wrote rows under this name, if its changelog is still there."""
+        app = self.application
+        for version in reversed(app.versions[:-1]):
+            if store in version.topology.stores:
+                return version.topology if changelog_topic(app.name, store) in app.session.admin.topics() else None
+        return None
 
     def table(self) -> Table:
         rows: list[tuple[Any, ...]] = [
@@ -84,7 +113,8 @@ class EditPlan:
         if self.diff.refused:
             return "refused as it is"
         kept = sum(store.change is StoreChange.KEPT for store in self.diff.stores)
-        return f"not applied yet; the rows of {kept} stores are kept"
+        reset = f", those of {', '.join(self.diff.reset)} go" if self.diff.reset else ""
+        return f"not applied yet; the rows of {kept} stores are kept{reset}"
 
     def __repr__(self) -> str:
         return clean_text(self.table().text())

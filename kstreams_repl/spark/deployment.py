@@ -15,7 +15,7 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.metrics.snapshot import Metric, Snapshot, merged
 from kstreams_repl.spark.client_metrics import client_metrics
 from kstreams_repl.spark.closure import Shipment, pack
+from kstreams_repl.spark.emptying import delete_changelogs
 from kstreams_repl.spark.epoch import await_idle, await_progress, start_query
 from kstreams_repl.spark.failures import disk_errors, error_from, query_error
 from kstreams_repl.spark.generations import Generations, VersionText, declare
@@ -211,30 +212,34 @@ class Deployment:
         """Go on after `pause`, `stop` or a failure, from what was committed; as `start`."""
         return self.start()
 
-    def replace(self, topology: Any, *, version: VersionText | None = None) -> Deployment:
-        """Run another topology, from what was committed: 1. pause at a commit · 2. put the topology in place · 3. start a new
-        generation, if it was running. State and offsets stay; when the new one cannot be started the old one is, and the
-        error raised.
+    def replace(self, topology: Any, *, version: VersionText | None = None, emptied: Collection[str] = ()) -> Deployment:
+        """Run another topology, from what was committed: 1. pause at a commit · 2. put the topology in place, delete the changelogs
+        of stores that begin empty · 3. start a new generation, if it was running. State and offsets stay; when the new one cannot
+        be started the old one is, and the error raised; what was emptied stays empty.
+
+        Args:
+            emptied: changelog topics; the next start makes them anew, and no local copy of the old ones is believed.
         """
         with self._lock:
             running = self._status is Status.RUNNING
             # 1. Pause.
             if running:
                 self.pause()
-            # 2. Put it in place; what was shipped is of the old one.
-            before, self.topology, self._shipment = self.topology, topology, None
-            earlier, self.version = self.version, version
-            # 3. Start.
-            if running:
-                try:
+            before, earlier = self.topology, self.version
+            try:
+                # 2. Put it in place; what was shipped is of the old one.
+                self._empty(emptied)
+                self.topology, self._shipment, self.version = topology, None, version
+                # 3. Start.
+                if running:
                     self.start()
-                except BaseException:
-                    self.topology, self._shipment, self.version = before, None, earlier
-                    if self._status is not Status.RUNNING:
-                        self.start()
-                    raise
-            elif version is not None:
-                declare(self._generations, version, self.settings, self.application_id, self._lease)
+                elif version is not None:
+                    declare(self._generations, version, self.settings, self.application_id, self._lease)
+            except BaseException:
+                self.topology, self._shipment, self.version = before, None, earlier
+                if running and self._status is not Status.RUNNING:
+                    self.start()
+                raise
         return self
 
     def pause(self) -> Deployment:
@@ -289,6 +294,10 @@ class Deployment:
         self.stop()
 
     # ---- inside
+
+    def _empty(self, changelogs: Collection[str]) -> None:
+        timeout = self.config["transaction.timeout.ms"]
+        delete_changelogs(changelogs, self._generations, self.settings, self.application_id, self._lease, timeout_ms=timeout)
 
     def _go_on(self, plan: ApplicationPlan, shipment: Shipment) -> Deployment:
         """Resume after a pause that every instance has confirmed, in the same generation: nobody else can have come in

@@ -5,7 +5,8 @@ workers).
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from kstreams_repl.errors import KStreamsError, ProducerFencedError
@@ -85,6 +86,11 @@ class Generations:
         """Where the journal ends now: what is written from now on lies behind it."""
         at = TopicPartition(journal_topic_name(self._application_id), 0)
         return self._admin.end_offsets([at], isolation="read_uncommitted")[at]
+
+    @property
+    def slots(self) -> int:
+        """How many slots generations so far may have used."""
+        return self._slots
 
     @property
     def previous(self) -> Previous:
@@ -183,14 +189,23 @@ class Generations:
 
 
 def declare(
-    held: Generations | None, version: VersionText, settings: ClientSettings, application_id: str, lease: LeaseWriter
+    holding: Generations | None, version: VersionText, settings: ClientSettings, application_id: str, lease: LeaseWriter
 ) -> None:
     """Tell the journal which version the next start of an application at rest runs, through what is held of it, or a hold of its own."""
-    generations = held or Generations(settings, Admin(settings), application_id, lease)
-    try:
+    with held(holding, settings, application_id, lease) as generations:
         generations.declare(version)
+
+
+@contextmanager
+def held(
+    holding: Generations | None, settings: ClientSettings, application_id: str, lease: LeaseWriter
+) -> Iterator[Generations]:
+    """What is held of an application's journal, or a hold for this block."""
+    generations = holding or Generations(settings, Admin(settings), application_id, lease)
+    try:
+        yield generations
     finally:
-        if generations is not held:
+        if generations is not holding:
             generations.close()
 
 

@@ -1,17 +1,18 @@
-"""What an edit of a topology does: every node unchanged, code only, new or removed; every store kept, migrated, rebuilt, removed
-or refused.
+"""What an edit of a topology does: every node unchanged, code only, new or removed; every store kept, migrated, rebuilt, reset,
+removed or refused.
 
 Pure data, made from two topologies before anything is touched; it is what the user is shown and what the edit obeys. Nodes and
-stores are the same when their names are. A node's code is compared by what its functions do (byte code, constants, names, values
-they close over), not by identity, so that running an unchanged cell again changes nothing.
+stores are the same when their names are; a store that is new may find rows that an earlier version left under its name. A node's code
+is compared by what its functions do (byte code, constants, names, values they close over), not by identity, so that running an
+unchanged cell again changes nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -32,6 +33,7 @@ class StoreChange(StrEnum):
     KEPT = "kept"
     MIGRATED = "migrated"  # same rows, other surroundings: caching, retention made longer, changelog settings
     REBUILT = "rebuilt"  # filled anew from its source topic
+    RESET = "reset"  # emptied, because the edit asks for it
     NEW = "new"
     REMOVED = "removed"
     REFUSED = "refused"  # its rows would be read wrongly
@@ -77,6 +79,11 @@ class TopologyDiff:
     subtopologies_changed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
+    def reset(self) -> tuple[str, ...]:
+        """Stores that begin empty because the edit asks for it."""
+        return tuple(store.name for store in self.stores if store.change is StoreChange.RESET)
+
+    @property
     def empty(self) -> bool:
         """Nothing changes at all."""
         return all(node.change is NodeChange.UNCHANGED for node in self.nodes) and all(
@@ -105,15 +112,27 @@ class TopologyDiff:
         return "\n".join(lines)
 
 
-def diff(old: TopologyGraph, new: TopologyGraph) -> TopologyDiff:
-    """The plan that leads from one topology to another."""
+def diff(
+    old: TopologyGraph,
+    new: TopologyGraph,
+    *,
+    reset: Collection[str] = (),
+    left: Callable[[str], TopologyGraph | None] = lambda store: None,
+) -> TopologyDiff:
+    """The plan that leads from one topology to another.
+
+    Args:
+        reset: stores that shall begin empty.
+        left: the topology that last wrote the rows which are still there under the name of a store that `old` does not have.
+    """
     names = dict.fromkeys((*new.nodes, *old.nodes))
     nodes = tuple(_node_diff(old.nodes.get(name), new.nodes.get(name)) for name in names)
     old_stores, new_stores = _all_stores(old), _all_stores(new)
     old_homes, new_homes = _homes(old), _homes(new)
     moved = {name: (home, new_homes[name]) for name, home in old_homes.items() if name in new_homes and new_homes[name] != home}
     stores = tuple(
-        _store_diff(old_stores.get(name), new_stores.get(name), old, new) for name in dict.fromkeys((*new_stores, *old_stores))
+        _planned_store(name, old_stores, new_stores, old, new, name in reset, left)
+        for name in dict.fromkeys((*new_stores, *old_stores))
     )
     before, after = old.source_topics(), new.source_topics()
     return TopologyDiff(
@@ -274,8 +293,60 @@ def _homes(topology: TopologyGraph) -> dict[str, int]:
     return {store.name: part.id for part in topology.subtopologies() if not part.global_ for store in part.stores}
 
 
-_RESET = "reset the store, give it a new name, or migrate its rows with a function"
+_RESET = "reset the store (reset_state=[{!r}]; its rows go), or give it a new name"
+_RENAME = "give it a new name"
 _SAME_ROWS = {frozenset({StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW})}
+
+
+def _planned_store(
+    name: str,
+    old_stores: Mapping[str, StoreBuilder],
+    new_stores: Mapping[str, StoreBuilder],
+    old: TopologyGraph,
+    new: TopologyGraph,
+    reset: bool,
+    left: Callable[[str], TopologyGraph | None],
+) -> StoreDiff:
+    """A store's part, with what was left under its name and what is to be emptied."""
+    before, after = old_stores.get(name), new_stores.get(name)
+    earlier = left(name) if before is None and after is not None else None
+    if earlier is not None:
+        found = _store_diff(_all_stores(earlier).get(name), after, earlier, new)
+        if found.change is StoreChange.REFUSED:
+            found = replace(found, reason=f"an earlier version left rows: {found.reason}")
+        else:
+            found = StoreDiff(name, StoreChange.NEW, "with the rows that an earlier version left")
+        before = _all_stores(earlier)[name]
+    else:
+        found = _store_diff(before, after, old, new)
+    if after is None or before is None or not reset and found.change is not StoreChange.REFUSED:
+        return found
+    why = _why_not_emptied(before, after, old, new)
+    if not reset:
+        return replace(found, hint=_RENAME if why else _RESET.format(name))
+    if why:
+        return StoreDiff(name, StoreChange.REFUSED, why, _RENAME)
+    return StoreDiff(name, StoreChange.RESET, f"its rows go{f': {found.reason}' if found.reason else ''}")
+
+
+def _why_not_emptied(before: StoreBuilder, after: StoreBuilder, old: TopologyGraph, new: TopologyGraph) -> str:
+    """Why a store cannot be emptied; "" when it can. Emptying takes its changelog away, and every task that holds the store reads the
+    changelogs of all its stores again: a store beside it that has none would be emptied with it.
+    """
+    for store in (before, after):
+        if store.source_topic is not None:
+            return f"it is filled from topic {store.source_topic}: it has no rows of its own to reset"
+        if not store.logging:
+            return "it has no changelog, so it cannot be reset"
+    for graph in (old, new):
+        for part in graph.subtopologies():
+            names = {store.name for store in part.stores}
+            if part.global_ and after.name in names:
+                return "it is global: it has no rows of its own to reset"
+            beside = [s.name for s in part.stores if s.persistent is not False and not s.logging and s.source_topic is None]
+            if after.name in names and beside:
+                return f"store {beside[0]} beside it has no changelog and would be emptied, too"
+    return ""
 
 
 def _store_diff(
@@ -293,10 +364,10 @@ def _store_diff(
         ("window size", old.window_size_ms, new.window_size_ms),
     ):
         if before != after:
-            return StoreDiff(new.name, StoreChange.REFUSED, f"its {what} was {before}, would be {after}", _RESET)
+            return StoreDiff(new.name, StoreChange.REFUSED, f"its {what} was {before}, would be {after}")
     writers = _writer_change(new.name, old_graph, new_graph)
     if writers:
-        return StoreDiff(new.name, StoreChange.REFUSED, writers, _RESET)
+        return StoreDiff(new.name, StoreChange.REFUSED, writers)
     if old.source_topic != new.source_topic:
         if new.source_topic is not None:
             return StoreDiff(new.name, StoreChange.REBUILT, f"is filled from topic {new.source_topic}")

@@ -190,3 +190,54 @@ def test_fingerprints_tell_functions_apart_by_what_they_do() -> None:
     assert fingerprint(with_default)[3] != fingerprint(with_other_default)[3]
     assert fingerprint(str.upper) != fingerprint(str.lower)
     assert fingerprint(len) == fingerprint(len)
+
+
+def test_a_store_that_is_reset_is_not_refused_and_the_plan_says_that_its_rows_go() -> None:
+    plan = diff(counting(), counting(value_serde=serdes.integer), reset=["counts"])
+    assert not plan.refused and plan.reset == ("counts",) and not plan.empty
+    assert "its rows go: its value serde was long, would be integer" in str(plan)
+
+
+def test_a_store_that_would_be_kept_can_be_reset() -> None:
+    assert diff(counting(), counting(), reset=["counts"]).reset == ("counts",)
+    assert diff(counting(), counting()).reset == ()
+
+
+def test_a_store_without_a_changelog_cannot_be_reset_and_reset_is_no_way_out() -> None:
+    plan = diff(counting(logging=False), counting(logging=False, value_serde=serdes.integer))
+    assert plan.refused[0].hint == "give it a new name"
+    plan = diff(counting(logging=False), counting(logging=False), reset=["counts"])
+    assert plan.refused[0].reason == "it has no changelog, so it cannot be reset"
+
+
+def test_a_store_beside_one_without_a_changelog_cannot_be_reset() -> None:
+    def two() -> Topology:
+        builder = StreamsBuilder()
+        stream = builder.stream("in", value_serde="string")
+        stream.group_by_key().count(store="counts")
+        stream.group_by_key().count(store="unlogged", logging=False)
+        return builder.build()
+
+    (refused,) = diff(two(), two(), reset=["counts"]).refused
+    assert refused.reason == "store unlogged beside it has no changelog and would be emptied, too"
+
+
+def test_a_table_of_a_topic_has_no_rows_of_its_own_to_reset() -> None:
+    builder = StreamsBuilder()
+    builder.table("rows", store="rows-store")
+    topology = builder.build({"topology.optimization": "all"})
+    (refused,) = diff(topology, topology, reset=["rows-store"]).refused
+    assert "filled from topic rows" in refused.reason
+
+
+def test_a_new_store_is_compared_with_what_an_earlier_version_left_under_its_name() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", value_serde="string").to("out")
+    bare, left = builder.build(), {"counts": counting()}
+    assert only_store(diff(bare, counting())).reason == ""
+    taken_up = only_store(diff(bare, counting(), left=left.get))
+    assert taken_up.change is StoreChange.NEW and "an earlier version left" in taken_up.reason
+    (refused,) = diff(bare, counting(value_serde=serdes.integer), left=left.get).refused
+    assert refused.reason == "an earlier version left rows: its value serde was long, would be integer"
+    assert "reset_state=['counts']" in refused.hint
+    assert diff(bare, counting(value_serde=serdes.integer), left=left.get, reset=["counts"]).reset == ("counts",)
