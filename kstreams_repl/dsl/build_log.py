@@ -115,6 +115,8 @@ class BuildLog:
         self._stale = False
         self._position: dict[str, int] = {}
         self._replaced: dict[str, list[Call]] = {}
+        self._behind: dict[str, Call | None] = {}
+        """Of a cell that was taken out: the call that came after it."""
         self._runs: dict[str, int] = {}
 
     def run(self, function: Callable[..., Any], owner: Handle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -182,18 +184,23 @@ class BuildLog:
                 _adopt(old, result)
 
     def remove_cell(self, cell: str) -> int:
-        """Forget the calls of a cell; returns how many there were."""
+        """Take the calls of a cell out; returns how many there were. Should the cell run again, its calls come back to their place, for
+        the cells downstream that still hold what it made.
+        """
+        old = [call for call in self.calls if call.origin.cell == cell]
         kept = [call for call in self.calls if call.origin.cell != cell]
-        gone = len(self.calls) - len(kept)
+        gone = len(old)
+        self._position.pop(cell, None)
         if gone:
+            self._replaced[cell] = [*old, *self._replaced.pop(cell, [])]
+            first = self.calls.index(old[0])
+            self._behind[cell] = next((call for call in self.calls[first:] if call.origin.cell != cell), None)
             for call in self.calls:
                 if call.origin.cell == cell:
                     for handle in _handles((call.result, call.stands_for)):
                         handle._mark(False)
             self.calls = kept
             self.replay()
-        self._position.pop(cell, None)
-        self._replaced.pop(cell, None)
         return gone
 
     def replace(self, node: str, functions: dict[str | None, Any]) -> None:
@@ -245,6 +252,9 @@ class BuildLog:
             position = self.calls.index(old[0])
             self.remove_cell(cell)
             self._position[cell] = position
+        elif self._behind.get(cell) in self.calls:
+            self._position[cell] = self.calls.index(cast("Call", self._behind[cell]))
+        self._behind.pop(cell, None)
         if old or lost:
             self._replaced[cell] = [*old, *lost]
 

@@ -86,7 +86,9 @@ def attached(session: Session, name: str, topology: Any, config: Mapping[str, An
 
 
 def _confirmed(session: Session, state: JournalState, history: VersionHistory, name: str, number: int) -> SavedVersion:
-    """The version in force, when the journal confirms it; and so every earlier one that is kept."""
+    """The version in force, when the journal confirms it; and so every earlier one that is kept. Versions from before a cleanup are no
+    history any more: the journal that knew them went with it.
+    """
     path = str(session.files.path(name))
     hashes = {version: record.source_hash for version, record in state.versions.items()}
     saved = history.saved(number)
@@ -97,6 +99,8 @@ def _confirmed(session: Session, state: JournalState, history: VersionHistory, n
             path=path,
             application=name,
         )
+    confirm(saved, hashes, name, path)
+    history.only(hashes)
     for version in history.versions:
         kept = history.saved(version.number)
         assert kept is not None

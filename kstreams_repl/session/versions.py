@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
@@ -92,6 +92,11 @@ class VersionHistory:
         """Only versions up to this one are history: a later one was written down and never reached the journal."""
         self._saved = [saved for saved in self._saved if saved.number <= number]
         self.versions = [version for version in self.versions if version.number <= number]
+
+    def only(self, numbers: Collection[int]) -> None:
+        """Only versions of these numbers are history."""
+        self._saved = [saved for saved in self._saved if saved.number in numbers]
+        self.versions = [version for version in self.versions if version.number in numbers]
 
     def _loaded(self, saved: SavedVersion, config: StreamsConfig) -> Version:
         return Version(
