@@ -117,6 +117,9 @@ branches = st.builds(
 )
 
 
+RECORDS = st.lists(st.tuples(st.sampled_from(SOURCES), st.sampled_from(["a", "b"]), st.integers(0, 20)), min_size=3, max_size=8)
+
+
 class SessionScripts(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
@@ -264,19 +267,19 @@ class SessionScripts(RuleBasedStateMachine):
         self.run_source_cell(topic)
         assert not self.variables["builder"].problems
 
-    @rule(
-        topic=st.sampled_from(SOURCES),
-        values=st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 20)), min_size=2, max_size=6),
-    )
-    def produce(self, topic: str, values: list[tuple[str, int]]) -> None:
-        for key, value in values:
-            self.clock += 3
-            log = self.cluster.logs[TopicPartition(topic, partition_of(key.encode()))]
-            log.append((key.encode(), _LONG.pack(value), self.clock))
-            self.records[topic].append((key, value, self.clock))
+    @rule(values=RECORDS)
+    def produce(self, values: list[tuple[str, str, int]]) -> None:
+        for topic, key, value in values:
+            self.append(topic, key, value)
         if self.state == "running":
             self.app._deployment.work()
             self.catch_up()
+
+    def append(self, topic: str, key: str, value: int) -> None:
+        self.clock += 3
+        log = self.cluster.logs[TopicPartition(topic, partition_of(key.encode()))]
+        log.append((key.encode(), _LONG.pack(value), self.clock))
+        self.records[topic].append((key, value, self.clock))
 
     @initialize(first=st.lists(branches, min_size=1, max_size=2))
     def begin(self, first: list[Branch]) -> None:
@@ -285,10 +288,18 @@ class SessionScripts(RuleBasedStateMachine):
         self.deploy()
 
     @precondition(lambda self: self.state != "created")
-    @rule(branch=branches, reset=st.booleans())
-    def change_and_apply(self, branch: Branch, reset: bool) -> None:
+    @rule(branch=branches, reset=st.booleans(), values=RECORDS)
+    def change_and_apply(self, branch: Branch, reset: bool, values: list[tuple[str, str, int]]) -> None:
         self.run_a_cell(branch)
         self.edit(set(), reset)
+        self.produce(values)
+
+    @precondition(lambda self: self.deployed and self.notebook == self.deployed)
+    @rule(stores=st.sets(st.sampled_from(STORES), min_size=1), values=RECORDS)
+    def reset_what_runs(self, stores: set[str], values: list[tuple[str, str, int]]) -> None:
+        self.produce(values)
+        self.edit(stores, False)
+        self.produce(values)
 
     @precondition(lambda self: self.state == "created")
     @rule()
@@ -379,10 +390,7 @@ class SessionScripts(RuleBasedStateMachine):
     def restart_the_kernel(self, when: str, key: str, value: int) -> None:
         """The kernel dies, in the middle of a record if one runs; a new one attaches by the session file and runs every cell again."""
         if self.state == "running" and when != "idle":
-            self.clock += 3
-            at = TopicPartition("in-a", partition_of(key.encode()))
-            self.cluster.logs[at].append((key.encode(), _LONG.pack(value), self.clock))
-            self.records["in-a"].append((key, value, self.clock))
+            self.append("in-a", key, value)
         self.app._deployment.die(when)
         self.versions, self.first = self.versions[self.first :], 0  # earlier ones were cleaned up with their journal
         cells = dict(self.notebook)
