@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -42,6 +42,9 @@ class TableSource(Protocol):
 
     def names(self) -> Iterable[str]:
         """All names there are, for "did you mean"."""
+
+    def expect(self, tables: Sequence[tuple[str, str]]) -> None:
+        """Told before the first `table`: every (schema, name) of the query, so that what belongs together can be read together."""
 
 
 class SqlResult:
@@ -112,7 +115,9 @@ def run_sql(query: str, source: TableSource, *, limits: Limits | None = None) ->
         bounds: list[str] = []
         empty: list[str] = []
         notes: list[str] = []
-        for schema, name, is_cte in table_names(database, query):
+        tables = table_names(database, query)
+        source.expect([(schema, name) for schema, name, _ in tables])
+        for schema, name, is_cte in tables:
             found = source.table(schema, name, limits or Limits())
             if found is not None:
                 if isinstance(found, TableData) and found.rows == 0:

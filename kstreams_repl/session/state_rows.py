@@ -1,6 +1,7 @@
 """The rows of an application's stores, read without asking it: LMDB snapshots of its tasks, or the changelog where there are none.
 
-Snapshots show the last commit of each task while it runs; rows are copied out within one short transaction per task. Stores in memory, and
+Snapshots show the last commit of each task while it runs; rows are copied out within one short transaction per task, and all tasks of a
+query as of one moment. Stores in memory, and
 tasks on other machines, are read from their changelogs (the last record of each key).
 """
 
@@ -8,11 +9,12 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import InvalidStateStoreError, UnknownTopicError
@@ -25,7 +27,12 @@ from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.topology.topology import Topology
 from kstreams_repl.types import TaskId
 
+if TYPE_CHECKING:
+    from kstreams_repl.stores.engine.snapshot import SnapshotView
+
 _LONG = struct.Struct(">q")
+_ATTEMPTS = 20
+_PAUSE_SECONDS = 0.005
 READ_SECONDS = 30.0
 _TIMESTAMPED = frozenset(
     {StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW, StoreKind.VERSIONED, StoreKind.SUBSCRIPTION}
@@ -65,23 +72,71 @@ def global_directories(config: StreamsConfig) -> list[Path]:
 
 
 def read_store(admin: Admin, config: StreamsConfig, topology: Topology, builder: StoreBuilder, *, limit: int | None) -> StateRows:
-    """The rows of one store in all its tasks.
+    """`read_stores` of one."""
+    return read_stores(admin, config, topology, [builder], limit=limit)[builder.name]
+
+
+def read_stores(
+    admin: Admin, config: StreamsConfig, topology: Topology, builders: Sequence[StoreBuilder], *, limit: int | None
+) -> dict[str, StateRows]:
+    """The rows of several stores of one application, in all their tasks, as of one moment: all stores of a task are read in one view, and
+    the views of all tasks are taken again until none of them has committed in between. Global stores, stores in memory and changelogs
+    are read for themselves.
 
     Raises:
-        InvalidStateStoreError: the store has no state yet, and no changelog to read it from.
+        InvalidStateStoreError: a store has no state yet, and no changelog to read it from.
     """
-    if _is_global(topology, builder.name):
-        directories = global_directories(config)[:1]
-        parts = [part for path in directories for part in _read_task(path, 0, builder, limit)]
-        return StateRows(tuple(part for part, _ in parts), "global")
-    tasks = task_directories(config, topology, builder.name) if builder.on_disk(config["default.dsl.store"]) else {}
-    found = [
-        (task, part, commit) for task, path in tasks.items() for part, commit in _read_task(path, task.partition, builder, limit)
-    ]
-    if found:
-        commits = ", ".join(f"{task}: {commit}" for task, _, commit in found[:8]) + (", …" if len(found) > 8 else "")
-        return StateRows(tuple(part for _, part, _ in found), f"as of commits {commits}")
-    return _from_changelog(admin, config, builder, limit)
+    places: dict[TaskId, tuple[Path, list[StoreBuilder]]] = {}
+    rows: dict[str, StateRows] = {}
+    for builder in builders:
+        if _is_global(topology, builder.name):
+            parts = [part for path in global_directories(config)[:1] for part in _read_alone(path, builder, limit)]
+            rows[builder.name] = StateRows(tuple(parts), "global")
+        elif builder.on_disk(config["default.dsl.store"]):
+            for task, path in task_directories(config, topology, builder.name).items():
+                places.setdefault(task, (path, []))[1].append(builder)
+    found: dict[str, list[tuple[TaskId, StoreRows, int]]] = {}
+    with _views({task: path for task, (path, _) in places.items()}) as (views, agreed):
+        for task, view in views.items():
+            for builder in places[task][1]:
+                with suppress(InvalidStateStoreError):  # nothing committed yet in this task
+                    part = _read_view(view, task.partition, builder, limit)
+                    found.setdefault(builder.name, []).append((task, part, view.commit_id))
+    for name, parts_of in found.items():
+        commits = ", ".join(f"{task}: {commit}" for task, _, commit in parts_of[:8]) + (", …" if len(parts_of) > 8 else "")
+        moment = "" if agreed else ", not of one moment"
+        rows[name] = StateRows(tuple(part for _, part, _ in parts_of), f"as of commits {commits}{moment}")
+    return {
+        builder.name: rows[builder.name] if builder.name in rows else _from_changelog(admin, config, builder, limit)
+        for builder in builders
+    }
+
+
+@contextmanager
+def _views(paths: Mapping[TaskId, Path]) -> Iterator[tuple[dict[TaskId, SnapshotView], bool]]:
+    """A view of each environment that has been committed to, and whether they existed all at once: after the last was taken, none of
+    the environments had a later commit.
+    """
+    from kstreams_repl.stores.engine.snapshot import LmdbSnapshot
+
+    with ExitStack() as opened:
+        opened.enter_context(_one_at_a_time)
+        snapshots = {}
+        for task, path in paths.items():
+            with suppress(InvalidStateStoreError):
+                snapshot = opened.enter_context(LmdbSnapshot(path))
+                snapshot.meta()
+                for name in snapshot.names():
+                    snapshot.tree(name)
+                snapshots[task] = snapshot
+        for attempt in range(_ATTEMPTS):
+            with ExitStack() as taken:
+                views = {task: taken.enter_context(snapshot.transaction()) for task, snapshot in snapshots.items()}
+                agreed = len(views) < 2 or all(snapshots[task].commit_id == view.commit_id for task, view in views.items())
+                if agreed or attempt == _ATTEMPTS - 1:
+                    yield views, agreed
+                    return
+            time.sleep(_PAUSE_SECONDS)
 
 
 def count_rows(config: StreamsConfig, topology: Topology, builder: StoreBuilder) -> int | None:
@@ -131,15 +186,18 @@ def _snapshot(path: Path) -> Iterator[Any]:
             yield view
 
 
-def _read_task(path: Path, partition: int, builder: StoreBuilder, limit: int | None) -> list[tuple[StoreRows, int]]:
+def _read_alone(path: Path, builder: StoreBuilder, limit: int | None) -> list[StoreRows]:
     try:
         with _snapshot(path) as view:
-            keys, values, complete = view.columns(builder.name, limit=limit, seconds=READ_SECONDS)
-            observed = view.attribute(f"{builder.name}/observed-time")
-            commit = view.commit_id
-    except InvalidStateStoreError:  # nothing committed yet in this task
+            return [_read_view(view, 0, builder, limit)]
+    except InvalidStateStoreError:  # nothing committed yet
         return []
-    return [(StoreRows(partition, keys, values, -1 if observed is None else _LONG.unpack(observed)[0], complete), commit)]
+
+
+def _read_view(view: SnapshotView, partition: int, builder: StoreBuilder, limit: int | None) -> StoreRows:
+    keys, values, complete = view.columns(builder.name, limit=limit, seconds=READ_SECONDS)
+    observed = view.attribute(f"{builder.name}/observed-time")
+    return StoreRows(partition, keys, values, -1 if observed is None else _LONG.unpack(observed)[0], complete)
 
 
 def _from_changelog(admin: Admin, config: StreamsConfig, builder: StoreBuilder, limit: int | None) -> StateRows:

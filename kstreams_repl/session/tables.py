@@ -7,7 +7,7 @@ An unqualified name is a dataframe given to the call by name, else a store, else
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl import serdes
@@ -15,7 +15,7 @@ from kstreams_repl.errors import SqlError
 from kstreams_repl.inspection import Limits, SqlResult, TableData, store_table, topic_table
 from kstreams_repl.session.metrics_view import metrics_table
 from kstreams_repl.session.records import Records
-from kstreams_repl.session.state_rows import read_store
+from kstreams_repl.session.state_rows import StateRows, read_stores
 from kstreams_repl.topology.stores import StoreBuilder
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class SessionTables:
         self._given = given
         self._around = around
         self._topics: dict[str, int] | None = None
+        self._together: dict[str, dict[str, StoreBuilder]] = {}
+        self._rows: dict[tuple[str, str], StateRows] = {}
 
     def table(self, schema: str, name: str, limits: Limits) -> TableData | Any | None:
         frame = as_frame(self._given.get(name), name, required=name in self._given) if not schema or schema == "frames" else None
@@ -59,6 +61,15 @@ class SessionTables:
                 app.metrics for app in self._session.applications.values() if schema in ("", app.name)
             )
         return as_frame(self._around.get(name), name) if not schema else None
+
+    def expect(self, tables: Sequence[tuple[str, str]]) -> None:
+        """Stores of one application are read as of one moment."""
+        for schema, name in tables:
+            if (not schema and name in self._given) or schema == "frames":
+                continue
+            store = self._store(schema, name)
+            if store is not None:
+                self._together.setdefault(store[0].name, {})[store[1].name] = store[1]
 
     def names(self) -> Iterable[str]:
         stores = [builder.name for app in self._session.applications.values() for builder in all_stores(app)]
@@ -85,7 +96,11 @@ class SessionTables:
         return found[0] if found else None
 
     def _read_store(self, app: Application, builder: StoreBuilder, limits: Limits) -> TableData:
-        rows = read_store(self._session.admin, app.config, app.topology, builder, limit=limits.rows)
+        if (app.name, builder.name) not in self._rows:
+            together = self._together.get(app.name, {}) | {builder.name: builder}
+            read = read_stores(self._session.admin, app.config, app.topology, list(together.values()), limit=limits.rows)
+            self._rows |= {(app.name, name): rows for name, rows in read.items()}
+        rows = self._rows[app.name, builder.name]
         key = serdes.resolve(builder.key_serde, app.config["default.key.serde"])
         value = serdes.resolve(builder.value_serde, app.config["default.value.serde"])
         return store_table(builder, rows.parts, key_serde=key, value_serde=value, as_of=rows.as_of)

@@ -38,8 +38,8 @@ PARTITIONS = 4
 KEYS = 40
 WINDOW_MS = 250
 RETENTION_MS = 86_400_000
-"""What is done again after a crash finds its windows. By default they are kept for size and grace: at least once, records that come again to a
-window that is hidden by then count from zero, in Kafka Streams too."""
+"""What is done again after a crash finds its windows. By default they are kept for size and grace: at least once, records that come
+again to a window that is hidden by then count from zero, in Kafka Streams too."""
 SECONDS = 60.0
 BOTH = {"key_serde": serdes.bytes, "value_serde": serdes.bytes}
 

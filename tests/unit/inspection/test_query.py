@@ -29,6 +29,9 @@ class Tables:
     def table(self, schema: str, name: str, limits: Limits) -> Any:
         return self.tables.get(f"{schema}__{name}" if schema else name)
 
+    def expect(self, tables: Any) -> None:
+        self.expected = list(tables)
+
     def names(self) -> Iterable[str]:
         return self.tables
 

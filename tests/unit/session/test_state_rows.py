@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import multiprocessing
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.session.state_rows import count_rows, get_row, read_store
+from kstreams_repl.inspection import TableData
+from kstreams_repl.session.state_rows import count_rows, get_row, read_store, read_stores
+from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 
 
 def write(path: str, rows: list[tuple[bytes, bytes]]) -> None:
@@ -21,6 +27,105 @@ def write(path: str, rows: list[tuple[bytes, bytes]]) -> None:
         engine.put(key, value)
     environment.commit({}, 7)
     environment.close()
+
+
+def write_when_told(paths: list[str], told: Any) -> None:
+    """One instance: two tasks with two stores each, committed one after the other under one id; every value is that id."""
+    from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+
+    environments = [LmdbEnvironment(path) for path in paths]
+    stores = [[environment.engine(name) for name in ("counts", "sums")] for environment in environments]
+    while (number := told.recv()) is not None:
+        for environment, engines in zip(environments, stores, strict=True):
+            for engine in engines:
+                engine.put(b"key", struct.pack(">qq", 1000, number))
+            environment.commit({}, number)
+        told.send(number)
+    for environment in environments:
+        environment.close()
+
+
+@pytest.mark.parametrize(
+    ("disturbed", "as_of"), [(0, "0_0: 1, 0_1: 1"), (3, "0_0: 4, 0_1: 4"), (10_000, "0_0: 20, 0_1: 21, not of one moment")]
+)
+def test_stores_of_an_instance_are_read_again_until_no_task_commits_in_between(
+    disturbed: int, as_of: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process commits after the view of the first task was taken and before that of the second, some times or every time."""
+    from kstreams_repl.stores.engine.snapshot import LmdbSnapshot
+
+    builder = ks.StreamsBuilder()
+    grouped = builder.stream("in", key_serde="string", value_serde="long").group_by_key()
+    grouped.count(store="counts")
+    grouped.reduce(lambda total, value: total + value, store="sums")
+    topology = builder.build()
+    paths = [tmp_path / "app" / "tasks" / name for name in ("0_0", "0_1")]
+    for path in paths:
+        path.mkdir(parents=True)
+    config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
+    context = multiprocessing.get_context("spawn")
+    told, theirs = context.Pipe()
+    writer = context.Process(target=write_when_told, args=([str(path) for path in paths], theirs))
+    writer.start()
+
+    def commit(number: int) -> None:
+        told.send(number)
+        assert told.poll(60) and told.recv() == number
+
+    real, views = LmdbSnapshot.transaction, {"first": 0, "open": 0}
+
+    @contextmanager
+    def transaction(snapshot: LmdbSnapshot) -> Iterator[Any]:
+        with real(snapshot) as view:
+            views["open"] += 1
+            try:
+                if snapshot.path.endswith("0_0") and views["open"] == 1 and views["first"] < disturbed:
+                    views["first"] += 1
+                    commit(1 + views["first"])
+                yield view
+            finally:
+                views["open"] -= 1
+
+    try:
+        commit(1)
+        monkeypatch.setattr(LmdbSnapshot, "transaction", transaction)
+        builders = [topology.store("counts"), topology.store("sums")]
+        found = read_stores(None, config, topology, builders, limit=None)  # type: ignore[arg-type]
+        assert {name: rows.as_of for name, rows in found.items()} == dict.fromkeys(("counts", "sums"), f"as of commits {as_of}")
+        for rows in found.values():
+            for part, said in zip(rows.parts, as_of.split(", "), strict=False):
+                assert struct.unpack(">qq", part.values[0])[1] == int(said.split(": ")[1])
+    finally:
+        told.send(None)
+        writer.join()
+
+
+def test_a_query_reads_all_its_stores_together(tmp_path: Path) -> None:
+    from kstreams_repl.inspection import Limits
+    from kstreams_repl.session import tables
+
+    builder = ks.StreamsBuilder()
+    grouped = builder.stream("in", key_serde="string", value_serde="long").group_by_key()
+    grouped.count(store="counts")
+    grouped.reduce(lambda total, value: total + value, store="sums")
+    config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
+    app: Any = SimpleNamespace(name="app", topology=builder.build(), config=config)
+    session: Any = SimpleNamespace(admin=None, applications={"app": app})
+    path = tmp_path / "app" / "tasks" / "0_0"
+    path.mkdir(parents=True)
+    environment = LmdbEnvironment(path)
+    source = tables.SessionTables(session, {}, {})
+    source.expect([("", "counts"), ("app", "sums")])
+    try:
+        for number in (1, 2):  # the second commit comes between the two tables
+            for name in ("counts", "sums"):
+                environment.engine(name).put(b"key", struct.pack(">qq", 1000, number))
+            environment.commit({}, number)
+            table = source.table("", "counts" if number == 1 else "sums", Limits())
+            assert isinstance(table, TableData)
+            assert table.columns["value"].to_pylist() == [1] and "as of commits 0_0: 1" in table.bound
+    finally:
+        environment.close()
 
 
 @pytest.fixture
