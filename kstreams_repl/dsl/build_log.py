@@ -53,6 +53,7 @@ class Call:
 
     Attributes:
         stands_for: results of earlier runs of the same cell that this call's result replaces.
+        edited: where the user put other functions into it (`StreamsBuilder.replace`).
     """
 
     function: Callable[..., Any]
@@ -62,6 +63,7 @@ class Call:
     origin: Origin
     result: Any = None
     stands_for: list[Any] = field(default_factory=list)
+    edited: list[Origin] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -225,6 +227,7 @@ class BuildLog:
             else:
                 bound.arguments["options" if name in bound.arguments.get("options", {}) else "keep"][name] = function
         call.args, call.kwargs = bound.args[1:], bound.kwargs
+        call.edited.append(user_origin())
         self._stale = True
 
     def _maker(self, node: str) -> Call:

@@ -166,7 +166,8 @@ class _Slice:
     def _makes(self, statement: _Statement, topology: Topology, thing: Any) -> bool:
         places = {(node.origin.file, node.origin.line) for node in topology.nodes.values()}
         log = getattr(thing, "_log", None)
-        places |= {(call.origin.file, call.origin.line) for call in getattr(log, "calls", ())}
+        for call in getattr(log, "calls", ()):
+            places |= {(origin.file, origin.line) for origin in (call.origin, *call.edited)}
         if any(file == statement.file and line and statement.first <= line <= statement.last for file, line in places):
             return not self._beyond(statement)
         return False

@@ -152,6 +152,18 @@ def test_a_removed_cell_takes_its_nodes_with_it() -> None:
     assert builder.remove_cell("2") == 0
 
 
+def test_a_removed_cell_that_runs_again_comes_back_to_its_place_with_what_hung_on_it() -> None:
+    builder = StreamsBuilder()
+    stream = run("1", lambda: builder.stream("in"))
+    run("2", lambda: stream.map_values(str.upper).to("out"))
+    before = str(builder.build().describe())
+    builder.remove_cell("1")
+    assert builder.problems
+    run("1", lambda: builder.stream("in"))
+    assert builder.problems == ()
+    assert str(builder.build().describe()) == before
+
+
 def test_a_handle_of_a_removed_cell_cannot_be_used() -> None:
     builder = StreamsBuilder()
     stream = run("1", lambda: builder.stream("in"))

@@ -11,6 +11,7 @@ import pytest
 from kstreams_repl.session import program as program_module
 from kstreams_repl.session.program import Program, program_of
 from kstreams_repl.session.topologies import topology_of
+from kstreams_repl.topology.diff import diff
 from tests.unit.kernel_ext.test_extension import new_shell, run
 
 STAND_IN = """
@@ -179,3 +180,13 @@ def test_cells_with_the_magic_bring_their_builder(shell: Any) -> None:
     run(shell, "with deployed_as(\"__builders__['words']\"):\n    recorder.deploy(thing)")
     text = same(session).text
     assert "elsewhere" not in text and text.count("__builders__.setdefault('words'") >= 1
+
+
+def test_a_function_that_was_replaced_is_the_one_that_runs_again(tmp_path: Path) -> None:
+    """`replace` makes no node of its own: without its statement another kernel would go on with the old function."""
+    call = 'builder.replace("kept", lambda key, word: checked(word))'
+    script = SCRIPT.replace("session.deploy(", f"{call}\nsession.deploy(")
+    session = deployed(script, tmp_path)
+    program = same(session)
+    assert call in program.text
+    assert diff(program.run(), session.topology).empty

@@ -113,6 +113,14 @@ def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
         SessionFiles(tmp_path).path("../x")
 
 
+def test_versions_that_the_journal_of_a_redeployed_application_does_not_know_are_no_history(tmp_path: Path) -> None:
+    history, config = made(SessionFiles(tmp_path))
+    other = Program(TEXT + "\n# after a cleanup\n")
+    history.keep(other, other.run(), config)
+    history.only({2: other.hash})
+    assert [version.number for version in history.versions] == [2] and history.saved(1) is None
+
+
 @pytest.mark.parametrize("field", ["text", "number"])
 def test_a_changed_text_is_not_confirmed(tmp_path: Path, field: str) -> None:
     files = SessionFiles(tmp_path)
