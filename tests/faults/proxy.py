@@ -104,6 +104,9 @@ class Proxy:
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             link = _Link(client, broker)
             self._links.add(link)
+            if self._closed:  # `close` may have gone through the links already
+                self._drop(link)
+                return
             self._spawn(self._requests, link)
             self._spawn(self._answers, link)
 

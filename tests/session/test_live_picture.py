@@ -56,6 +56,7 @@ def eventually(what: Callable[[], Any], seconds: float = 60) -> Any:
     return found
 
 
+@pytest.mark.slow  # in the fast tier test_edit_on_the_fly.py does the same in a browser
 def test_a_front_end_watches_looks_behind_edits_pauses_and_leaves(session: ks.Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "UPDATE_SECONDS", 0.1)
     monkeypatch.setattr(watched, "SILENT_SECONDS", 600.0)  # one word is enough here

@@ -105,6 +105,7 @@ def test_a_tap_shows_values_and_leaves_state_and_output_exact(session: ks.Sessio
     assert len(app.peek("shaped", 3)) == 3, "what does not run is sampled"
 
 
+@pytest.mark.slow
 def test_a_quiet_node_says_so(session: ks.Session) -> None:
     name = f"tap-{uuid.uuid4().hex[:8]}"
     session.create_topic(f"{name}-in", partitions=1)

@@ -47,8 +47,10 @@ class Host:
         return topic
 
     def produce(self, topic: str, rows: list[tuple[Any, Any]]) -> None:
-        """Timestamps are of now: the broker deletes what is older than a week, and does so half a minute after its start."""
-        start_ms = int(time.time() * 1000)
+        """Timestamps, a millisecond apart, end now: the broker deletes what is older than a week, and does so half a minute after its
+        start.
+        """
+        start_ms = int(time.time() * 1000) - len(rows)
         producer = make_producer(self.settings)
         for number, (key, value) in enumerate(rows):
             while True:
