@@ -38,7 +38,9 @@ class Screen:
         self.console.print(table)
 
     def progress(self, app: Any, total: int) -> tuple[int, float]:
-        """Follow the application until nothing remains; records of the input and the seconds from first record to last commit."""
+        """Follow the application until nothing remains; records of the input and the seconds from the first records processed to the
+        last commit, by the clocks of the instances that did it.
+        """
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         columns = (
@@ -55,8 +57,8 @@ class Screen:
             while True:
                 told = app.reports
                 now = time.monotonic()
-                if began is None and told.records:
-                    began = now
+                firsts = [one.first_at for one in told.instances.values() if one.first_at is not None]
+                began = min([*firsts, *([] if began is None else [began])], default=None)
                 bar.update(followed, completed=min(total, told.records), rate=f"{told.rate:,.0f} records/s" if told.rate else "")
                 # The reports are a cheap look at a file; only the broker knows that nothing is left. It is also asked now and then
                 # because a session starts an embedded broker that died again, or says why it cannot.
@@ -64,5 +66,6 @@ class Screen:
                 if ask:
                     next_ask = now + _ASK_SECONDS
                 if app.wait(0, until=lambda app, ask=ask: ask and app.remaining() == 0):
-                    return total, time.monotonic() - (began or now)
+                    ended = max((one.committed_at or 0.0 for one in app.reports.instances.values()), default=0.0)
+                    return total, max(ended - began, 0.001) if began is not None else 0.001
                 time.sleep(0.05 if told.lag >= 0 else 0.25)

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 
 EVERY_RECORDS = 20_000
 """A worker asks again after so many records: one that has little to do need not."""
+SETTLED_RECORDS = 300_000
+"""Before so many records a worker does not ask at all: a short run would pay for the move and never have the use."""
 _SIZE = 1 << 21
 _ADVISE_HUGE, _COLLAPSE = 14, 25  # MADV_HUGEPAGE; MADV_COLLAPSE, since Linux 6.1
 

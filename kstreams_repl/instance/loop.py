@@ -19,7 +19,7 @@ from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.active_task import ActiveTask
 from kstreams_repl.instance.control import Signal
 from kstreams_repl.instance.instance import Instance, wall_clock
-from kstreams_repl.instance.large_pages import EVERY_RECORDS, use_large_pages
+from kstreams_repl.instance.large_pages import EVERY_RECORDS, SETTLED_RECORDS, use_large_pages
 from kstreams_repl.kafka.failures import translate
 from kstreams_repl.kafka.group_offsets import is_partition_end, is_passing, known_end, pause, place_of, resume
 from kstreams_repl.kafka.record_batch import columns
@@ -98,7 +98,7 @@ class Loop:
         serve, polled = instance.producer.poll, instance.counters.polled
         follow = None if instance.globals is None else instance.globals.follow
         monotonic = time.monotonic
-        next_report, paged_at = 0.0, instance.totals.records
+        next_report, paged_at = 0.0, max(instance.totals.records, SETTLED_RECORDS)
         idle = False
         while True:
             now = monotonic()
