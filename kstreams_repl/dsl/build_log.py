@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from kstreams_repl.dsl.graph_builder import GraphBuilder
-from kstreams_repl.errors import TopologyError, did_you_mean
+from kstreams_repl.errors import KStreamsError, TopologyError, did_you_mean
 from kstreams_repl.topology.diff import fingerprint
 from kstreams_repl.topology.nodes import Origin
 from kstreams_repl.topology.origin import running_cell, user_origin
@@ -272,6 +272,9 @@ class BuildLog:
         self.graph.origin = call.origin
         try:
             return call.function(call.owner, *call.args, **call.kwargs)
+        except KStreamsError as error:  # whatever is wrong with a call, its node is known here
+            error.fields.setdefault("node", call.kwargs.get("name") or f"{call.name}()")
+            raise
         finally:
             self._inside = False
             self.graph.origin = None
@@ -307,11 +310,15 @@ class BuildLog:
     def _usable(self, handle: Handle, method: str) -> None:
         if handle._log is not self:
             raise TopologyError(
-                f"{method}() mixes two builders: {handle!r} belongs to another one", hint="use one StreamsBuilder"
+                f"{method}() mixes two builders: {handle!r} belongs to another one",
+                hint="use one StreamsBuilder",
+                node=f"{method}()",
             )
         if not handle._alive:
             raise TopologyError(
-                f"{method}() is called on {handle!r}, which is no longer in the topology", hint="run the cell that makes it again"
+                f"{method}() is called on {handle!r}, which is no longer in the topology",
+                hint="run the cell that makes it again",
+                node=f"{method}()",
             )
 
 

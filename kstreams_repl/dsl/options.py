@@ -102,7 +102,9 @@ class EmitStrategy(StrEnum):
     @classmethod
     def _missing_(cls, value: object) -> EmitStrategy:
         raise TopologyError(
-            f"there is no emit strategy {value!r}", hint="EmitStrategy.ON_WINDOW_UPDATE or EmitStrategy.ON_WINDOW_CLOSE"
+            f"there is no emit strategy {value!r}",
+            hint="EmitStrategy.ON_WINDOW_UPDATE or EmitStrategy.ON_WINDOW_CLOSE",
+            node="emit_strategy()",
         )
 
 

@@ -198,7 +198,9 @@ class TimeWindowedKStream(WindowedKStream):
         """
         if isinstance(self._windows, UnlimitedWindows) and EmitStrategy(strategy) is EmitStrategy.ON_WINDOW_CLOSE:
             raise TopologyError(
-                "unlimited windows never close, so nothing would be emitted", hint="emit on window update instead"
+                "unlimited windows never close, so nothing would be emitted",
+                hint="emit on window update instead",
+                node="emit_strategy()",
             )
         return super().emit_strategy(strategy)  # type: ignore[no-any-return]
 

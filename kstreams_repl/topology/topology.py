@@ -167,6 +167,7 @@ class Topology(TopologyGraph):
                 f"a different store named {name!r} was already added",
                 hint="store names are unique in a topology: choose another one, or share the store by passing its name in stores=[...]",
                 store=name,
+                node=next(iter([*processors, *self._store_users.get(name, ())]), None),
             )
         self._stores[name] = builder
         self._store_users.setdefault(name, [])

@@ -111,8 +111,13 @@ WRONG: dict[str, tuple[Wrong, type[KStreamsError], str]] = {
 }
 
 
+OF_NO_NODE = ("negative grace", "windows of no size", "windows with gaps", "sessions of a negative gap", "sliding windows of negative size",
+              "join window of negative size", "join window that ends before it starts")  # fmt: skip
+"""Windows are made before any node is."""
+
+
 @pytest.mark.parametrize("mistake", WRONG)
-def test_wrong_use_is_refused_with_a_reason_and_a_hint(mistake: str) -> None:
+def test_wrong_use_is_refused_with_a_node_a_reason_and_a_hint(mistake: str) -> None:
     wrong, kind, told = WRONG[mistake]
     builder = StreamsBuilder()
     stream = builder.stream("in")
@@ -121,6 +126,7 @@ def test_wrong_use_is_refused_with_a_reason_and_a_hint(mistake: str) -> None:
         resolve_partitions(builder.build(), "app", dict.fromkeys(("in", "o", "T", "U"), 4))
     assert re.search(told, failure.value.message)
     assert failure.value.hint
+    assert mistake in OF_NO_NODE or "node" in failure.value.fields or "topic" in failure.value.fields
 
 
 def test_topics_that_do_not_fit_the_cluster_are_refused() -> None:
