@@ -60,7 +60,13 @@ def sliding_store(
 def session_store(
     options: Materialized, name: str, key_serde: Any, value_serde: Any, windows: SessionWindows, *, on_close: bool
 ) -> StoreBuilder:
-    """A session store."""
+    """A session store.
+
+    Emitted on close, a session is kept for as long as a record that is not late may still join it to its own: two gaps and grace.
+    """
+    retention = _retention(options, name, windows.gap_ms + windows.grace_ms, "inactivity gap + grace")
+    if on_close:
+        retention = max(retention, 2 * windows.gap_ms + windows.grace_ms + 1)
     return StoreBuilder(
         name,
         StoreKind.SESSION,
@@ -69,7 +75,7 @@ def session_store(
         caching=options.caching and not on_close,
         logging=options.logging,
         **options.kept,
-        retention_ms=_retention(options, name, windows.gap_ms + windows.grace_ms, "inactivity gap + grace"),
+        retention_ms=retention,
         topic_config=dict(options.topic_config),
         options={"time_ordered": True} if on_close else {},
     )

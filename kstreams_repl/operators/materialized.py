@@ -61,10 +61,16 @@ def old_value(store: Any) -> Callable[[Any], Any]:
     return old
 
 
-def keeper(node: NodeContext, name: str, forward: Process, *, send_old_values: bool, versioned: bool) -> Keep:
-    """The call that keeps a table's result in its store. The caller passes `old` None where old values are not sent."""
+def keeper(
+    node: NodeContext, name: str, forward: Process, *, send_old_values: bool, versioned: bool, own_time: bool = False
+) -> Keep:
+    """The call that keeps a table's result in its store. The caller passes `old` None where old values are not sent.
+
+    A tombstone that a cache forwards later has the time of the record that brought it: the `timestamp` passed, or with `own_time`
+    (an aggregate passes the time of its result) that of the record context.
+    """
     store = node.store(name)
-    put = store.put
+    put, context = store.put, node.record
     if versioned:
 
         def keep_version(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
@@ -76,7 +82,14 @@ def keeper(node: NodeContext, name: str, forward: Process, *, send_old_values: b
     if forwards_on_flush(node, store, forward, send_old_values):
 
         def keep_cached(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
-            put(key, None if new is None else (new, timestamp))
+            if new is not None:
+                put(key, (new, timestamp))
+            elif own_time:
+                put(key, None)
+            else:  # a cache upstream forwards rows whose time is not that of the record that was being processed
+                kept, context.timestamp = context.timestamp, timestamp
+                put(key, None)
+                context.timestamp = kept
 
         return keep_cached
 

@@ -37,7 +37,7 @@ class TableAggregate(Operator):
     def build(self, node: NodeContext, forward: Process) -> Process:
         get, send_old = node.store(self.store).get, self.send_old_values
         initializer, add, remove = self.initializer, self.add, self.remove
-        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned)
+        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned, own_time=True)
 
         def aggregate(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             new, old = value[0], value[1]
@@ -76,7 +76,7 @@ class TableReduce(Operator):
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         get, add, remove, send_old = node.store(self.store).get, self.add, self.remove, self.send_old_values
-        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned)
+        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned, own_time=True)
 
         def reduce(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             new, old = value[0], value[1]

@@ -135,16 +135,17 @@ def test_suppressing_until_sessions_close_waits_for_gap_and_grace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("windows", "kind", "final_kind", "retention"),
+    ("windows", "kind", "final_kind", "retention", "final_retention"),
     [
-        (TimeWindows.of_size(10, grace=5), StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW, 15),
-        (SlidingWindows.of_time_difference(10, grace=5), StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW, 25),
-        (SessionWindows.of_inactivity_gap(10, grace=5), StoreKind.SESSION, StoreKind.SESSION, 15),
+        (TimeWindows.of_size(10, grace=5), StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW, 15, 15),
+        (SlidingWindows.of_time_difference(10, grace=5), StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW, 25, 25),
+        (SessionWindows.of_inactivity_gap(10, grace=5), StoreKind.SESSION, StoreKind.SESSION, 15, 26),
     ],
 )
 def test_windowed_stores_have_the_kind_and_retention_of_their_windows(
-    windows: Any, kind: StoreKind, final_kind: StoreKind, retention: int
+    windows: Any, kind: StoreKind, final_kind: StoreKind, retention: int, final_retention: int
 ) -> None:
+    """A session that is emitted on close is kept for as long as a record in time may still join it: two gaps, grace, and the last ms."""
     builder = StreamsBuilder()
     grouped = builder.stream("in").group_by_key().windowed_by(windows)
     grouped.count(store="update")
@@ -152,7 +153,7 @@ def test_windowed_stores_have_the_kind_and_retention_of_their_windows(
     topology = builder.build()
     update, final = topology.store("update"), topology.store("final")
     assert (update.kind, update.retention_ms, update.caching) == (kind, retention, True)
-    assert (final.kind, final.retention_ms, final.caching) == (final_kind, retention, False)
+    assert (final.kind, final.retention_ms, final.caching) == (final_kind, final_retention, False)
 
 
 def test_join_windows_keep_duplicates_and_are_not_cached() -> None:
