@@ -51,8 +51,6 @@ class ActiveTask:
         self.wait = False
         """Set for a commit that the local stores take later: see `may_wait`."""
         self.records = 0
-        self.told = (0, 0)
-        """Records and dropped ones that an epoch has reported to Spark."""
         self.joins = len(starts) > 1
         self.counters = TaskCounters(task)
         self.life = TaskLife(task.id)

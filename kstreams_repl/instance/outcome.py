@@ -54,7 +54,7 @@ class Done:
 
     def begin(self, tasks: Iterable[ActiveTask]) -> None:
         """The tasks are there, from now on; a kept one has done something before."""
-        self._before = {str(task.id): task.told for task in tasks}
+        self._before = {str(task.id): (task.records, sum(task.task.dropped.values())) for task in tasks}
 
     def restored(self, counts: Mapping[str, int]) -> None:
         """What a restore that is under way, or over, has restored."""
@@ -72,7 +72,7 @@ class Done:
                 known.restored,
                 lags.get(task.id, -1),
             )
-            self._before[name] = task.told = (task.records, dropped)
+            self._before[name] = (task.records, dropped)
 
     def by_task(self) -> dict[str, TaskOutcome]:
         names = [*self._done, *(name for name in self._restored if name not in self._done)]

@@ -200,14 +200,9 @@ class _Runner:
         was_warm = instance.warm
         state = _STATES[ending]
         if ending in (Ending.DEADLINE, Ending.PAUSED) and self.keep is not None:
-            if self._goes_on(ending):
-                self._tell(state)
-                self.instance = None
-                self.keep.put(instance, signal=lambda now: self.control.signal(now=now))
-            else:
-                self.keep.put(instance)
-                self._tell(state)
-                self.instance = None
+            self.keep.put(instance)
+            self._tell(state)
+            self.instance = None
         else:
             figures = self.figures()
             self.instance = None
@@ -217,17 +212,6 @@ class _Runner:
                 instance.close()
             self.control.report({"state": state, **figures})
         return self.outcome(state, warm=was_warm)
-
-    def _goes_on(self, ending: Ending) -> bool:
-        """Whether the instance may run on until the next epoch: not on other hosts, whose signals belong to a claim, and not with
-        threads of its own, which end with the epoch.
-        """
-        return (
-            ending is Ending.DEADLINE
-            and not self.plan.remote
-            and self.plan.config["num.processing.threads"] == 1
-            and not self._refusals.careful
-        )
 
     def _at_rest(self, signal: Signal) -> Outcome:
         """An epoch that begins while the application is to rest: Spark starts one more before the driver has stopped the

@@ -2,20 +2,18 @@
 
 A kept instance may go on only if nothing happened to its tasks meanwhile: the group's committed metadata still carries its
 commit id *and* the changelogs still end where they did. "Same position" alone is not "still mine". Else it is closed and the
-tasks are taken over anew. One that goes on between epochs (`bridge`) and has done so until it is fetched needs no such proof.
+tasks are taken over anew.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from kstreams_repl.commit.offset_metadata import decode
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.instance.bridge import Bridge
 from kstreams_repl.instance.control import LEASE, Signal, read_whole
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.plan import ApplicationPlan
@@ -40,7 +38,6 @@ class WarmInstances:
         self._seconds = seconds
         self._kept: dict[Place, tuple[float, Instance]] = {}
         self._spares: dict[str, Spares] = {}
-        self._bridges: dict[Place, Bridge] = {}
         self._lock = threading.Lock()
         self._watch: threading.Thread | None = None
 
@@ -53,23 +50,15 @@ class WarmInstances:
                 if name == application_id and kept.plan.generation <= generation
             )
 
-    def put(self, instance: Instance, *, signal: Callable[[float], Signal] | None = None) -> None:
-        """Keep an instance that has just committed; one whose changelog ends cannot be learnt now is closed.
-
-        Args:
-            signal: let it go on meanwhile, under these signals; None lets it rest.
-        """
-        place = (instance.plan.application_id, instance.slot)
-        if signal is None:
-            try:
-                _remember_ends(instance)
-            except KStreamsError:
-                _close(instance)
-                return
+    def put(self, instance: Instance) -> None:
+        """Keep an instance that has just committed; one whose changelog ends cannot be learnt now is closed."""
+        try:
+            instance.changelog_ends = _changelog_ends(instance)
+        except KStreamsError:
+            _close(instance)
+            return
         with self._lock:
-            self._kept[place] = (time.monotonic() + self._seconds, instance)
-            if signal is not None:
-                self._bridges[place] = Bridge(instance, signal, _remember_ends)
+            self._kept[(instance.plan.application_id, instance.slot)] = (time.monotonic() + self._seconds, instance)
             if self._watch is None:
                 self._watch = threading.Thread(target=self._close_forgotten, name="warm-instances", daemon=True)
                 self._watch.start()
@@ -78,13 +67,10 @@ class WarmInstances:
         """The kept instance of this slot if it may go on. Everything else kept for the application is closed."""
         with self._lock:
             mine = [place for place in self._kept if place[0] == plan.application_id]
-            found = [(place, self._kept.pop(place)[1], self._bridges.pop(place, None)) for place in mine]
+            found = [(place, self._kept.pop(place)[1]) for place in mine]
         chosen = None
-        for (_, held), instance, bridge in found:
-            if bridge is not None and not bridge.end():
-                continue
-            unbroken = bridge is not None and bridge.unbroken
-            if held == slot and instance.plan.generation == plan.generation and (unbroken or _unchanged(instance)):
+        for (_, held), instance in found:
+            if held == slot and instance.plan.generation == plan.generation and _unchanged(instance):
                 chosen = instance
             elif instance.plan.generation < plan.generation:
                 self._spare(instance)
@@ -109,10 +95,9 @@ class WarmInstances:
         """Close what is kept, of one application or of all."""
         with self._lock:
             places = [place for place in self._kept if application_id in (None, place[0])]
-            kept = [(self._kept.pop(place)[1], self._bridges.pop(place, None)) for place in places]
-        for instance, bridge in kept:
-            if bridge is None or bridge.end():
-                _close(instance)
+            kept = [self._kept.pop(place)[1] for place in places]
+        for instance in kept:
+            _close(instance)
 
     def _close_forgotten(self) -> None:
         while True:
@@ -126,17 +111,12 @@ class WarmInstances:
                     elif wanted is Signal.SUPERSEDED:  # its environments are of use to a successor in this process
                         self._kept[place] = (min(deadline, now + _SUCCESSION_SECONDS), kept)
                 over = [place for place, (deadline, _) in self._kept.items() if now >= deadline]
-                late = [(self._kept.pop(place)[1], self._bridges.pop(place, None)) for place in over]
+                late = [self._kept.pop(place)[1] for place in over]
                 if not self._kept and not late:
                     self._watch = None
                     return
-            for instance, bridge in late:
-                if bridge is None or bridge.end():
-                    _close(instance)
-
-
-def _remember_ends(instance: Instance) -> None:
-    instance.changelog_ends = _changelog_ends(instance)
+            for instance in late:
+                _close(instance)
 
 
 def _wanted(instance: Instance) -> Signal:
