@@ -72,14 +72,28 @@ class TransactionalProducer:
     def flush(self, check: Callable[[], None] = lambda: None) -> None:
         """Wait until every record sent is acknowledged; `check` raises when one was refused, after which the rest may never be."""
         began = time.monotonic()
-        deadline = began + self._seconds
-        while self._flush():
+        deadline, before = began + self._seconds, -1
+        while remaining := self._flush():
             check()
             if self.events.fatal is not None:
                 raise self._outcome(KafkaException(self.events.fatal), "sending records")
+            if remaining == before:
+                self._check_spoiled()
+            before = remaining
             if time.monotonic() > deadline:
                 raise TransactionDoubtError(f"records were not acknowledged within {self._seconds:.0f} s", hint=self.events.last)
         self.waited += time.monotonic() - began
+
+    def _check_spoiled(self) -> None:
+        """Raise what spoiled the open transaction. The client then neither sends nor reports the records that wait, and tells why only
+        when it is asked for something: here for a second beginning, which it refuses in any case.
+        """
+        try:
+            self.client.begin_transaction()
+        except KafkaException as error:
+            inside = error_of(error)
+            if inside is not None and inside.txn_requires_abort():
+                raise self._outcome(error, "sending records") from error
 
     def _flush(self) -> Any:
         try:

@@ -38,6 +38,7 @@ class Host:
         self.directory = directory
         self.on_cluster = on_cluster
         """Executors then find their state directories themselves."""
+        self._next_ms = int(time.time() * 1000) - 1_000_000
         self.name = f"t{uuid.uuid4().hex[:6]}"
         self.deployments: list[Deployment] = []
 
@@ -47,10 +48,11 @@ class Host:
         return topic
 
     def produce(self, topic: str, rows: list[tuple[Any, Any]]) -> None:
-        """Timestamps, a millisecond apart, end now: the broker deletes what is older than a week, and does so half a minute after its
-        start.
+        """Timestamps are a millisecond apart, later than those of all calls before and not in the future (the broker deletes what is
+        older than a week, and does so half a minute after its start).
         """
-        start_ms = int(time.time() * 1000) - len(rows)
+        start_ms, self._next_ms = self._next_ms, self._next_ms + len(rows)
+        assert self._next_ms < time.time() * 1000
         producer = make_producer(self.settings)
         for number, (key, value) in enumerate(rows):
             while True:

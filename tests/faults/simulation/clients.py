@@ -172,6 +172,7 @@ class Producer:
         self._epoch = self._transactional("init_transactions", lambda: self._broker.init(name, self._timeout), seconds)
 
     def begin_transaction(self) -> None:
+        """Once, as the code does; a second call asks whether the transaction is spoiled, which the simulated broker never does."""
         self._world.check_alive()
         if self._fatal is not None:
             raise self._fatal

@@ -1,0 +1,32 @@
+"""A transaction of which the broker refused a record: the client keeps the records after it without a word."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kstreams_repl.errors import ProductionError
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.transactional import TransactionalProducer
+
+pytestmark = pytest.mark.kafka
+LIMIT = 2_000
+
+
+def test_flush_of_a_spoiled_transaction_tells_the_refusal(admin: Admin, settings: ClientSettings, name: str) -> None:
+    admin.create_topic(name, 1)
+    admin.alter_topic_configs(name, {"max.message.bytes": str(LIMIT)})
+    producer = TransactionalProducer(settings, name, timeout_ms=20_000, batch_size=LIMIT)
+    try:
+        producer.initialise()
+        producer.begin()
+        rng = random.Random(7)
+        for number in range(400):
+            producer.client.produce(name, rng.randbytes(3 * LIMIT if number == 37 else 300), b"k")
+        with pytest.raises(ProductionError) as caught:
+            producer.flush()
+        assert caught.value.fields["refused"] is True
+    finally:
+        producer.close()
