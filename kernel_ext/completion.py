@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 0.2
 FRESH_SECONDS = 5.0
 
 _SQL = re.compile(r"^\s*%%?topo_sql\b")
-_LINE = re.compile(r"^\s*%(topo\w*)\s")
+_LINE = re.compile(r"^\s*%%?(topo\w*)\s")
 _TABLES_IN = re.compile(r'\b(?:from|join)\s+("(?:[^"]|"")+"|[\w.]+)', re.IGNORECASE)
 
 
@@ -71,7 +71,9 @@ class NameMatcher:
             session = self._workspace.current
             return list(session.applications) if session is not None else []
         if magic in ("topo_peek", "topo_tail"):
-            return [*self._topics(), *(self._nodes() if magic == "topo_peek" else []), *self._workspace.names()]
+            return [*self._topics(), *self._nodes(), *self._workspace.names()]
+        if magic == "topo_edit":
+            return [*self._workspace.names(), *self._nodes(), "--dry-run", "--reset-state"]
         return self._workspace.names()
 
     def _sql_names(self, text: str) -> list[str]:

@@ -6,6 +6,7 @@ import ast
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -13,14 +14,17 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
+from kernel_ext.node_edits import EDIT_FUNCTION, EDITED, edit_text
 from kernel_ext.workspace import Workspace
 from kstreams_repl.config import KEYS
 from kstreams_repl.display.table import Table
 from kstreams_repl.dsl.build_log import Handle
 from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.session import Application, ReadRecord, Records
+from kstreams_repl.session.editing import EditPlan
 from kstreams_repl.session.live_taps import LiveTap
 from kstreams_repl.session.program import deployed_as, history
+from kstreams_repl.session.topologies import topology_of
 from kstreams_repl.topology.origin import running_cell
 
 UPDATES_PER_SECOND = 3
@@ -124,19 +128,74 @@ class TopoMagics(Magics):
 
     @magic_arguments()
     @argument("application", help="the application")
-    @argument("name", nargs="?", help="the changed builder or topology; default: the one of the application's name")
-    @argument("--dry-run", action="store_true", help="only show the plan")
-    @argument("--reset-state", action="append", default=[], metavar="STORE", help="a store that begins empty; repeatable")
+    @argument("node", nargs="?", help="in a cell: the node that gets the cell's function; in a line: the changed builder or topology")
+    @argument("--dry-run", action="store_true", help="only show the plan; the builder stays as it is")
+    @argument(
+        "--reset-state", action="append", nargs="?", const="", default=[], metavar="STORE",
+        help="a store that begins empty; without a name: the node's; repeatable",
+    )  # fmt: skip
+    @no_var_expand
     @line_cell_magic
     def topo_edit(self, line: str, cell: str | None = None) -> Any:
-        """`app.edit(topology)`: go on with the changed builder; in a cell, the cell's code changes it first (variable `builder`)."""
+        """`app.edit(builder.replace(node, function))`: the cell's lambda, def or class takes the place of that node's function.
+
+        ``%topo_edit NAME`` goes on with the builder as other cells have changed it, `app.edit(builder)`; so does ``%%topo_edit NAME``,
+        whose body changes it first (variable `builder`). The plan is shown; a refused one changes nothing."""
         given = parse_argstring(self.topo_edit, line)
         app = self._workspace.application(given.application)
-        name = given.name or given.application
+        if cell is not None and given.node:
+            return self._edit_node(app, given, cell)
+        name = given.node or given.application
         if cell is not None:
             self._define(name, cell)
+        if "" in given.reset_state:
+            raise UsageError("--reset-state needs a store's name here: --reset-state counts")
         with deployed_as(self._workspace.expression(name)):
-            return app.edit(self._workspace.source(name), dry_run=given.dry_run, reset_state=given.reset_state)
+            source = self._workspace.source(name)
+            plan = self._plan(app, source, given.reset_state)
+            return plan if given.dry_run else app.edit(source, reset_state=given.reset_state)
+
+    def _edit_node(self, app: Application, given: Any, cell: str) -> EditPlan:
+        held = self._shell.user_ns.get(given.node)
+        node = str(getattr(held, "name", given.node)) if isinstance(held, Handle) else given.node
+        definition, builder, expression = self._workspace.definition(app, given.application)
+        log = builder._log
+        source = edit_text(node, self._shell.transform_cell(cell), log.functions_of(node))
+        file = self._shell.compile.cache(source, self._shell.execution_count, raw_code=cell)
+        undo = [log.remember()]
+        self._shell.user_ns[EDITED] = builder
+        try:
+            exec(compile(source, file, "exec"), self._shell.user_ns)
+            stores = self._reset(definition, app, node, given.reset_state)
+            plan = self._plan(app, definition, stores)
+            if given.dry_run:
+                return plan
+            if expression is not None:
+                run = running_cell()
+                undo.append(history.note("" if run is None else run.cell, source, file=file, before=f"{EDITED} = {expression}"))
+            with deployed_as(expression) if expression and definition is builder else nullcontext():
+                plan = app.edit(definition, reset_state=stores)
+            undo.clear()
+            return plan
+        finally:
+            for take_back in undo:
+                take_back()
+            for name in [name for name in self._shell.user_ns if name == EDITED or name.startswith(EDIT_FUNCTION)]:
+                del self._shell.user_ns[name]
+
+    def _reset(self, definition: Any, app: Application, node: str, named: list[str]) -> list[str]:
+        if "" not in named:
+            return named
+        own = getattr(topology_of(definition, app.config).node(node), "stores", ())
+        if not own:
+            raise UsageError(f"{node} has no store; name one: --reset-state STORE")
+        return [*(name for name in named if name), *own]
+
+    def _plan(self, app: Application, source: Any, reset_state: list[str]) -> EditPlan:
+        plan = app.edit(source, dry_run=True, reset_state=reset_state)
+        if plan.diff.refused:
+            display(plan)  # what the error that follows says in three lines
+        return plan
 
     @magic_arguments()
     @argument("name", nargs="?", help="the application")

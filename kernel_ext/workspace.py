@@ -10,6 +10,7 @@ from kstreams_repl.dsl.build_log import Handle
 from kstreams_repl.dsl.builder import StreamsBuilder
 from kstreams_repl.errors import did_you_mean
 from kstreams_repl.session import Application, Session, connect, current_session
+from kstreams_repl.session.topologies import builder_of
 from kstreams_repl.topology.topology import Topology
 
 
@@ -85,6 +86,24 @@ class Workspace:
     def expression(self, name: str) -> str:
         """Python for what `source` gives, in the terms of `session.program`."""
         return f"__builders__[{name!r}]" if name in self.builders else name
+
+    def definition(self, app: Application, name: str) -> tuple[Handle, StreamsBuilder, str | None]:
+        """(what the application was deployed with, its builder, Python for the builder: None when no variable holds it).
+
+        Raises:
+            UsageError: the notebook has no builder of it.
+        """
+        found = app.definition if isinstance(app.definition, Handle) else None
+        for value in (found, self.builders.get(name), self.shell.user_ns.get(name)):
+            if isinstance(value, Handle):
+                for known, builder in self.builders.items():
+                    if builder._log is value._log:
+                        return value, builder, self.expression(known)
+                for variable, builder in self.shell.user_ns.items():
+                    if isinstance(builder, StreamsBuilder) and builder._log is value._log and not variable.startswith("_"):
+                        return value, builder, variable
+                return value, builder_of(value), None
+        raise UsageError(f"no builder of {name} in this notebook; run the cells that make it, then session.attach({app.name!r}, builder)")
 
     def application(self, name: str) -> Application:
         """An application by name, or by the variable that holds it.

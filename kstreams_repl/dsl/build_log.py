@@ -53,7 +53,8 @@ class Call:
 
     Attributes:
         stands_for: results of earlier runs of the same cell that this call's result replaces.
-        edited: where the user put other functions into it (`StreamsBuilder.replace`).
+        edited: by parameter, where the user put other functions into it last (`StreamsBuilder.replace`).
+        nodes: names of the graph's nodes that it made.
     """
 
     function: Callable[..., Any]
@@ -63,7 +64,8 @@ class Call:
     origin: Origin
     result: Any = None
     stands_for: list[Any] = field(default_factory=list)
-    edited: list[Origin] = field(default_factory=list)
+    edited: dict[str, Origin] = field(default_factory=dict)
+    nodes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -208,37 +210,63 @@ class BuildLog:
     def replace(self, node: str, functions: dict[str | None, Any]) -> None:
         """Put other functions into the call that made a node, in place; see `StreamsBuilder.replace`."""
         call = self._maker(node)
-        bound = inspect.signature(call.function).bind(call.owner, *call.args, **call.kwargs)
-        keyed = {**bound.arguments, **bound.arguments.get("options", {}), **bound.arguments.get("keep", {})}
+        bound, keyed = _bound(call)
+        known = [name for name, value in keyed.items() if callable(value)]
+        origin, edited = user_origin(), dict(call.edited)
         for name, function in functions.items():
             if name is None:
-                name = next((given for given, value in keyed.items() if given != "self" and callable(value)), None)
-            if name is None or name == "self" or not callable(keyed.get(name)):
+                name = known[0] if known else None
+            if name is None or name not in known:
                 raise TopologyError(
                     f"{call.name}() that made {node} has no function {name!r}"
                     if name
                     else f"{call.name}() that made {node} takes no function",
-                    hint="its functions are: "
-                    + (", ".join(n for n, v in keyed.items() if n != "self" and callable(v)) or "none"),
+                    hint=f"its functions are: {', '.join(known) or 'none'}",
                     node=node,
+                )
+            if not callable(function):
+                raise TopologyError(
+                    f"{node} cannot call a {type(function).__name__}", hint=f"give {call.name}() a function as {name}", node=node
                 )
             if name in bound.arguments:
                 bound.arguments[name] = function
             else:
-                bound.arguments["options" if name in bound.arguments.get("options", {}) else "keep"][name] = function
-        call.args, call.kwargs = bound.args[1:], bound.kwargs
-        call.edited.append(user_origin())
+                given = "options" if name in bound.arguments.get("options", {}) else "keep"
+                bound.arguments[given] = {**bound.arguments[given], name: function}
+            edited[name] = origin
+        call.args, call.kwargs, call.edited = bound.args[1:], bound.kwargs, edited
         self._stale = True
+
+    def functions_of(self, node: str) -> tuple[str, ...]:
+        """By which parameters `replace` knows the functions of the call that made a node.
+
+        Raises:
+            TopologyError: no call made it.
+        """
+        return tuple(name for name, value in _bound(self._maker(node))[1].items() if callable(value))
+
+    def remember(self) -> Callable[[], None]:
+        """What takes back every `replace` that comes after this."""
+        before = [(call, call.args, call.kwargs, call.edited) for call in self.calls]
+
+        def take_back() -> None:
+            for call, args, kwargs, edited in before:
+                call.args, call.kwargs, call.edited = args, kwargs, edited
+            self._stale = True
+
+        return take_back
 
     def _maker(self, node: str) -> Call:
         if self._stale:
             self.replay()
-        made = {getattr(handle, "name", None): call for call in reversed(self.calls) for handle in _handles(call.result)}
-        made.pop(None, None)
+        made = {name: call for call in reversed(self.calls) for name in call.nodes}
+        made |= {
+            handle.name: call for call in reversed(self.calls) for handle in _handles(call.result) if hasattr(handle, "name")
+        }
         if node not in made:
             raise TopologyError(
-                f"no call of this builder returned {node!r}",
-                hint=did_you_mean(node, [name for name in made if name is not None]) or "give the name of a stream or table",
+                f"no call of this builder made {node!r}",
+                hint=did_you_mean(node, list(made)) or "give the name of a node, a stream or a table",
                 node=node,
             )
         return made[node]
@@ -270,8 +298,11 @@ class BuildLog:
     def _execute(self, call: Call) -> Any:
         self._inside = True
         self.graph.origin = call.origin
+        made = self.graph.made = list[str]()
         try:
-            return call.function(call.owner, *call.args, **call.kwargs)
+            result = call.function(call.owner, *call.args, **call.kwargs)
+            call.nodes = tuple(made)
+            return result
         except KStreamsError as error:  # whatever is wrong with a call, its node is known here
             error.fields.setdefault("node", call.kwargs.get("name") or f"{call.name}()")
             raise
@@ -320,6 +351,14 @@ class BuildLog:
                 hint="run the cell that makes it again",
                 node=f"{method}()",
             )
+
+
+def _bound(call: Call) -> tuple[inspect.BoundArguments, dict[str, Any]]:
+    """A call's arguments, and all that are given by name, those among its options too."""
+    bound = inspect.signature(call.function).bind(call.owner, *call.args, **call.kwargs)
+    keyed = {**bound.arguments, **bound.arguments.get("options", {}), **bound.arguments.get("keep", {})}
+    keyed.pop("self", None)
+    return bound, keyed
 
 
 def _method(call: Call) -> Any:

@@ -30,6 +30,7 @@ class GraphBuilder(NameProvider):
 
     Attributes:
         origin: where the user made what is being added; set by the build log while it replays, else found out.
+        made: names of the nodes that were added; the build log empties it before each call.
     """
 
     def __init__(self) -> None:
@@ -37,6 +38,7 @@ class GraphBuilder(NameProvider):
         self.root = GraphNode("root", Origin())
         self.root.written = True
         self.origin: Origin | None = None
+        self.made: list[str] = []
         self.merge_nodes: dict[GraphNode, None] = {}
         self.table_sources: dict[TableSourceGraphNode, None] = {}
         self.suppressors: dict[SuppressGraphNode, None] = {}
@@ -60,6 +62,7 @@ class GraphBuilder(NameProvider):
         """
         if reads_versions:
             self.versioned_readers[child] = None
+        self.made.append(child.name)
         for parent in (parents,) if isinstance(parents, GraphNode) else parents:
             parent.add_child(child)
             child.build_priority = self._next_priority

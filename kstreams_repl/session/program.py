@@ -17,7 +17,7 @@ import linecache
 import symtable
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,12 +69,21 @@ class CellHistory:
     def __init__(self) -> None:
         self._cells: dict[str, _Text] = {}
 
-    def note(self, cell: str, text: str, *, file: str, before: str = "") -> None:
-        """A cell ran. `before` is a statement that its statements need in front of them."""
+    def note(self, cell: str, text: str, *, file: str, before: str = "") -> Callable[[], None]:
+        """A cell ran. `before` is a statement that its statements need in front of them. Gives what takes the note back."""
         known = self._cells.get(cell)
         if known is not None and known.before != before:
             cell = f"{cell}/{before}"
+        earlier = self._cells.get(cell)
         self._cells[cell] = _Text(file, text, before)
+
+        def take_back() -> None:
+            if earlier is None:
+                self._cells.pop(cell, None)
+            else:
+                self._cells[cell] = earlier
+
+        return take_back
 
     def texts(self) -> list[_Text]:
         return list(self._cells.values())
@@ -167,7 +176,7 @@ class _Slice:
         places = {(node.origin.file, node.origin.line) for node in topology.nodes.values()}
         log = getattr(thing, "_log", None)
         for call in getattr(log, "calls", ()):
-            places |= {(origin.file, origin.line) for origin in (call.origin, *call.edited)}
+            places |= {(origin.file, origin.line) for origin in (call.origin, *call.edited.values())}
         if any(file == statement.file and line and statement.first <= line <= statement.last for file, line in places):
             return not self._beyond(statement)
         return False

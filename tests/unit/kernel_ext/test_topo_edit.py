@@ -1,0 +1,175 @@
+"""``%%topo_edit NAME NODE``: one processor's function from a cell, in a real shell on the small cluster."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+
+from kernel_ext.node_edits import edit_text
+from kstreams_repl.kafka.admin import NewTopicSpec
+from kstreams_repl.session import program
+from kstreams_repl.session.editing import EditPlan
+from kstreams_repl.session.program import CellHistory
+from kstreams_repl.types import TopicPartition
+from tests.unit.kernel_ext.test_extension import new_shell, run
+from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession, partition_of
+
+BEGIN = """
+import kstreams_repl
+b = kstreams_repl.StreamsBuilder()
+"""
+BUILD = """
+numbers = b.stream("in", key_serde="string", value_serde="long", name="numbers")
+kept = numbers.filter(lambda key, value: value > 0, name="kept")
+kept.map_values(lambda value: value, name="scaled").to("out", key_serde="string", value_serde="long", name="sink")
+total = kept.group_by_key(key_serde="string", value_serde="long").aggregate(
+    lambda: 0, lambda key, value, total: total + value, store="totals", value_serde="long", name="total")
+"""
+CONFIG = "config={'statestore.cache.max.bytes': 0}"
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> SmallCluster:
+    cluster = SmallCluster()
+    cluster.create_topics([NewTopicSpec(name, PARTITIONS) for name in ("in", "out")])
+    return cluster
+
+
+@pytest.fixture
+def shell(cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
+    fresh = CellHistory()
+    for module in ("kstreams_repl.session.program", "kernel_ext.cells", "kernel_ext.magics"):
+        monkeypatch.setattr(f"{module}.history", fresh)
+    shell = new_shell()
+    run(shell, "%load_ext kstreams_repl")
+    session = shell.user_ns["session"] = SmallSession(cluster, tmp_path)
+    assert run(shell, BEGIN, "begin")[0].success and run(shell, BUILD, "build")[0].success
+    assert run(shell, f"app = session.deploy(b, 'app', {CONFIG}); app._finish_start()", "deploy")[0].success
+    yield shell
+    session.applications["app"].stop()
+    run(shell, "%unload_ext kstreams_repl")
+
+
+def produce(shell: InteractiveShell, cluster: SmallCluster, *values: int) -> list[int]:
+    """Values on the sink after these were put in."""
+    for value in values:
+        log = cluster.logs[TopicPartition("in", partition_of(b"k"))]
+        log.append((b"k", struct.pack(">q", value), 1000 + len(log)))
+    shell.user_ns["session"].applications["app"]._deployment.work()
+    return [struct.unpack(">q", value)[0] for _, value, _ in cluster.values("out") if value is not None]
+
+
+def edit(shell: InteractiveShell, line: str, body: str, cell: str = "edit") -> EditPlan:
+    result, printed = run(shell, f"%%topo_edit {line}\n{body}", cell)
+    assert result.success, printed
+    assert isinstance(result.result, EditPlan)
+    return result.result
+
+
+def changes(plan: EditPlan) -> dict[str, str]:
+    return {node.name: str(node.change) for node in plan.diff.nodes if str(node.change) != "unchanged"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "lambda key, value: value > 10",
+        "limit = 10\nlambda key, value: value > limit",
+        "def kept(key, value):\n    '''Text\n  over lines.'''\n    return value > 10\n",
+        "limit = 10\n\ndef above(value):\n    return value > limit\n\ndef keep(key, value):\n    return above(value)",
+        "keep = lambda key, value: value > 10",
+        "class Above:\n    def __call__(self, key, value):\n        return value > 10\n\nAbove()",
+    ],
+)
+def test_the_cell_s_function_takes_the_node_s_place(shell: InteractiveShell, cluster: SmallCluster, body: str) -> None:
+    assert produce(shell, cluster, 1, 20) == [1, 20]
+    before = shell.user_ns["kept"]
+    plan = edit(shell, "app kept", body)
+    assert plan.applied and changes(plan) == {"kept": "code only"}
+    assert produce(shell, cluster, 2, 30) == [1, 20, 30]
+    assert shell.user_ns["kept"] is before, "a def in the body does not overwrite the user's variable"
+    app = shell.user_ns["app"]
+    assert app.versions[-1].complete and str(app.versions[-1].topology.describe()) == str(app.topology.describe())
+    source = program.Program(app.versions[-1].source.partition("\n")[2])
+    assert source.run().node("kept").operator.predicate("k", 5) is False  # type: ignore[union-attr]
+
+
+def test_a_variable_names_its_node_and_a_parameter_s_name_its_function(shell: InteractiveShell, cluster: SmallCluster) -> None:
+    plan = edit(shell, "app total", "def aggregator(key, value, total):\n    return total + 100 * value")
+    assert changes(plan) == {"total": "code only"}
+    produce(shell, cluster, 1, 2)
+    store = shell.user_ns["app"].store("totals")
+    assert store.get("k") == 300
+
+
+def test_a_dry_run_changes_neither_what_runs_nor_the_builder(shell: InteractiveShell, cluster: SmallCluster) -> None:
+    edit(shell, "app kept", "lambda key, value: value > 5", "first")
+    plan = edit(shell, "app kept --dry-run", "lambda key, value: value > 10", "first")
+    assert not plan.applied and changes(plan) == {"kept": "code only"}
+    assert shell.user_ns["app"].changes() is None, "the builder is as it was"
+    assert produce(shell, cluster, 4, 7) == [7]
+    edit(shell, "app scaled", "lambda value: value * 2", "second")
+    assert produce(shell, cluster, 8) == [7, 16]
+    text = shell.user_ns["app"].versions[-1].source
+    assert "value > 5" in text and "value > 10" not in text
+
+
+def test_the_last_edit_of_a_node_counts_in_the_version_s_text(shell: InteractiveShell) -> None:
+    for cell, bound in (("one", 5), ("two", 10), ("one", 7)):
+        edit(shell, "app kept", f"def keep(key, value):\n    return value > {bound}", cell)
+    text = shell.user_ns["app"].versions[-1].source
+    assert "value > 7" in text and "value > 10" not in text and "value > 5" not in text
+
+
+def test_a_refused_plan_is_shown_and_takes_the_edit_back(shell: InteractiveShell, cluster: SmallCluster) -> None:
+    app = shell.user_ns["app"]
+    run(shell, BUILD.replace('store="totals", value_serde="long"', 'store="totals", value_serde="integer"'), "build")
+    result, printed = run(shell, "%%topo_edit app kept\nlambda key, value: value > 10", "edit")
+    assert "cannot be kept" in str(result.error_in_exec) and "refused" in printed
+    assert app.changes().topology.node("kept").operator.predicate("k", 5) is True
+    assert produce(shell, cluster, 5) == [5]
+
+
+def test_reset_state_without_a_name_means_the_node_s_store(shell: InteractiveShell, cluster: SmallCluster) -> None:
+    produce(shell, cluster, 1, 2)
+    plan = edit(shell, "app total --reset-state", "def aggregator(key, value, total):\n    return total - value")
+    assert plan.diff.reset == ("totals",)
+    produce(shell, cluster, 4)
+    assert shell.user_ns["app"].store("totals").get("k") == -4
+
+
+@pytest.mark.parametrize(
+    ("line", "body", "said"),
+    [
+        ("app kep", "lambda key, value: True", "did you mean 'kept'"),
+        ("app kept --reset-state", "lambda key, value: True", "kept has no store"),
+        ("app kept", "import json", "must end with what kept is to call"),
+        ("app kept", "42", "cannot call a int"),
+        ("app kept", "", "empty"),
+        ("app numbers", "lambda key, value: True", "takes no function"),
+        ("nobody kept", "lambda key, value: True", "no application 'nobody'"),
+    ],
+)
+def test_mistakes_name_what_is_wrong(shell: InteractiveShell, line: str, body: str, said: str) -> None:
+    result, printed = run(shell, f"%%topo_edit {line}\n{body}", "edit")
+    error: Any = result.error_in_exec
+    assert error is not None and said in f"{error}{getattr(error, 'hint', '')}", printed
+    assert shell.user_ns["app"].changes() is None
+    assert not [name for name in shell.user_ns if name.startswith(("__edited__", "edit_of_"))]
+
+
+def test_an_error_in_an_edited_function_quotes_the_cell_s_line() -> None:
+    body = "factor = 2\n\ndef keep(key, value):\n    return 1 / 0\n"
+    text = edit_text("kept", body, ())
+    assert text.splitlines()[4].strip() == "return 1 / 0", "line 5 of the cell, its magic included"
+
+
+def test_a_body_of_nothing_but_a_comment_is_no_function() -> None:
+    with pytest.raises(UsageError, match="empty"):
+        edit_text("kept", "# nothing", ())
