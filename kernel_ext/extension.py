@@ -48,6 +48,8 @@ class Extension:
         install()
         report_to(print)
         self.shell.register_magics(self._magics)
+        if self._magics not in self.shell.configurables:  # for %config
+            self.shell.configurables.append(self._magics)
         self._cells.start()
         self.shell.Completer.custom_matchers.append(self._matcher.match)
         self.shell.set_custom_exc((KStreamsError,), show_error)
@@ -62,6 +64,8 @@ class Extension:
         for kind, magics in self._magics.magics.items():
             for name in magics:
                 self.shell.magics_manager.magics[kind].pop(name, None)
+        if self._magics in self.shell.configurables:
+            self.shell.configurables.remove(self._magics)
         self._cells.stop()
         self._side_panel.unregister()
         report_to(to_stderr)

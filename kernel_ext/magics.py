@@ -13,6 +13,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
+from traitlets import Float, Integer
 
 from kernel_ext.node_edits import EDIT_FUNCTION, EDITED, edit_text
 from kernel_ext.workspace import Workspace
@@ -20,8 +21,10 @@ from kstreams_repl.config import KEYS
 from kstreams_repl.display.table import Table
 from kstreams_repl.dsl.build_log import Handle
 from kstreams_repl.inspection.sandbox import quote_identifier
+from kstreams_repl.instance.taps import MOST_ROWS
 from kstreams_repl.session import Application, ReadRecord, Records
 from kstreams_repl.session.editing import EditPlan
+from kstreams_repl.session.filtering import records_where
 from kstreams_repl.session.live_taps import LiveTap
 from kstreams_repl.session.program import deployed_as, history
 from kstreams_repl.session.topologies import topology_of
@@ -33,6 +36,11 @@ UPDATES_PER_SECOND = 3
 @magics_class
 class TopoMagics(Magics):
     """Thin calls of `kstreams_repl.Session` and `kstreams_repl.Application`."""
+
+    peek_rows = Integer(10, min=1, help="how many values %topo_peek shows without -n").tag(config=True)
+    peek_seconds = Float(5.0, min=0.0, help="begin no larger sample after that, without --seconds").tag(config=True)
+    tail_rows = Integer(20, min=1, help="how many of the last records %topo_tail shows without -n").tag(config=True)
+    sql_rows = Integer(100, min=1, help="how many rows %topo_sql shows without -n").tag(config=True)
 
     def __init__(self, shell: Any, workspace: Workspace) -> None:
         super().__init__(shell)
@@ -99,7 +107,9 @@ class TopoMagics(Magics):
     @argument("name", help="a builder, topology or stream: a variable, or the name given to %%%%topo")
     @argument("application", nargs="?", help="the application id; default: the name")
     @argument("--dry-run", action="store_true", help="show what would be made and run; start nothing")
-    @argument("--from", dest="start", choices=("earliest", "latest"), help="where partitions without a committed offset begin")
+    @argument(
+        "--from", dest="start", metavar="earliest|latest|DATE", help="where partitions without a committed offset begin; DATE: 2013-03-01"
+    )
     @argument(
         "-c", "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting by its Kafka Streams name; repeatable"
     )
@@ -108,13 +118,11 @@ class TopoMagics(Magics):
         """`session.deploy(topology, name, ...)`; returns at once."""
         given = parse_argstring(self.topo_deploy, line)
         settings = dict(_setting(text) for text in given.config)
-        if given.start:
-            settings["auto.offset.reset"] = given.start
         topology, name = self._workspace.source(given.name), given.application or given.name
         if given.dry_run:
-            return self._workspace.session.plan(topology, name, config=settings)
+            return self._workspace.session.plan(topology, name, config=settings, start=given.start)
         with deployed_as(self._workspace.expression(given.name)):
-            return self._workspace.session.deploy(topology, name, config=settings)
+            return self._workspace.session.deploy(topology, name, config=settings, start=given.start)
 
     @magic_arguments()
     @argument("application", help="the application")
@@ -242,8 +250,8 @@ class TopoMagics(Magics):
     @magic_arguments()
     @argument("target", help="a topic, a node, or a variable that holds a stream, table or builder")
     @argument("topology", nargs="?", help="where the node is, when it is not deployed")
-    @argument("-n", type=int, default=10, help="how many values")
-    @argument("--seconds", type=float, default=5.0, help="begin no larger sample after that")
+    @argument("-n", type=int, help="how many values; default: TopoMagics.peek_rows")
+    @argument("--seconds", type=float, help="begin no larger sample after that; default: TopoMagics.peek_seconds")
     @argument("-o", "--output", metavar="NAME", help="put a dataframe into this variable instead")
     @line_magic
     def topo_peek(self, line: str) -> Any:
@@ -252,15 +260,16 @@ class TopoMagics(Magics):
         given = parse_argstring(self.topo_peek, line)
         topology = self._workspace.find(given.topology) if given.topology else None
         running = self._running(given.target, topology)
+        n, seconds = self._rows(given.n, self.peek_rows), self.peek_seconds if given.seconds is None else given.seconds
         if running is not None:
-            return self._out(running[0].peek(running[1], given.n, seconds=given.seconds), given.output)
-        found = self._workspace.session.peek(self._target(given.target), given.n, seconds=given.seconds, topology=topology)
+            return self._out(running[0].peek(running[1], n, seconds=seconds), given.output)
+        found = self._workspace.session.peek(self._target(given.target), n, seconds=seconds, topology=topology)
         return self._out(found, given.output)
 
     @magic_arguments()
     @argument("topic", help="a topic, or a node of a running application")
-    @argument("-n", type=int, default=20, help="how many of the last records are shown")
-    @argument("--where", metavar="SQL", help="only records for which this holds: a condition over the topic's columns")
+    @argument("-n", type=int, help="how many of the last records are shown; default: TopoMagics.tail_rows")
+    @argument("--where", metavar="SQL", help="only records for which this holds: a condition over a topic's columns")
     @argument("--seconds", type=float, default=None, help="stop after that; default: at the kernel's interrupt (Ctrl-C)")
     @no_var_expand
     @line_magic
@@ -271,25 +280,20 @@ class TopoMagics(Magics):
         session = self._workspace.session
         running = self._running(given.topic, None)
         if running is not None:
-            if given.where:
-                raise UsageError("%topo_tail --where is for topics; a node's values are on no topic")
+            app, node = running
+            values = NodeValues(app, node, self._rows(given.n, self.tail_rows), _condition(given.where))
             if self.live_tail is not None and given.seconds is None:
-                app, node = running
-                values = NodeValues(app, node, given.n)
-                return self.live_tail(values, f"{node} of {app.name}", values.leave)
-            return self._tail_node(*running, given.n, given.seconds)
+                return self.live_tail(values, f"{node} of {app.name}{f' where {given.where}' if given.where else ''}", values.leave)
+            return self._tail_node(values, given.seconds)
         session.read(given.topic, 0)
-        query = None
+        query, n = None, self._rows(given.n, self.tail_rows)
         if given.where:
-            condition = given.where
-            if len(condition) > 1 and condition[0] == condition[-1] and condition[0] in "\"'":
-                condition = condition[1:-1]
             place = f"topics.{quote_identifier(given.topic)}"
-            query = f'SELECT * FROM {place} WHERE {condition} ORDER BY timestamp DESC, "offset" DESC LIMIT {given.n}'
+            query = f'SELECT * FROM {place} WHERE {_condition(given.where)} ORDER BY timestamp DESC, "offset" DESC LIMIT {n}'
         deadline = None if given.seconds is None else time.monotonic() + given.seconds
 
         def look() -> Table:
-            return session.read(given.topic, given.n).table() if query is None else session.sql(query, records=20_000).table()
+            return session.read(given.topic, n).table() if query is None else session.sql(query, records=20_000).table()
 
         if self.live_tail is not None and deadline is None:
             return self.live_tail(look, f"{given.topic}{f' where {given.where}' if given.where else ''}", lambda: None)
@@ -309,7 +313,7 @@ class TopoMagics(Magics):
 
     @magic_arguments()
     @argument("-o", "--output", metavar="NAME", help="put a pandas DataFrame into this variable instead of showing it")
-    @argument("-n", type=int, default=100, help="how many rows are shown")
+    @argument("-n", type=int, help="how many rows are shown; default: TopoMagics.sql_rows")
     @argument("query", nargs="*", help="one SELECT over topics, stores and dataframes")
     @no_var_expand
     @line_cell_magic
@@ -321,7 +325,7 @@ class TopoMagics(Magics):
         if not query:
             raise UsageError("%topo_sql needs a query: %topo_sql SELECT * FROM my_topic")
         result = self._workspace.session.sql(query)
-        return self._out(result if given.output else result.table(given.n), given.output)
+        return self._out(result if given.output else result.table(self._rows(given.n, self.sql_rows)), given.output)
 
     @magic_arguments()
     @argument("--all", action="store_true", help="also the topics of applications: changelogs, repartition topics, journals")
@@ -359,21 +363,26 @@ class TopoMagics(Magics):
         name = None if given.name is None else self._workspace.application(given.name).name
         return self._workspace.session.logs(name, n=given.n)
 
-    def _tail_node(self, app: Application, node: str, n: int, seconds: float | None) -> None:
+    def _tail_node(self, values: NodeValues, seconds: float | None) -> None:
         deadline = None if seconds is None else time.monotonic() + seconds
-        last: deque[ReadRecord] = deque(maxlen=n)
-        handle = None
+        handle = shown = None
         try:
-            with LiveTap(app, node, rows=n) as tap:
-                while app.status in ("starting", "running") and (deadline is None or time.monotonic() < deadline):
-                    fresh = tap.new()
-                    last.extend(fresh)
-                    if fresh or handle is None:
-                        shown = Records(last, note=f"{node}: live from {app.name}, {tap.count:,} passed", title=node).table()
-                        handle = display(shown, display_id=True) if handle is None else handle.update(shown) or handle
-                    time.sleep(1 / UPDATES_PER_SECOND)
+            while values.running and (deadline is None or time.monotonic() < deadline):
+                found = values()
+                if handle is None:
+                    handle = display(found, display_id=True)
+                elif found != shown:
+                    handle.update(found)
+                shown = found
+                time.sleep(1 / UPDATES_PER_SECOND)
         except KeyboardInterrupt:
             return
+        finally:
+            values.leave()
+
+    @staticmethod
+    def _rows(given: int | None, default: int) -> int:
+        return default if given is None else given
 
     def _running(self, target: str, topology: Any) -> tuple[Application, str] | None:
         """The running application that has a node of that name, or of the stream in a variable of that name."""
@@ -404,20 +413,30 @@ class TopoMagics(Magics):
 
 
 class NodeValues:
-    """The last values at a node, each time it is called; a tap is on while somebody calls."""
+    """The last values at a node, each time it is called; a tap is on while somebody calls.
 
-    def __init__(self, application: Application, node: str, n: int) -> None:
+    Args:
+        where: a SQL condition that they have to meet.
+    """
+
+    def __init__(self, application: Application, node: str, n: int, where: str | None = None) -> None:
         self._application = application
         self._node = node
+        self._where = where
         self._last: deque[ReadRecord] = deque(maxlen=n)
         self._tap: LiveTap | None = None
 
+    @property
+    def running(self) -> bool:
+        return self._application.status in ("starting", "running")
+
     def __call__(self) -> Table:
         if self._tap is None:
-            self._tap = LiveTap(self._application, self._node, rows=self._last.maxlen or 1).__enter__()
-        self._last.extend(self._tap.new())
+            self._tap = LiveTap(self._application, self._node, rows=MOST_ROWS if self._where else self._last.maxlen or 1).__enter__()
+        fresh = self._tap.new()
+        self._last.extend(fresh if self._where is None else records_where(fresh, self._where))
         note = f"{self._node}: live from {self._application.name} ({self._application.status}), {self._tap.count:,} passed"
-        return Records(self._last, note=note, title=self._node).table()
+        return Records(self._last, note=note if self._where is None else f"{note}; where {self._where}", title=self._node).table()
 
     def leave(self) -> None:
         """Take the tap off."""
@@ -430,6 +449,12 @@ def _frame(table: Table) -> Any:
     import pandas
 
     return pandas.DataFrame(list(table.rows), columns=list(table.columns))
+
+
+def _condition(text: str | None) -> str | None:
+    """A condition as it was meant: argparse leaves the quotes around it."""
+    quoted = text is not None and len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
+    return text[1:-1] if text is not None and quoted else text
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -291,6 +291,24 @@ class Admin:
         finally:
             consumer.close()
 
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets in the name of a group that has no members: where an application that never ran is to begin.
+
+        Raises:
+            BrokerUnavailableError, KStreamsError: the broker did not take them, a member of the group is there for example.
+        """
+        if not offsets:
+            return
+        consumer = make_consumer(self.settings, group_id=group, isolation="read_committed", events=self._events)
+        try:
+            wanted = [ClientTopicPartition(at.topic, at.partition, offset) for at, offset in offsets.items()]
+            done = self._call(f"committing offsets of {group}", lambda: consumer.commit(offsets=wanted, asynchronous=False))
+            for partition in done or ():
+                if partition.error is not None:
+                    raise self._translated(partition.error, f"committing offsets of {group}", topic=partition.topic)
+        finally:
+            consumer.close()
+
     def groups(self) -> tuple[str, ...]:
         """The names of all consumer groups."""
         listed = self._result(self._client.list_consumer_groups(request_timeout=self._seconds), "listing groups")

@@ -68,7 +68,7 @@ def attached(session: Session, name: str, topology: Any, config: Mapping[str, An
     if saved is None:
         history.load(checked)
         history.present(number)
-        saved = _confirmed(session, state, history, name, number)
+        saved = confirmed(session, state, history, name, number)
     else:
         history.continue_or_begin(checked)
     lacking = set(saved.unsaved) - set(config)
@@ -85,7 +85,7 @@ def attached(session: Session, name: str, topology: Any, config: Mapping[str, An
     return app
 
 
-def _confirmed(session: Session, state: JournalState, history: VersionHistory, name: str, number: int) -> SavedVersion:
+def confirmed(session: Session, state: JournalState, history: VersionHistory, name: str, number: int) -> SavedVersion:
     """The version in force, when the journal confirms it; and so every earlier one that is kept. Versions from before a cleanup are no
     history any more: the journal that knew them went with it.
     """

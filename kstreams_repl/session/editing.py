@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kstreams_repl.display.markup import clean_text
 from kstreams_repl.display.table import Table
 from kstreams_repl.errors import TopologyError, did_you_mean
+from kstreams_repl.session.deploying import left_rows
 from kstreams_repl.session.planned import check
 from kstreams_repl.session.program import Program, program_of
 from kstreams_repl.topology.diff import NodeChange, StoreChange, TopologyDiff, diff
@@ -80,10 +81,7 @@ class EditPlan:
     def _left(self, store: str) -> TopologyGraph | None:
         """The last version that wrote rows under this name, if its changelog is still there."""
         app = self.application
-        for version in reversed(app.versions[:-1]):
-            if store in version.topology.stores:
-                return version.topology if changelog_topic(app.name, store) in app.session.admin.topics() else None
-        return None
+        return left_rows(app.versions[:-1], app.name, store, app.session.admin.topics())
 
     def table(self) -> Table:
         rows: list[tuple[Any, ...]] = [

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.table import Table
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.topology.partitions import ResolvedTopology, resolve_partitions
 from kstreams_repl.topology.topology import Topology
+from kstreams_repl.types import TopicPartition
 
 
 def check(admin: Admin, topology: Topology, application_id: str, config: StreamsConfig) -> ResolvedTopology:
@@ -22,8 +25,10 @@ def check(admin: Admin, topology: Topology, application_id: str, config: Streams
     return resolve_partitions(topology, application_id, counts, grouper=config["partition.grouper"])
 
 
-def planned(admin: Admin, topology: Topology, application_id: str, config: StreamsConfig) -> Table:
-    """One line for each internal topic and each sub-topology."""
+def planned(
+    admin: Admin, topology: Topology, application_id: str, config: StreamsConfig, begins: Mapping[TopicPartition, int] | None = None
+) -> Table:
+    """One line for each internal topic and each sub-topology, and for each partition that begins at a given offset."""
     resolved = check(admin, topology, application_id, config)
     there = admin.topics()
     rows: list[tuple[str, str, object, str]] = []
@@ -34,6 +39,7 @@ def planned(admin: Admin, topology: Topology, application_id: str, config: Strea
         rows.append(
             ("sub-topology", f"{part.id}: reads {', '.join(part.source_topics)}", tasks, "global" if part.global_ else "tasks")
         )
+    rows += [("partition", str(at), offset, "begins at this offset") for at, offset in sorted((begins or {}).items())]
     return Table.of(
-        ("what", "name", "partitions or tasks", ""), rows, note=f"nothing is started; deploy {application_id} to do so"
+        ("what", "name", "partitions, tasks or offset", ""), rows, note=f"nothing is started; deploy {application_id} to do so"
     )

@@ -24,13 +24,13 @@ from kstreams_repl.session.application import Application
 from kstreams_repl.session.attaching import attached
 from kstreams_repl.session.broker import SessionBroker
 from kstreams_repl.session.cleanup import Cleanup
+from kstreams_repl.session.deploying import begin_at, deploy, is_time, refuse_misfit
 from kstreams_repl.session.directory import SessionDirectory
 from kstreams_repl.session.known_serdes import KnownSerdes
 from kstreams_repl.session.logs import session_logs
 from kstreams_repl.session.peeking import peek
 from kstreams_repl.session.planned import planned
 from kstreams_repl.session.producing import TopicProducer, milliseconds, parts_of
-from kstreams_repl.session.program import program_of
 from kstreams_repl.session.progress import Report, default_report
 from kstreams_repl.session.reading_topics import read_records, topics_table
 from kstreams_repl.session.recording_topics import record_topics
@@ -305,49 +305,42 @@ class Session:
         """Applications of this session by name."""
         return dict(self._applications)
 
-    def deploy(self, topology: Any, name: str, *, config: Mapping[str, Any] | None = None, **settings: Any) -> Application:
+    def deploy(
+        self, topology: Any, name: str, *, config: Mapping[str, Any] | None = None, start: Any = None, **settings: Any
+    ) -> Application:
         """Start a topology as an application; returns at once, with what can be checked checked.
 
-        Deploying under the name of an application that is stopped, paused or failed goes on from its committed offsets and state.
+        Deploying under the name of an application that is stopped, paused or failed goes on from its committed offsets and state, if
+        the topology fits them.
 
         Args:
             topology: a builder, a stream or table of it, or a topology.
             name: the application id: prefix of its topics, its consumer group, its state.
             config: settings by their Kafka Streams names.
-            **settings: the same with underscores: ``processing_guarantee="exactly_once_v2"``.
+            start: where partitions without a committed offset begin: "earliest", "latest", or a time (ms, datetime or ISO text).
+            **settings: the same as `config` with underscores: ``processing_guarantee="exactly_once_v2"``.
 
         Raises:
-            UnknownTopicError, TopologyError: the topology does not fit the cluster.
+            UnknownTopicError, TopologyError: the topology does not fit the cluster, or what it left there; the ways out are in the hint.
             ConfigError: an unknown setting.
             DeployError: an application of that name is running.
         """
-        from kstreams_repl.errors import DeployError
-
-        known = self._applications.get(name)
-        if known is not None and known.status in ("starting", "running"):
-            raise DeployError(
-                f"{name} is {known.status} already", hint=f"stop or pause it first, or edit it: session.applications[{name!r}]"
-            )
-        checked = self._config(name, {**(config or {}), **{key.replace("_", "."): value for key, value in settings.items()}})
-        built = topology_of(topology, checked)
-        history = VersionHistory(self.files, name)
-        history.continue_or_begin(checked)
-        application = self._application(name, built, checked, history, known)
-        application._deployment.version = history.keep(program_of(topology, built, self.variables), built, checked)
-        application.definition = topology
-        application.start()
-        self._applications[name] = application
+        given = {**(config or {}), **{key.replace("_", "."): value for key, value in settings.items()}}
+        application = self._applications[name] = deploy(self, topology, name, given, start, self._applications.get(name))
         self._learn(application)
         return application
 
-    def plan(self, topology: Any, name: str, *, config: Mapping[str, Any] | None = None) -> Table:
-        """What `deploy` would make and run: internal topics and tasks. Nothing is made.
+    def plan(self, topology: Any, name: str, *, config: Mapping[str, Any] | None = None, start: Any = None) -> Table:
+        """What `deploy` would make and run: internal topics, tasks, and where it begins if that is a time. Nothing is made.
 
         Raises:
             UnknownTopicError, TopologyError, ConfigError: as `deploy`.
         """
         checked = self._config(name, dict(config or {}))
-        return planned(self.admin, topology_of(topology, checked), name, checked)
+        built = topology_of(topology, checked)
+        refuse_misfit(self, name, built, checked, self._applications.get(name))
+        begins = begin_at(self, name, built, checked, start) if is_time(start) else {}
+        return planned(self.admin, built, name, checked, begins)
 
     def attach(
         self, name: str, topology: Any = None, *, config: Mapping[str, Any] | None = None, trust: bool = False

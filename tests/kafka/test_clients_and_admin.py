@@ -154,6 +154,15 @@ def test_the_older_holder_of_a_transactional_id_is_fenced(settings: ClientSettin
     new.close()
 
 
+def test_offsets_are_committed_for_a_group_without_members(admin: Admin, name: str) -> None:
+    admin.create_topic(name, 2)
+    wanted = {TopicPartition(name, 0): 7, TopicPartition(name, 1): 0}
+    admin.commit_offsets(name, wanted)
+    assert admin.committed_offsets(name) == {at: CommittedOffset(offset) for at, offset in wanted.items()}
+    admin.commit_offsets(name, {})
+    admin.delete_groups([name])
+
+
 def test_committed_offsets_come_with_their_metadata_and_go_with_the_group(
     settings: ClientSettings, admin: Admin, topic: Callable[..., str], name: str
 ) -> None:

@@ -70,6 +70,15 @@ def test_a_dry_run_shows_the_plan(shell: InteractiveShell, topic: str) -> None:
     assert ("topic", "demo-n-changelog", 4, "to be made") in rows
 
 
+def test_a_dry_run_from_a_date_shows_where_it_would_begin(shell: InteractiveShell, topic: str) -> None:
+    run(shell, f"%%topo demo\nbuilder.stream('{topic}').group_by_key().count(store='n')")
+    rows = run(shell, "%topo_deploy demo --dry-run --from 1970-01-01T00:00:01.003")[0].result.rows
+    begins = {row[1]: row[2] for row in rows if row[0] == "partition"}
+    assert sorted(begins.values()) == [0, 0, 0, 3], "records 3 and 4 of the five are of that time or later"
+    result = shell.run_cell("%topo_deploy demo --dry-run --from yesterday")
+    assert "no place to begin" in str(result.error_in_exec)
+
+
 def test_topics_and_columns_complete_inside_sql(shell: InteractiveShell, topic: str) -> None:
     assert topic in completions(shell, f"%topo_sql SELECT * FROM {topic[:4]}")
     completions(shell, f"%%topo_sql\nSELECT * FROM {topic} WHERE timest")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
+from kernel_ext.magics import NodeValues
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.instance.state_directory import control_directory, state_root
 from kstreams_repl.instance.taps import TapRequests
@@ -84,6 +85,10 @@ def test_a_tap_shows_values_and_leaves_state_and_output_exact(session: ks.Sessio
         assert len(requests_of(app).active()) == 1
         tail.close()  # type: ignore[attr-defined]
         assert requests_of(app).active() == []
+        values = NodeValues(app, "shaped", 10, "n % 2 = 0 AND key <> 'k1'")
+        settle(lambda: len(values().rows) == 10, "values for which a condition holds")
+        assert all(row[1]["n"] % 2 == 0 and row[0] != "k1" for row in values().rows)
+        values.leave()
         # one whose client is gone: nobody renews it, and the instances take it off
         lost = LiveTap(app, "shaped")
         lost.__enter__()

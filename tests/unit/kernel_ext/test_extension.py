@@ -167,6 +167,18 @@ def test_options_stand_before_a_query_that_is_left_as_it_is(line: str, options: 
     assert _split_options(line) == (options, query)
 
 
+def test_config_sets_how_much_is_shown(shell: InteractiveShell) -> None:
+    run(shell, "import pandas; numbers = pandas.DataFrame({'n': range(5)})")
+    assert run(shell, "%topo_sql SELECT n FROM numbers")[0].result.rows == ((0,), (1,), (2,), (3,), (4,))
+    assert run(shell, "%config TopoMagics.sql_rows = 2")[0].success
+    assert run(shell, "%topo_sql SELECT n FROM numbers")[0].result.rows == ((0,), (1,))
+    assert len(run(shell, "%topo_sql -n 4 SELECT n FROM numbers")[0].result.rows) == 4
+    magics = [one for one in shell.configurables if type(one).__name__ == "TopoMagics"]
+    assert len(magics) == 1
+    ks.unload_ipython_extension(shell)
+    assert not [one for one in shell.configurables if type(one).__name__ == "TopoMagics"]
+
+
 def test_evaluating_a_builder_shows_text_and_picture(shell: InteractiveShell) -> None:
     run(shell, "import kstreams_repl as ks; b = ks.StreamsBuilder(); b.stream('words').to('copy')")
     bundle, _ = shell.display_formatter.format(shell.user_ns["b"])  # type: ignore[union-attr]

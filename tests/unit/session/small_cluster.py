@@ -96,6 +96,14 @@ class SmallCluster:
     def committed_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         return {at: self.offsets[at] for at in partitions if at in self.offsets}
 
+    def commit_offsets(self, group: str, offsets: dict[TopicPartition, int]) -> None:
+        self.offsets |= {at: CommittedOffset(offset) for at, offset in offsets.items()}
+
+    def offsets_for_time(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        return {
+            at: next((offset for offset, record in enumerate(self.logs[at]) if record[2] >= time), None) for at, time in times.items()
+        }
+
     def values(self, topic: str) -> list[Record]:
         return [record for at in sorted(self.logs) if at.topic == topic for record in self.logs[at]]
 

@@ -1,0 +1,151 @@
+"""What `deploy` sees to before an application starts: that it fits what ran under its name before, and where it begins to read.
+
+An application that is deployed again goes on from the offsets and rows that are there. So the new topology is compared with the one that
+left them, as an edit is: the session's own, else the version that the journal says is in force, whose text counts only if the journal
+confirms it (`attaching`). What would read rows wrongly is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kstreams_repl.errors import DeployError, KStreamsError, SessionFileError, TopologyError
+from kstreams_repl.kafka.internal_topics import journal_topic_name
+from kstreams_repl.session import attaching
+from kstreams_repl.session.producing import milliseconds
+from kstreams_repl.session.program import program_of
+from kstreams_repl.session.topologies import topology_of
+from kstreams_repl.session.versions import Version, VersionHistory, make_topology
+from kstreams_repl.topology.diff import diff
+from kstreams_repl.topology.graph import TopologyGraph
+from kstreams_repl.topology.names import changelog_topic
+from kstreams_repl.topology.nodes import SourceNode
+from kstreams_repl.topology.partitions import resolve_partitions
+from kstreams_repl.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstreams_repl.config import StreamsConfig
+    from kstreams_repl.session.application import Application
+    from kstreams_repl.session.session import Session
+    from kstreams_repl.topology.topology import Topology
+
+POLICIES = ("earliest", "latest", "none")
+
+
+def deploy(
+    session: Session, topology: Any, name: str, settings: Mapping[str, Any], start: Any, known: Application | None
+) -> Application:
+    """As `Session.deploy`, up to the start."""
+    if known is not None and known.status in ("starting", "running"):
+        raise DeployError(
+            f"{name} is {known.status} already", hint=f"stop or pause it first, or edit it: session.applications[{name!r}]"
+        )
+    at_time = is_time(start)
+    config = session._config(name, settings if start is None or at_time else {**settings, "auto.offset.reset": start})
+    built = topology_of(topology, config)
+    refuse_misfit(session, name, built, config, known)
+    begins = begin_at(session, name, built, config, start) if at_time else {}
+    history = VersionHistory(session.files, name)
+    history.continue_or_begin(config)
+    application = session._application(name, built, config, history, known)
+    application._deployment.version = history.keep(program_of(topology, built, session.variables), built, config)
+    application.definition = topology
+    if begins:
+        application._check()
+        session.admin.commit_offsets(name, begins)
+    return application.start()
+
+
+def refuse_misfit(session: Session, name: str, topology: Topology, config: StreamsConfig, known: Application | None) -> None:
+    """See that a topology can go on with what an earlier one left under the same name.
+
+    Raises:
+        TopologyError: rows of a store would be read wrongly; the ways out are in the hint, the comparison is in ``plan``.
+    """
+    before, versions = (known.topology, known.versions) if known is not None else _left_behind(session, name, config)
+    if before is None:
+        return
+    topics = session.admin.topics()
+    compared = diff(before, topology, left=lambda store: left_rows(versions[:-1], name, store, topics))
+    if compared.refused:
+        store = compared.refused[0]
+        found = f"session.applications[{name!r}]" if known is not None else f"session.attach({name!r})"
+        reset = f" ({found}.edit(builder, reset_state=[{store.name!r}]) resets it)" if "reset_state" in store.hint else ""
+        raise TopologyError(
+            f"{name} was deployed before, and its store {store.name!r} cannot be kept: {store.reason}",
+            hint=f"{store.hint}{reset}; or deploy under another name; session.cleanup({name!r}, confirm=True) begins anew",
+            store=store.name,
+            application=name,
+            plan=str(compared),
+        )
+
+
+def left_rows(versions: Sequence[Version], name: str, store: str, topics: Mapping[str, int]) -> TopologyGraph | None:
+    """The last of some versions that wrote rows under a store's name, if its changelog is still there."""
+    for version in reversed(versions):
+        if store in version.topology.stores:
+            return version.topology if changelog_topic(name, store) in topics else None
+    return None
+
+
+def _left_behind(session: Session, name: str, config: StreamsConfig) -> tuple[Topology | None, list[Version]]:
+    """The topology in force of an application that this session has not seen, with its history; (None, []) where there is none, or none
+    that may be believed."""
+    if journal_topic_name(name) not in session.admin.topics():
+        return None, []
+    state = attaching.journal_of(session, name)
+    if state.desired is None:
+        return None, []
+    history = VersionHistory(session.files, name)
+    try:
+        history.load(config)
+        history.present(state.desired.version)
+        saved = attaching.confirmed(session, state, history, name, state.desired.version)
+        return make_topology(saved, name, config), history.versions
+    except SessionFileError as error:
+        session.report(f"{name} was deployed before; not compared with what it left: {error.message}")
+        return None, []
+
+
+def begin_at(session: Session, name: str, topology: Topology, config: StreamsConfig, start: Any) -> dict[TopicPartition, int]:
+    """Where the partitions without a committed offset begin when they begin at a time: the first record of that time or later, else the
+    end. Internal topics and sources with an offset reset of their own are left out, and so are the topics of global tables.
+
+    Raises:
+        UnknownTopicError, TopologyError: the topology does not fit the cluster.
+        KStreamsError: it is no time.
+    """
+    at_ms = milliseconds(start)
+    counts = session.admin.topics()
+    resolved = resolve_partitions(topology, name, counts, grouper=config["partition.grouper"])
+    nodes = [node for node in topology.nodes.values() if isinstance(node, SourceNode) and node.offset_reset]
+    internal = {f"{name}-{topic}" for topic in topology.internal_topics}
+
+    def decided(topic: str) -> bool:
+        return topic in internal or any(
+            topic in node.topics or (node.pattern is not None and node.pattern.fullmatch(topic)) for node in nodes
+        )
+
+    inputs = [at for partitions in resolved.tasks.values() for at in partitions if not decided(at.topic)]
+    committed = session.admin.committed_offsets(name, inputs)
+    fresh = [at for at in inputs if at not in committed]
+    found = session.admin.offsets_for_time(dict.fromkeys(fresh, at_ms))
+    late = [at for at, offset in found.items() if offset is None]
+    ends = session.admin.end_offsets(late, isolation="read_uncommitted") if late else {}
+    return {at: ends[at] if offset is None else offset for at, offset in found.items()}
+
+
+def is_time(start: Any) -> bool:
+    """Whether partitions begin at a time, not at an end of their topic.
+
+    Raises:
+        KStreamsError: it is neither.
+    """
+    if start is None or start in POLICIES:
+        return False
+    try:
+        milliseconds(start)
+    except (KStreamsError, TypeError, ValueError) as error:
+        raise KStreamsError(f"start={start!r} is no place to begin", hint="earliest, latest, or a time: '2013-03-01'") from error
+    return True

@@ -1,0 +1,160 @@
+"""Deploying over what an earlier run left, and from a time on; the small cluster stands for broker and Spark."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstreams_repl as ks
+from kstreams_repl.errors import KStreamsError, TopologyError
+from kstreams_repl.kafka.admin import NewTopicSpec
+from kstreams_repl.session import attaching
+from kstreams_repl.types import TopicPartition
+from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession, partition_of
+
+CONFIG = {"statestore.cache.max.bytes": 0}
+
+
+@pytest.fixture
+def cluster() -> SmallCluster:
+    cluster = SmallCluster()
+    cluster.create_topics([NewTopicSpec(name, PARTITIONS) for name in ("in", "latest", "out")])
+    return cluster
+
+
+@pytest.fixture
+def session(cluster: SmallCluster, tmp_path: Path) -> SmallSession:
+    return SmallSession(cluster, tmp_path)
+
+
+def put(cluster: SmallCluster, topic: str, *times: int) -> None:
+    for time in times:
+        for key in (b"a", b"b"):
+            cluster.logs[TopicPartition(topic, partition_of(key))].append((key, struct.pack(">q", 1), time))
+
+
+def summing(value_serde: str = "long", store: str = "totals") -> ks.StreamsBuilder:
+    builder = ks.StreamsBuilder()
+    grouped = builder.stream("in", key_serde="string", value_serde="long").group_by_key(key_serde="string", value_serde="long")
+    grouped.count(store=store, value_serde=value_serde)
+    return builder
+
+
+def run_once(session: SmallSession) -> Any:
+    app = session.deploy(summing(), "app", config=CONFIG)
+    app._finish_start()
+    return app
+
+
+@pytest.mark.parametrize("state", ["paused", "stopped"])
+def test_a_topology_that_would_read_rows_wrongly_is_refused_with_the_ways_out(
+    session: SmallSession, cluster: SmallCluster, state: str
+) -> None:
+    put(cluster, "in", 1, 2)
+    app = run_once(session)
+    getattr(app, "pause" if state == "paused" else "stop")()
+    with pytest.raises(TopologyError, match="app was deployed before, and its store 'totals' cannot be kept") as refused:
+        session.deploy(summing("integer"), "app", config=CONFIG)
+    for way in ("reset_state=['totals']", "another name", "session.cleanup('app', confirm=True)"):
+        assert way in str(refused.value.hint)
+    with pytest.raises(TopologyError, match="cannot be kept"):
+        session.plan(summing("integer"), "app", config=CONFIG)
+    assert app.status == state and session.applications["app"] is app and len(app.versions) == 1
+    app.resume()
+    assert dict(app.sql("totals").df()[["key", "value"]].itertuples(index=False, name=None)) == {"a": 2, "b": 2}
+
+
+def test_another_store_and_the_same_topology_go_on(session: SmallSession, cluster: SmallCluster) -> None:
+    run_once(session).stop()
+    session.deploy(summing(store="others"), "app", config=CONFIG)._finish_start()
+    session.applications["app"].stop()
+    session.deploy(summing(store="others"), "app", config=CONFIG)._finish_start()
+    session.applications["app"].stop()
+    with pytest.raises(TopologyError, match="an earlier version left rows"):
+        session.deploy(summing("integer"), "app", config=CONFIG)
+
+
+MODULE = """
+import kstreams_repl as ks
+builder = ks.StreamsBuilder()
+grouped = builder.stream("in", key_serde="string", value_serde="long").group_by_key(key_serde="string", value_serde="long")
+grouped.count(store="totals", value_serde="long")
+session.deploy(builder, "app", config={"statestore.cache.max.bytes": 0})._finish_start()
+"""
+
+
+def in_another_kernel(cluster: SmallCluster, folder: Path, monkeypatch: pytest.MonkeyPatch) -> SmallSession:
+    """The application ran in a process that is gone: its file and its journal are there."""
+    file = folder / "script.py"
+    file.write_text(MODULE)
+    first = SmallSession(cluster, folder / "kept")
+    exec(compile(MODULE, str(file), "exec"), {"__name__": "script", "session": first})
+    first.applications["app"].stop()
+    cluster.create_topics([NewTopicSpec("app-journal", 1)])
+    monkeypatch.setattr(attaching, "journal_of", lambda session, name: cluster.journal)
+    return SmallSession(cluster, folder / "kept")
+
+
+def test_a_new_kernel_compares_with_the_version_that_the_journal_confirms(
+    cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = in_another_kernel(cluster, tmp_path, monkeypatch)
+    with pytest.raises(TopologyError, match="cannot be kept") as refused:
+        session.deploy(summing("integer"), "app", config=CONFIG)
+    assert "session.attach('app').edit(builder, reset_state=['totals'])" in str(refused.value.hint)
+    assert not session.applications
+    session.deploy(summing(), "app", config=CONFIG)._finish_start()
+    session.applications["app"].stop()
+
+
+def test_a_text_that_the_journal_does_not_confirm_is_not_executed_and_this_is_said(
+    cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = in_another_kernel(cluster, tmp_path, monkeypatch)
+    file = session.files.path("app")
+    file.write_text(file.read_text().replace("value_serde", "value_serdes"))
+    said: list[str] = []
+    session.report = said.append
+    session.deploy(summing("integer"), "app", config=CONFIG)._finish_start()
+    session.applications["app"].stop()
+    assert len(said) == 1 and "not compared with what it left" in said[0] and "journal" in said[0]
+
+
+def test_partitions_begin_at_the_first_record_of_a_time(session: SmallSession, cluster: SmallCluster) -> None:
+    put(cluster, "in", 1000, 2000, 3000, 4000)
+    rows = session.plan(summing(), "app", config=CONFIG, start=2500).rows
+    assert [row[1:3] for row in rows if row[0] == "partition"] == [(f"in-{n}", offset) for n, offset in expected(cluster, "in", 2500)]
+    app = session.deploy(summing(), "app", config=CONFIG, start="1970-01-01T00:00:02.500")
+    app._finish_start()
+    assert dict(app.sql("totals").df()[["key", "value"]].itertuples(index=False, name=None)) == {"a": 2, "b": 2}
+    app.stop()
+    put(cluster, "in", 5000)
+    again = session.deploy(summing(), "app", config=CONFIG, start=0)
+    again._finish_start()
+    assert again.store("totals").get("a") == 3, "a committed offset goes before a time"
+    again.stop()
+
+
+def expected(cluster: SmallCluster, topic: str, at_ms: int) -> list[tuple[int, int]]:
+    found = []
+    for number in range(PARTITIONS):
+        log = cluster.logs[TopicPartition(topic, number)]
+        found.append((number, next((o for o, record in enumerate(log) if record[2] >= at_ms), len(log))))
+    return found
+
+
+def test_a_source_with_a_reset_of_its_own_keeps_it(session: SmallSession, cluster: SmallCluster) -> None:
+    put(cluster, "in", 1000)
+    put(cluster, "latest", 1000)
+    builder = summing()
+    builder.stream("latest", offset_reset="latest").to("out")
+    partitions = [row[1] for row in session.plan(builder, "app", config=CONFIG, start=1).rows if row[0] == "partition"]
+    assert partitions == [f"in-{number}" for number in range(PARTITIONS)]
+
+
+def test_what_is_no_place_to_begin_is_told(session: SmallSession) -> None:
+    with pytest.raises(KStreamsError, match="start='yesterday' is no place to begin"):
+        session.deploy(summing(), "app", start="yesterday")
