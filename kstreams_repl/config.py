@@ -126,6 +126,10 @@ KEYS: dict[str, Key] = {
     "repl.partitions.check.ms": Key(
         _at_least(100), 5_000, "How far apart looks are for partitions added to input topics and for new topics of a pattern."
     ),
+    "max.poll.interval.ms": Key(
+        _at_least(100), 300_000, "How long your code may take for one record, punctuation or flush before its process is ended."
+    ),
+    "repl.crash.retries": Key(_at_least(1), 3, "How often a process may die at one record and node before the application fails."),
     "repl.epoch.ms": Key(_at_least(500), 30_000, "Length of an epoch (one Spark micro-batch)."),
     "repl.changelog.suppression": Key(_boolean, True, "One changelog record per key and commit when deployed."),
     "repl.commit.eager.ms": Key(int, 5, "Commit when the queues are empty, at least this far apart; -1: only by interval."),

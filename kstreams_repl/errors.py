@@ -79,6 +79,15 @@ class StreamsProcessingError(KStreamsError):
     """
 
 
+class WorkerDiedError(StreamsProcessingError):
+    """Your function took its process with it (segfault, `os._exit`, out of memory) or did not return within ``max.poll.interval.ms``, again
+    and again at one place.
+
+    You do not get it for a death that does not come back. Fields: ``node``, ``task``, ``topic``, ``partition``, ``offset`` (of the record,
+    if one was at work), ``user_line`` where the stack was left, ``deaths``. Nothing is lost: fix the function and deploy again.
+    """
+
+
 class ProductionError(KStreamsError):
     """An output record could not be produced (too large, topic gone, no permission). Fields: ``topic``, ``node``."""
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from threading import get_ident
 from time import monotonic
 
 from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, encode
 from kstreams_repl.commit.protocol import OffsetAndMetadata
 from kstreams_repl.errors import TaskMigratedError
+from kstreams_repl.instance.crash_watch import TaskWatch
 from kstreams_repl.instance.local_state import INPUT
 from kstreams_repl.instance.task_counters import TaskCounters
 from kstreams_repl.instance.task_state import TaskLife, TaskState
 from kstreams_repl.runtime.task import CommitPlan, StreamTask
 from kstreams_repl.stores.engine.base import Environment
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.types import RecordBatch, TopicPartition
 
 _SETTLE_SECONDS = 1.0
 _SETTLE_ROWS = 100_000
@@ -27,6 +29,8 @@ class ActiveTask:
         touched: something happened since the last commit (records taken, a punctuation ran, a processor asked for a commit).
         records: taken since the take-over.
         starts: the offset each input partition was taken over at.
+        inside: the thread that is in the task, in user code for all one knows; 0: none.
+        calls: how often one went in.
     """
 
     def __init__(
@@ -37,8 +41,14 @@ class ActiveTask:
         changelogs: frozenset[TopicPartition],
         source_logs: frozenset[TopicPartition] = frozenset(),
         token: str = "",
+        watch: TaskWatch | None = None,
     ) -> None:
         self.task = task
+        self.watch = watch
+        if watch is not None:
+            watch.active, task.on_punctuation = self, self._punctuating
+        self.inside = 0
+        self.calls = 0
         self.id = task.id
         self.environment = environment
         self.token = token
@@ -69,13 +79,24 @@ class ActiveTask:
         prefix = f"{spec.application_id}-"
         return at.topic.startswith(prefix) and at.topic.removeprefix(prefix) in spec.internal_topics
 
+    def add_records(self, at: TopicPartition, batch: RecordBatch) -> None:
+        """Append records to a queue; its first one is decoded at once."""
+        self._enter(True)
+        try:
+            self.task.add_records(at, batch)
+        finally:
+            self._leave()
+
     def process(self, limit: int) -> int:
         began = monotonic()
+        self._enter(False)
         try:
             done = self.task.process(limit)
         except Exception as error:
             self._failed(error)
             raise
+        finally:
+            self._leave()
         if done:
             self.touched = True
             self.records += done
@@ -84,16 +105,48 @@ class ActiveTask:
 
     def punctuate(self) -> bool:
         began = monotonic()
+        self._enter(False)
         try:
             ran = self.task.punctuate_stream_time()
             ran = self.task.punctuate_wall_clock() or ran
         except Exception as error:
             self._failed(error)
             raise
+        finally:
+            self._leave()
         if ran:
             self.touched = True
             self.counters.punctuate.add(monotonic() - began)
         return ran
+
+    def initialize(self) -> None:
+        """Run the processors' `init`."""
+        self._enter(True)
+        try:
+            self.task.initialize()
+        finally:
+            self._leave()
+
+    def _enter(self, works: bool) -> None:
+        """User code may run from here on.
+
+        Args:
+            works: it does, also when the queues are empty.
+        """
+        self.calls += 1
+        self.inside = get_ident()
+        watch = self.watch
+        if watch is not None and not watch.open and (works or self.task.buffered):
+            watch.begin()
+
+    def _leave(self) -> None:
+        self.inside = 0
+        if self.watch is not None and self.watch.traced:
+            self.watch.at(None, None, -1, -1)
+
+    def _punctuating(self) -> None:
+        if self.watch is not None and not self.watch.open:
+            self.watch.begin()
 
     def _failed(self, error: Exception) -> None:
         if self.life.state is not TaskState.FAILED:
@@ -110,11 +163,14 @@ class ActiveTask:
 
     def prepare(self, commit_id: int) -> Mapping[TopicPartition, OffsetAndMetadata]:
         self.life.enter(TaskState.COMMITTING, f"commit {commit_id}")
+        self._enter(True)
         try:
             plan = self._plan = self.task.prepare_commit()
         except Exception as error:
             self._failed(error)
             raise
+        finally:
+            self._leave()
         self.counters.flushed()
         entries = {**plan.metadata, COMMIT_ID: commit_id, STREAM_TIME: plan.stream_time}
         return {
@@ -139,6 +195,8 @@ class ActiveTask:
         else:
             self.settle({})
         self.counters.committed()
+        if self.watch is not None and self.watch.open:
+            self.watch.end()
 
     def may_wait(self) -> bool:
         """Whether the local stores may take this commit together with a later one: what they lack is read from the changelogs again

@@ -17,6 +17,7 @@ from kstreams_repl.commit.protocol import OffsetAndMetadata
 from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
 from kstreams_repl.instance.active_task import ActiveTask
 from kstreams_repl.instance.collector import KafkaRecordCollector
+from kstreams_repl.instance.crash_watch import CrashWatch
 from kstreams_repl.instance.global_tables import GlobalTables
 from kstreams_repl.instance.instance_counters import InstanceCounters
 from kstreams_repl.instance.plan import ApplicationPlan
@@ -105,6 +106,8 @@ class Instance:
         self.changelog_ends: dict[TopicPartition, int] = {}
         self.group = consumer.consumer_group_metadata()
         self.warm = False
+        self.watch: CrashWatch | None = None
+        """Knows what user code did to the processes before; None: this process is not the instance's own."""
         self.taps: TapBoard | None = None
         """What clients look at while it runs; it stays with the instance from epoch to epoch."""
         self._next_purge = self.last_commit + _PURGE_SECONDS
@@ -237,6 +240,8 @@ class Instance:
         self.counters.closed += len(self.tasks)
         if self.globals is not None:
             steps.append(self.globals.close)
+        if self.watch is not None:
+            steps.append(self.watch.close)
         steps.append(self.consumer.close)
         steps.append(self.fence.close)
         if self.transactions is None:

@@ -195,7 +195,7 @@ class Loop:
         by_partition = self.instance.by_partition
         for at, batch in columns(messages, self._on_error, topic=self._topic):
             task = by_partition[at]
-            task.task.add_records(at, batch)
+            task.add_records(at, batch)
             task.counters.consumed[at] += len(batch)
             if task.joins:
                 self._passed(at, batch.offsets[-1] + 1)

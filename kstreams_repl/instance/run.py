@@ -24,6 +24,7 @@ from kstreams_repl.errors import (
 )
 from kstreams_repl.instance.cleanup import clean_application
 from kstreams_repl.instance.control import InstanceControl, Signal
+from kstreams_repl.instance.crash_watch import CrashWatch
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.loop import Ending, Loop, failure_of
 from kstreams_repl.instance.meter import InstanceMeter
@@ -59,16 +60,21 @@ def run_instance(
     control: InstanceControl,
     executor: str = "driver",
     warm: WarmInstances | None = None,
+    own_process: bool = False,
 ) -> Outcome:
     """Run the slot's tasks until the monotonic time `until` or a signal.
 
     Args:
         warm: where instances are kept between stretches; None closes the instance at the end.
+        own_process: this process does nothing else and is started again when it dies: user code that does not return may end it, and
+            how the one before it died is looked at (`crash_watch`).
 
     Returns:
         The outcome; a user's error too comes as one and is never raised.
     """
     runner = _Runner(plan, slot, control, executor, warm)
+    if own_process:
+        runner.watch = CrashWatch(plan, slot, executor)
     try:
         return runner.run(until)
     except Exception as error:
@@ -76,6 +82,9 @@ def run_instance(
         failure = failure_of(error)
         control.report({"state": "failed", "failure": failure, **runner.figures()})
         return runner.outcome("failed", failure=failure)
+    finally:
+        if runner.watch is not None:
+            runner.watch.rest()
 
 
 class _Runner:
@@ -96,6 +105,7 @@ class _Runner:
         self._retries = 0
         self._meter: InstanceMeter | None = None
         self._refusals = Refusals()
+        self.watch: CrashWatch | None = None
 
     def run(self, until: float) -> Outcome:
         backoff = _BACKOFF_SECONDS
@@ -106,10 +116,12 @@ class _Runner:
             try:
                 self._open()
                 assert self.instance is not None
-                kind = Loop if self.plan.config["num.processing.threads"] == 1 else ThreadedLoop
+                watch = self.watch
+                inline = self.plan.config["num.processing.threads"] == 1 or watch is not None and watch.careful
+                kind = Loop if inline else ThreadedLoop
                 loop = kind(self.instance, signal=lambda now: self.control.signal(now=now), report=self._report)
-                ending = loop.run(self._refusals.bound(until))
-                if ending is Ending.DEADLINE and time.monotonic() < until and self._refusals.calm():
+                ending = loop.run(self._refusals.bound(until if watch is None else watch.bound(until)))
+                if ending is Ending.DEADLINE and time.monotonic() < until and self._calm():
                     self.drop()
                     continue
                 return self._finish(ending)
@@ -161,7 +173,12 @@ class _Runner:
             self.instance = kept
             self._measure(kept.meter)
             self._refusals = kept.collector.refusals
+            self.watch = kept.watch
+            if self.watch is not None:
+                self.watch.arm()
         else:
+            if self.watch is not None:
+                self.watch.begin()
             self._measure(InstanceMeter(self.plan, self.slot))
             self._tell("restoring")
             self.instance = open_instance(
@@ -174,6 +191,7 @@ class _Runner:
                 refusals=self._refusals,
                 go_on=lambda: self._in_force(time.monotonic()),
                 spares={} if self.keep is None else self.keep.take_spares(self.plan.application_id),
+                watch=self.watch,
             )
         if self.instance.taps is None:
             self.instance.taps = TapBoard(self.control)
@@ -183,6 +201,11 @@ class _Runner:
         self._done.begin(self.instance.tasks)
         self._last_rate = (time.monotonic(), self.instance.totals.records)
         self._task_counts = {str(task.id): task.records for task in self.instance.tasks}
+
+    def _calm(self) -> bool:
+        """Whether a careful stretch is over, of whichever kind."""
+        over = self._refusals.calm()
+        return (self.watch is not None and self.watch.calm()) or over
 
     def _in_force(self, now: float | None = None) -> bool:
         signal = self.control.signal(now=now)

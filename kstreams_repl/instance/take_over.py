@@ -25,6 +25,7 @@ from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, OffsetM
 from kstreams_repl.errors import KStreamsError, TaskCorruptedError, TaskMigratedError
 from kstreams_repl.instance.active_task import ActiveTask
 from kstreams_repl.instance.collector import KafkaRecordCollector, counts_of
+from kstreams_repl.instance.crash_watch import CrashWatch
 from kstreams_repl.instance.global_tables import GlobalTables
 from kstreams_repl.instance.instance import Instance, wall_clock
 from kstreams_repl.instance.local_state import (
@@ -100,6 +101,7 @@ def open_instance(
     refusals: Refusals | None = None,
     go_on: Callable[[], bool] | None = None,
     spares: Spares | None = None,
+    watch: CrashWatch | None = None,
 ) -> Instance:
     """Take the slot's tasks over and return them running.
 
@@ -108,6 +110,7 @@ def open_instance(
         spares: environments that this process has open from a former generation; those that are not used are closed.
         stage: told each step as it begins, so that one that does not end can be seen.
         refusals: what the slot knows of output that the broker refused; it outlives the instance.
+        watch: is told when user code runs.
 
     Raises:
         TaskMigratedError: a newer generation is in force.
@@ -135,6 +138,9 @@ def open_instance(
         transactions.initialise()
         _check(in_force, plan)
         instance = _clients(plan, slot, admin, transactions, refusals, sending)
+        instance.watch = watch
+        if watch is not None:
+            watch.arm()
         undo.pop_all()
         undo.callback(_quietly(instance.close))
         if plan.global_subtopologies:
@@ -411,6 +417,7 @@ def _reset(plan: ApplicationPlan, spec: TaskSpec, at: TopicPartition) -> str:
 def _start_task(
     instance: Instance, spec: TaskSpec, environment: Environment, starts: Mapping[TopicPartition, _Start], token: str
 ) -> ActiveTask:
+    watch = None if instance.watch is None else instance.watch.task(str(spec.task_id), len(instance.tasks))
     task = StreamTask(
         spec,
         environment=environment,
@@ -419,6 +426,7 @@ def _start_task(
         global_stores={} if instance.globals is None else instance.globals.stores,
         meter=task_meter(spec),
         by_record=instance.collector.careful,
+        trace=watch if watch is not None and watch.traced else None,
     )
     for at in spec.partitions:
         metadata: Any = starts[at].metadata
@@ -433,9 +441,10 @@ def _start_task(
         frozenset(log.partition for log in logs if not log.is_source and log.store.persistent),
         frozenset(log.partition for log in logs if log.is_source and log.store.persistent),
         token,
+        watch,
     )
     instance.begin()
-    task.initialize()
+    active.initialize()
     active.touched = environment.commit_id < 0
     instance.counters.created += 1
     return active

@@ -49,11 +49,10 @@ class ManagedTask:
 
     def receive(self) -> None:
         """Hand the inbox over to the task. By its holder."""
-        stream = self.task.task
         while self.inbox:
             at, batch = self.inbox.popleft()
             if batch is not None:
-                stream.add_records(at, batch)
+                self.task.add_records(at, batch)
                 self.received += len(batch)
                 self.task.counters.consumed[at] += len(batch)
 

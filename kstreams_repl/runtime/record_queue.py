@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kstreams_repl.runtime.tracing import Trace, traced_rows
 from kstreams_repl.types import Headers, RecordBatch, TopicPartition
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Source(Protocol):
     deserialize_values: DeserializeMany | None
     no_headers: Headers | None
     """What records without headers share, where nothing can change it; None: each gets a list of its own."""
+    trace: Trace | None
+    """Told each record before it is decoded; None costs nothing."""
     extract: Callable[[RecordQueue, Any, Any, int, int, Headers], int] | None
     """(queue, key, value, timestamp, offset, headers) -> ms"""
 
@@ -160,8 +163,8 @@ class RecordQueue:
             return 1
         source, record, clock = self.source, self.record, self.clock
         enter, de_key, de_value, unread = source.enter, source.deserialize_key, source.deserialize_value, _UNREAD
-        if source.extract is not None:
-            return self._run_extracting(count, limit)
+        if source.extract is not None or source.trace is not None:
+            return self._run_one_by_one(count, limit)
         record.topic, record.partition = self.topic, self.partition.partition
         raw_key, raw_value = self.head_raw_key, self.head_raw_value
         key, value, ts, offset, headers = self.head_key, self.head_value, self.head_ts, self.head_offset, self.head_headers
@@ -215,7 +218,8 @@ class RecordQueue:
             self._find_head()
             return done
 
-    def _run_extracting(self, count: int, limit: int) -> int:
+    def _run_one_by_one(self, count: int, limit: int) -> int:
+        """Each record is decoded after the one before it was processed, and not while it is at work."""
         record, clock, enter = self.record, self.clock, self.source.enter
         done = 0
         while self.has_head and not self.corrupted and done < count and (done == 0 or self.head_ts < limit):
@@ -288,6 +292,8 @@ class RecordQueue:
             batch = self._pending.popleft()
             self._rows = _rows(batch, source)
             self.topic = batch.topic or self.partition.topic
+            if source.trace is not None:
+                self._rows = traced_rows(source.trace, source.name, self.topic, self.partition.partition, self._rows)
         self.head_ts = UNKNOWN
         if poison_offset is not None:
             self.size += 1

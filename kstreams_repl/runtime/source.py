@@ -10,6 +10,7 @@ from kstreams_repl.errors import KStreamsError, SerializationError, StreamsProce
 from kstreams_repl.operators.base import Process
 from kstreams_repl.runtime.handlers import ErrorContext, Handler, Response
 from kstreams_repl.runtime.record_queue import RecordQueue
+from kstreams_repl.runtime.tracing import Trace
 from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.types import Headers
@@ -41,12 +42,16 @@ def _never(record: ConsumedRecord, partition_time: int) -> int:
 class CompiledSource:
     """One source node of one task (`record_queue.Source`)."""
 
-    def __init__(self, node: SourceNode, enter: Process, services: TaskServices, handler: Handler | None) -> None:
+    def __init__(
+        self, node: SourceNode, enter: Process, services: TaskServices, handler: Handler | None, trace: Trace | None = None
+    ) -> None:
         self.name = node.name
         self.enter = enter
+        self.trace = trace
         key_serde, value_serde = services.key_serde(node.key_serde), services.value_serde(node.value_serde)
-        self.deserialize_key, self.deserialize_keys = key_serde.deserialize, key_serde.deserialize_many
-        self.deserialize_value, self.deserialize_values = value_serde.deserialize, value_serde.deserialize_many
+        self.deserialize_key, self.deserialize_value = key_serde.deserialize, value_serde.deserialize
+        self.deserialize_keys = key_serde.deserialize_many if trace is None else None  # traced: one by one
+        self.deserialize_values = value_serde.deserialize_many if trace is None else None
         self._services = services
         self._handler = handler
         # what we write to our own topics has a good timestamp already, as in Kafka Streams

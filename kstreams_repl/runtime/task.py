@@ -24,6 +24,7 @@ from kstreams_repl.runtime.record_context import NOWHERE
 from kstreams_repl.runtime.record_queue import RecordQueue
 from kstreams_repl.runtime.services import TaskServices
 from kstreams_repl.runtime.source import CompiledSource
+from kstreams_repl.runtime.tracing import Trace, traced
 from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.stores.factory import open_store
 from kstreams_repl.stores.record_cache import RecordCache
@@ -79,6 +80,10 @@ class StreamTask:
         tap: gives an observer for each node's output, to look at the values between nodes (`runtime.compile.Tap`); None costs nothing.
         meter: counts what passes nodes and stores (`runtime.metering`); None costs nothing.
         by_record: send every record under the context of its source record, never rows in columns, so that a refused one is found.
+        trace: told where the task is at work, step by step (`runtime.tracing`); None costs nothing.
+
+    Attributes:
+        on_punctuation: called before a punctuation runs.
     """
 
     def __init__(
@@ -93,9 +98,13 @@ class StreamTask:
         tap: Tap | None = None,
         meter: Meter | None = None,
         by_record: bool = False,
+        trace: Trace | None = None,
     ) -> None:
         self.spec = spec
         self.id = spec.task_id
+        self.on_punctuation: Callable[[], None] | None = None
+        self._trace = trace
+        self._work: list[str | None] = [None]
         self.environment = environment
         self.services = TaskServices(
             spec.application_id,
@@ -119,9 +128,8 @@ class StreamTask:
         if tap is None and self._processing_handler is None and not any(map(may_touch_headers, spec.subtopology.nodes)):
             self.services.no_headers = []
         self._open_stores()
-        self.entries, self._codes = compile_nodes(
-            spec.subtopology.nodes, self.services, None if self._processing_handler is None else self._guard
-        )
+        guarded = self._processing_handler is not None or trace is not None
+        self.entries, self._codes = compile_nodes(spec.subtopology.nodes, self.services, self._guard if guarded else None)
         self.group = PartitionGroup(self._queues(), self.services.clock, spec.config["max.task.idle.ms"])
 
     def initialize(self) -> None:
@@ -212,7 +220,9 @@ class StreamTask:
         self._check_usable()
         try:
             while True:
-                for store in self.services.stores.values():
+                for name, store in self.services.stores.items():
+                    if self._trace is not None:
+                        self._trace_on(self._owner_of(name))
                     store.flush()
                 if not self.cache.dirty:
                     break
@@ -295,7 +305,9 @@ class StreamTask:
     def _queues(self) -> list[RecordQueue]:
         sources = {node.name: node for node in self.spec.subtopology.nodes if isinstance(node, SourceNode)}
         handler = resolve(self.spec.config["deserialization.exception.handler"], "deserialization.exception.handler")
-        compiled = {name: CompiledSource(node, self.entries[name], self.services, handler) for name, node in sources.items()}
+        compiled = {
+            name: CompiledSource(node, self.entries[name], self.services, handler, self._trace) for name, node in sources.items()
+        }
         return [
             RecordQueue(at, compiled[name], self.services.record, self.services.clock)
             for at, name in self.spec.partitions.items()
@@ -304,10 +316,13 @@ class StreamTask:
     def _punctuate(self, node: str, callback: Callable[[int], None], now: int) -> None:
         self.services.record.restore(NOWHERE)
         self.services.record.timestamp = now  # what its plain stores log under
+        if self.on_punctuation is not None:
+            self.on_punctuation()
         if self._processing_handler is None:
             self._call(node, lambda: callback(now))
             return
         try:
+            self._trace_on(node)
             callback(now)
         except Exception as error:
             if isinstance(error, KStreamsError) and not isinstance(error, NullKeyError):
@@ -317,6 +332,7 @@ class StreamTask:
 
     def _call(self, node: str, work: Callable[[], None]) -> None:
         try:
+            self._trace_on(node)
             work()
         except KStreamsError as error:
             self._failure = error
@@ -351,7 +367,25 @@ class StreamTask:
             user_line=line,
         )
 
+    def node_at(self, frame: Any) -> str | None:
+        """The node whose entry is innermost on a stack."""
+        while frame is not None and frame.f_code not in self._codes:
+            frame = frame.f_back
+        return None if frame is None else self._codes[frame.f_code]
+
+    def _trace_on(self, node: str | None) -> None:
+        if self._trace is not None:
+            self._work[0], at = node, self.services.record
+            self._trace.at(node, at.topic, at.partition, at.offset)
+
+    def _owner_of(self, store: str) -> str | None:
+        return next((node.name for node in self.spec.subtopology.nodes if store in getattr(node, "stores", ())), None)
+
     def _guard(self, node: str, entry: Process) -> Process:
+        handled = entry if self._processing_handler is None else self._with_handler(node, entry)
+        return handled if self._trace is None else traced(self._trace, node, handled, self.services.record, self._work)
+
+    def _with_handler(self, node: str, entry: Process) -> Process:
         decide, record = self._decide, self.services.record
 
         def guarded(key: Any, value: Any, timestamp: int, headers: Any) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import linecache
+import os
+import sysconfig
 from pathlib import Path
 from traceback import walk_tb
 from typing import NamedTuple
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
+_NOT_USERS = (_PACKAGE, sysconfig.get_path("stdlib") + os.sep, "<frozen")
 
 
 class UserLine(NamedTuple):
@@ -26,6 +29,11 @@ def user_line(error: BaseException) -> UserLine | None:
     found = None
     for frame, line in walk_tb(error.__traceback__):
         name = frame.f_code.co_filename
-        if not name.startswith(_PACKAGE) and "site-packages" not in name and not name.startswith("<frozen"):
+        if is_users(name):
             found = UserLine(name, line, linecache.getline(name, line).strip())
     return found
+
+
+def is_users(file: str) -> bool:
+    """Whether code of that file is neither ours nor the interpreter's nor a library's."""
+    return not file.startswith(_NOT_USERS) and "site-packages" not in file

@@ -84,7 +84,9 @@ def run_epoch(
             if slot is None:
                 return
             files = Control(plan.control_directory, plan.generation, slot, parent=os.getppid())
-            outcome = run_instance(plan, slot, until=until, control=files, executor=executor or "driver", warm=_warm)
+            outcome = run_instance(
+                plan, slot, until=until, control=files, executor=executor or "driver", warm=_warm, own_process=True
+            )
     if outcome is None:
         return
     rows = outcome.tasks or {"": TaskOutcome(lag=0)}
@@ -135,7 +137,7 @@ def _run_remote(plan: ApplicationPlan, context: Any, epoch: int, until: float, h
             parent=os.getppid(),
         )
         here = replace(plan, state_directory=str(root))
-        outcome = run_instance(here, slot, until=until, control=control, executor=place, warm=_warm)
+        outcome = run_instance(here, slot, until=until, control=control, executor=place, warm=_warm, own_process=True)
     follower.writer.flush(_BROKER_SECONDS)
     if outcome.state in ("stopped", "failed", "superseded"):
         forget(plan.application_id)

@@ -15,6 +15,7 @@ import sys
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,12 @@ def _joined(value: bytes, row: bytes) -> bytes:
     return value + b"|" + row
 
 
-def topology(name: str) -> Any:
-    """count + window + join, and the detector of torn commits."""
+def topology(name: str, user: Callable[[bytes], bytes] | None = None) -> Any:
+    """count + window + join, and the detector of torn commits; before all of it a user's function, in the node ``user``."""
     builder = StreamsBuilder()
     stream = builder.stream(f"{name}-in", **BOTH)
+    if user is not None:
+        stream = stream.map_values(user, name="user")
     table = builder.table(f"{name}-side", store="side", **BOTH)
     grouped = stream.group_by_key(**BOTH)
     grouped.count(store="counts").to_stream().to(f"{name}-counts", key_serde=serdes.bytes, value_serde=serdes.long)
@@ -78,10 +81,18 @@ class Crew:
     """Args:
     bootstrap: what the test itself uses.
     through: what the instances use, another address for a proxy.
+    user: a function of values in front of everything.
     """
 
     def __init__(
-        self, bootstrap: str, directory: Path, *, guarantee: str = "exactly_once_v2", through: str | None = None, **config: Any
+        self,
+        bootstrap: str,
+        directory: Path,
+        *,
+        guarantee: str = "exactly_once_v2",
+        through: str | None = None,
+        user: Callable[[bytes], bytes] | None = None,
+        **config: Any,
     ) -> None:
         self.name = f"c{uuid.uuid4().hex[:6]}"
         self.application_id = f"{self.name}-app"
@@ -109,7 +120,7 @@ class Crew:
             }
             | {key.replace("_", "."): value for key, value in config.items()}
         )
-        self._topology = topology(self.name)
+        self.user = user
         self.lease = LeaseWriter(control_directory(directory / "state", self.application_id))
         self.plan: ApplicationPlan | None = None
         self.generation = 0
@@ -155,7 +166,12 @@ class Crew:
         config = self.config.with_(num_stream_threads=instances)
         settings = ClientSettings(config["bootstrap.servers"])
         self.plan = make_plan(
-            self._topology, config, settings, admin=self.admin, generation=self.generation, state_root=self.directory / "state"
+            topology(self.name, self.user),
+            config,
+            settings,
+            admin=self.admin,
+            generation=self.generation,
+            state_root=self.directory / "state",
         )
         (self.directory / "plan").write_bytes(cloudpickle.dumps(self.plan))
         self.lease.write(self.generation, Signal.RUN)

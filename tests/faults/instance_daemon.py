@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def _child(order: dict[str, Any]) -> None:
         _stop_inside(order["inside"])
     plan = cloudpickle.loads(Path(order["plan"]).read_bytes())
     control = Control(plan.control_directory, plan.generation, order["slot"], parent=os.getppid())
-    run_instance(plan, order["slot"], until=time.monotonic() + 3600, control=control)
+    run_instance(plan, order["slot"], until=time.monotonic() + 3600, control=control, own_process=True)
 
 
 def main() -> None:
@@ -58,6 +59,8 @@ def main() -> None:
             os.dup2(2, 1)  # the answers are the daemon's
             try:
                 _child(order)
+            except BaseException:  # nobody above would say it
+                traceback.print_exc()
             finally:
                 os._exit(0)
         print(child, flush=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kstreams_repl.errors import WorkerDiedError
 from kstreams_repl.instance.state_directory import task_directory
 from kstreams_repl.types import TaskId
 from tests.spark.hosting import (
@@ -16,6 +17,7 @@ from tests.spark.hosting import (
     counting,
     decoded,
     expected_counts,
+    failed,
     kill_worker,
     numbered,
     passing,
@@ -180,3 +182,24 @@ def test_number_of_instances_may_change(host: Host) -> None:
         processed(deployment, done)
         deployment.stop()
     check_counts(host, sink, deployment.application_id)
+
+
+@pytest.mark.slow
+def test_a_function_that_ends_its_worker_fails_the_application_by_name_and_a_repair_goes_on(host: Host) -> None:
+    source, sink = host.topic("in"), host.topic("out")
+    host.produce(source, numbered(1_000))
+
+    def deadly(value: int) -> str:
+        if value == 777:
+            os._exit(7)
+        return str(value)
+
+    deployment = host.deploy(passing(source, sink, deadly))
+    failed(deployment)
+    error = deployment.error
+    assert isinstance(error, WorkerDiedError), error
+    assert (error.node, error.topic) == ("shape", source) and error.offset >= 0
+    repaired = host.deploy(passing(source, sink))
+    processed(repaired, 1_000)
+    repaired.stop()
+    assert sorted(int(value or b"") for _, value in host.read(sink)) == list(range(1_000))

@@ -215,7 +215,12 @@ class SmallDeployment:
         for slot, specs in enumerate(plan.assignment):
             token = owner_token(plan.generation, slot)
             instance: Any = SimpleNamespace(
-                plan=plan, globals=None, collector=self._collector, begin=lambda: None, counters=SimpleNamespace(created=0)
+                plan=plan,
+                globals=None,
+                watch=None,
+                collector=self._collector,
+                begin=lambda: None,
+                counters=SimpleNamespace(created=0),
             )
             with ExitStack() as undo:
                 environments, logs = take_over._own_stores(
