@@ -16,7 +16,8 @@ def assign_tasks(
     previous: Mapping[TaskId, int] | None = None,
     standbys: Mapping[TaskId, Sequence[int]] | None = None,
 ) -> list[list[TaskId]]:
-    """Spread tasks over instances, evenly per sub-topology.
+    """Spread tasks over instances, evenly per sub-topology, and the same partition number of several sub-topologies over different
+    ones: a partition of frequent keys is often a busy one downstream, too.
 
     A task stays where it was as long as that keeps the balance; one that must move goes to an instance that has a standby copy of
     it, where there is room, else to the one with the least.
@@ -43,7 +44,8 @@ def assign_tasks(
                 homeless.append(task)
         for task in homeless:
             copies = [slot for slot in (standbys or {}).get(task, ()) if slot < instances and counts[slot] < room]
-            at = min(copies or range(instances), key=lambda slot: (counts[slot], len(slots[slot]), slot))
+            alike = [sum(other.partition == task.partition for other in slot) for slot in slots]
+            at = min(copies or range(instances), key=lambda slot: (counts[slot], len(slots[slot]), alike[slot], slot))
             counts[at] += 1
             slots[at].append(task)
     return [sorted(slot) for slot in slots]

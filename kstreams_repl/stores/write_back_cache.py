@@ -26,6 +26,8 @@ _FIRST_COMPACTION = 131_072
 _CLEAN, _DIRTY, _LEAVING = 0, 1, 2
 _VALUE_SIZE = 24
 _CAPACITY = 100_000
+_SMALL = 512
+"""Bytes of a serialized value that may stay after it was flushed: with `_CAPACITY` a bound of some 50 MB."""
 
 
 class Frozen:
@@ -106,7 +108,7 @@ class WriteBackCache:
     def _make_access(self) -> tuple[Callable[[bytes], Any], Callable[[bytes, Any], None], Callable[[Slot, Any, int], None]]:
         slots, find, read, check = self._slots, self._slots.get, self._rows.get, self._check
         order, note, context, make, frozen = self._order, self._order.append, self._context, Slot, Frozen
-        clean, dirty, leaving = _CLEAN, _DIRTY, _LEAVING
+        clean, dirty, leaving, small = _CLEAN, _DIRTY, _LEAVING, _SMALL
         with_context = True
 
         def leave_contexts_out() -> None:
@@ -124,9 +126,10 @@ class WriteBackCache:
                     return None
                 cell = decode(stored)
                 value, at = cell if timestamped else (cell, 0)
-                if type(value) in deferrable:
+                if type(value) in deferrable or len(stored) <= small:
                     slots[key] = slot = make()
-                    slot.key, slot.value, slot.at, slot.state = key, value, at, clean
+                    slot.key, slot.at, slot.state = key, at, clean
+                    slot.value = value if type(value) in deferrable else frozen(stored)
                 return cell
             value = slot.value
             if type(value) is frozen:
@@ -365,10 +368,10 @@ class WriteBackCache:
         return {slot.key: decode(stored) for slot in leaving if (stored := read(slot.key)) is not None}
 
     def _settle(self, frozen: list[Slot]) -> None:
-        """Keep immutable cells for reading, and forget them all when they are many. What was written meanwhile stays."""
+        """Keep what is small for reading, and forget all when they are many. What was written meanwhile stays."""
         slots = self._slots
         for slot in frozen:
-            if slots.get(slot.key) is slot:
+            if slots.get(slot.key) is slot and not 0 < _weight(slot.value) <= _SMALL:
                 del slots[slot.key]
         if len(slots) > self._capacity:
             slots.clear()

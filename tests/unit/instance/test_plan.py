@@ -20,6 +20,12 @@ def test_each_subtopology_is_spread_evenly() -> None:
     assert [sum(task.subtopology == sub for task in slot) for slot in slots for sub in (0, 1)] == [2, 2, 2, 2]
 
 
+def test_one_partition_number_of_two_subtopologies_goes_to_two_instances() -> None:
+    slots = assign_tasks(tasks(4, 4), 2)
+    assert slots[0] == [TaskId(0, 0), TaskId(0, 2), TaskId(1, 1), TaskId(1, 3)]
+    assert slots[1] == [TaskId(0, 1), TaskId(0, 3), TaskId(1, 0), TaskId(1, 2)]
+
+
 def test_every_task_has_one_instance() -> None:
     slots = assign_tasks(tasks(7, 3), 3)
     assert sorted(task for slot in slots for task in slot) == tasks(7, 3)

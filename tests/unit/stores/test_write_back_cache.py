@@ -86,6 +86,20 @@ def test_a_value_that_can_change_in_place_is_kept_as_it_was_put(open_kind: Any) 
     assert left[0][1] == {"n": 1}
 
 
+def test_small_values_that_can_change_in_place_stay_readable_after_a_flush_and_are_nobodys_to_change(open_kind: Any) -> None:
+    opened, _ = opened_with_listener(open_kind, value_serde=serdes.json)
+    put(opened, 1, "small", ({"n": [1]}, 10))
+    put(opened, 2, "large", ({"n": ["x" * 10_000]}, 20))
+    opened.store.flush()
+    assert (opened.cache.caches[0].find(b"small") is not None, opened.cache.caches[0].find(b"large") is not None) == (True, False)
+    for _ in range(2):
+        opened.store.get("small")[0]["n"].append(2)
+        opened.store.get("large")[0]["n"].append(2)
+    assert opened.store.get("small") == ({"n": [1]}, 10)
+    assert opened.store.get("large") == ({"n": ["x" * 10_000]}, 20)
+    assert opened.cache.caches[0].find(b"large") is None
+
+
 def test_rows_above_the_store_are_read_in_key_order_with_dirty_ones_over_them(open_kind: Any) -> None:
     opened, _ = opened_with_listener(open_kind)
     for offset, key in enumerate("bd"):
