@@ -12,14 +12,16 @@ instance alone, where every record reports back; see `instance.refusals`.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
+from operator import length_hint
 from typing import Any
 
 from kstreams_repl.errors import KStreamsError, OutputRetryError, ProductionError, UnknownTopicError
 from kstreams_repl.instance.refusals import OutputRefusedError, Refusals, identity
 from kstreams_repl.kafka.delivery import describe_delivery, is_consequence, needs_abort, send_errors
-from kstreams_repl.kafka.partitioning import partitioner
+from kstreams_repl.kafka.partitioning import partitioner, partitioner_of_columns
 from kstreams_repl.runtime.collector import Send, SendMany, Site, one_by_one
 from kstreams_repl.runtime.handlers import ErrorContext, Response
 from kstreams_repl.types import Headers, TopicPartition
@@ -54,6 +56,7 @@ class KafkaRecordCollector:
         self._count = count
         self._counts: dict[str, int] = {}
         self._places: dict[str, Callable[[bytes], int]] = {}
+        self._column_places: dict[str, Callable[[Sequence[bytes]], list[int]]] = {}
         self._changelogs = changelogs
         self._track = track
         self.refusals = refusals or Refusals()
@@ -77,6 +80,13 @@ class KafkaRecordCollector:
         if place is None:
             place = self._places[topic] = partitioner(self.partitions(topic))
         return place(key)
+
+    def partitions_of(self, topic: str, keys: Sequence[bytes]) -> list[int]:
+        """`partition_of` for a column of keys."""
+        place = self._column_places.get(topic)
+        if place is None:
+            place = self._column_places[topic] = partitioner_of_columns(self.partitions(topic))
+        return place(keys)
 
     def sender(self, topic: str, site: Site | None = None) -> Send:
         return self.senders(topic, site)[0]
@@ -133,7 +143,7 @@ class KafkaRecordCollector:
     # ---- inside
 
     def _columns(self, topic: str) -> SendMany:
-        """The loop around the client's call: nothing else happens per record."""
+        """The client's call mapped over columns: no line of Python runs per record."""
         produce, refused = self._producer.produce, self._refused
 
         def send_many(
@@ -144,19 +154,22 @@ class KafkaRecordCollector:
             partitions: int | Sequence[int] | None,
         ) -> None:
             one = _ANY_PARTITION if partitions is None else partitions if isinstance(partitions, int) else None
-            places = repeat(one) if one is not None else partitions
-            own_headers: Iterable[Any] = repeat(None) if headers is None else headers
-            rows = zip(keys, values, timestamps, own_headers, places, strict=False)  # type: ignore[arg-type]
+            places: Iterable[int] = repeat(one) if one is not None else partitions  # type: ignore[assignment]
+            sent = iter(values)
+            at: Iterable[int] = timestamps if all(timestamps) else [timestamp or 1 for timestamp in timestamps]
+            columns: list[Iterable[Any]] = [repeat(topic), sent, keys, places, repeat(None), repeat(None), at]
+            if headers is not None:
+                columns.append(own or None for own in headers)
+            calls = map(produce, *columns)
             while True:
                 try:
-                    for key, value, timestamp, own, place in rows:
-                        if own:
-                            produce(topic, value, key, place, None, None, timestamp or 1, own)
-                        else:
-                            produce(topic, value, key, place, None, None, timestamp or 1)
+                    deque(calls, 0)
                     return
                 except Exception as error:
-                    refused(error, topic, None, key, value, timestamp, own or [], place)
+                    row = len(values) - length_hint(sent) - 1
+                    place = one if one is not None else partitions[row]  # type: ignore[index]
+                    own = [] if headers is None else headers[row]
+                    refused(error, topic, None, keys[row], values[row], timestamps[row], own, place)
 
         return send_many
 

@@ -7,6 +7,7 @@ topic at build time, so that the call per record has no look-up in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Protocol
 
@@ -39,7 +40,7 @@ class Site(Protocol):
 
 class RecordCollector(Protocol):
     """A collector that can take columns at once has `senders(topic)`, which gives `sender(topic)` and a `SendMany` that keeps its
-    order with it (`senders_of`)."""
+    order with it (`senders_of`), and `partitions_of(topic, keys)` (`placing`)."""
 
     def sender(self, topic: str, site: Site | None = None) -> Send:
         """The call that sends records to one topic (its real name). UnknownTopicError when the topic cannot exist.
@@ -61,6 +62,14 @@ def senders_of(collector: RecordCollector, topic: str) -> tuple[Send, SendMany]:
         return make(topic)  # type: ignore[no-any-return]
     send = collector.sender(topic)
     return send, one_by_one(send)
+
+
+def placing(collector: RecordCollector, topic: str) -> Callable[[Sequence[bytes]], Sequence[int]]:
+    """The partitions of a column of keys in one topic: the collector's own `partitions_of`, else key by key."""
+    at_once = getattr(collector, "partitions_of", None)
+    if at_once is not None:
+        return partial(at_once, topic)
+    return lambda keys: [collector.partition_of(topic, key) for key in keys]
 
 
 def one_by_one(send: Send) -> SendMany:

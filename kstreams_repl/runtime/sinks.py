@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import KStreamsError, OutputRetryError, SerializationError, UnknownTopicError
 from kstreams_repl.operators.base import Process
-from kstreams_repl.runtime.collector import Send, senders_of
+from kstreams_repl.runtime.collector import Send, placing, senders_of
 from kstreams_repl.runtime.handlers import ErrorContext, Response, resolve
 from kstreams_repl.serdes.base import Serde
 from kstreams_repl.topology.nodes import SinkNode
@@ -70,12 +71,13 @@ def build_outlet(node: SinkNode, services: TaskServices, key_serde: Serde, value
     if not (theirs.writes_like(key_serde) and values.writes_like(value_serde)):
         return None
     topic, suffix = services.real_topic(node.topic), theirs.base_key_suffix
-    send_many, place = senders_of(services.collector, topic)[1], services.collector.partition_of
+    send_many, places_of = senders_of(services.collector, topic)[1], placing(services.collector, topic)
+    plain_key = itemgetter(slice(None, -suffix))
 
     def outlet(
         keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int], headers: Sequence[Headers] | None
     ) -> None:
-        places = [place(topic, key[:-suffix]) for key in keys] if suffix else None
+        places = places_of(list(map(plain_key, keys))) if suffix else None
         send_many(keys, values, timestamps, headers, places)
 
     return outlet
