@@ -93,20 +93,23 @@ class TopoMagics(Magics):
             rows.append(
                 (
                     app.name,
-                    app.status,
+                    app.standing,
                     told.records,
                     round(told.rate),
                     lag,
                     "" if error is None else error.message.splitlines()[0],
                 )
             )
-        note = "" if rows else "no applications; %topo_deploy NAME starts one"
+        apart = [] if session is None or session.closed else [name for name in session.detached if name not in session.applications]
+        notes = [f"{name} runs detached; session.attach({name!r})" for name in apart]
+        note = "; ".join(notes or ([] if rows else ["no applications; %topo_deploy NAME starts one"]))
         return Table.of(("application", "status", "records", "records/s", "lag", "error"), rows, note=note)
 
     @magic_arguments()
     @argument("name", help="a builder, topology or stream: a variable, or the name given to %%%%topo")
     @argument("application", nargs="?", help="the application id; default: the name")
     @argument("--dry-run", action="store_true", help="show what would be made and run; start nothing")
+    @argument("--detached", action="store_true", help="a process of its own drives it, which goes on when this kernel ends")
     @argument(
         "--from", dest="start", metavar="earliest|latest|DATE", help="where partitions without a committed offset begin; DATE: 2013-03-01"
     )
@@ -122,7 +125,7 @@ class TopoMagics(Magics):
         if given.dry_run:
             return self._workspace.session.plan(topology, name, config=settings, start=given.start)
         with deployed_as(self._workspace.expression(given.name)):
-            return self._workspace.session.deploy(topology, name, config=settings, start=given.start)
+            return self._workspace.session.deploy(topology, name, config=settings, start=given.start, detached=given.detached)
 
     @magic_arguments()
     @argument("application", help="the application")

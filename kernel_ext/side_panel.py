@@ -139,6 +139,7 @@ def _application_row(app: Application) -> dict[str, Any]:
     return {
         "name": one_line(app.name),
         "status": app.status,
+        "detached": app.detached,
         "records": told.records,
         "rate": round(told.rate) if app.status == "running" else 0,
         "lag": told.lag if told.lag >= 0 else None,

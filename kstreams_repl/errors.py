@@ -173,4 +173,7 @@ class SessionFileError(KStreamsError):
 
 
 class DetachedApplicationError(DeployError):
-    """The process that drives a detached application could not be started, does not answer, or refused. Fields: ``path``, ``pid``."""
+    """The process that drives a detached application could not be started, does not answer, ended by itself, or refused; or broker,
+    directory or Spark would not be there for it. Not raised for what the application itself does: that error is its own.
+    Fields: ``path``, ``pid``.
+    """

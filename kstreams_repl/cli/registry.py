@@ -42,4 +42,5 @@ COMMANDS: dict[str, CommandEntry] = {
         "kstreams_repl.testing.conformance", "main", "Run case files whose results Kafka Streams on the JVM produced."
     ),
     "broker": CommandEntry("kstreams_repl.cli.broker", "main", "Start, stop or fetch the embedded Kafka broker."),
+    "detached": CommandEntry("kstreams_repl.cli.detached", "main", "List and stop applications that run without a notebook."),
 }

@@ -17,11 +17,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import psutil
-
 from kstreams_repl.demo.kept import ENDED, READY, Kept
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.loop import failure_of
+from kstreams_repl.processes import ProcessMark
 
 INTERRUPTED = 130
 _PARENT_SECONDS = 0.2
@@ -31,7 +30,8 @@ class Keeper:
     """One kept demo. `hold` is what the demo calls with everything running; it returns when the demo is to end."""
 
     def __init__(self, directory: Path) -> None:
-        self.record = Kept(os.getpid(), psutil.Process().create_time(), str(directory))
+        own = ProcessMark.own()
+        self.record = Kept(own.pid, own.born, str(directory))
         self._told = threading.Event()
         self._ready = False
         self._parent = os.getppid()

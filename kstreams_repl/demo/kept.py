@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -20,19 +18,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.control import read_whole
 from kstreams_repl.kafka.embedded.layout import write_atomically
+from kstreams_repl.processes import ProcessMark, open_log, start_apart
 
 RECORD = "kept.json"
 LOG = "kept.log"
 STARTING, READY, ENDED = "starting", "ready", "ended"
 _LOOK_SECONDS = 0.05
 _STOP_SECONDS = 90.0
-_CLOCK_SECONDS = 2.0
-"""How far two readings of one process's start time may differ: the boot time it is counted from is adjusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +54,11 @@ class Kept:
     @property
     def is_alive(self) -> bool:
         """Whether the keeper still is that process."""
-        try:
-            process = psutil.Process(self.pid)
-            return bool(abs(process.create_time() - self.born) < _CLOCK_SECONDS and process.status() != psutil.STATUS_ZOMBIE)
-        except psutil.NoSuchProcess:
-            return False
+        return self.process.is_alive
+
+    @property
+    def process(self) -> ProcessMark:
+        return ProcessMark(self.pid, self.born)
 
     def write(self) -> None:
         """Replace ``kept.json``; readable by its user only."""
@@ -117,7 +112,7 @@ def keep(directory: Path, request: Mapping[str, Any], *, relay: Callable[[bytes]
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         (directory / RECORD).unlink(missing_ok=True)
-        log = os.open(directory / LOG, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        log = open_log(directory / LOG)
     except OSError as error:
         raise KStreamsError(
             f"the demo's directory {directory} cannot be used: {error.strerror or error}",
@@ -125,7 +120,7 @@ def keep(directory: Path, request: Mapping[str, Any], *, relay: Callable[[bytes]
             path=str(directory),
         ) from error
     try:
-        keeper = _start(request, log)
+        keeper = start_apart("kstreams_repl.demo.keeper", [json.dumps(dict(request))], log)
         try:
             return _follow(keeper, directory, log, relay)
         except BaseException:
@@ -135,17 +130,6 @@ def keep(directory: Path, request: Mapping[str, Any], *, relay: Callable[[bytes]
             raise
     finally:
         os.close(log)
-
-
-def _start(request: Mapping[str, Any], log: int) -> subprocess.Popen[bytes]:
-    safe = ["-P"] if sys.flags.safe_path else []
-    return subprocess.Popen(
-        [sys.executable, *safe, "-m", "kstreams_repl.demo.keeper", json.dumps(dict(request))],
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-    )
 
 
 def _follow(keeper: subprocess.Popen[bytes], directory: Path, log: int, relay: Callable[[bytes], None]) -> Kept:
@@ -182,10 +166,6 @@ def _follow(keeper: subprocess.Popen[bytes], directory: Path, log: int, relay: C
     )
 
 
-def _lives(kept: Kept) -> bool:
-    return kept.is_alive
-
-
 def stop(directory: Path) -> tuple[Kept | None, bool]:
     """End a directory's kept demo at a commit; returns it, and whether it was alive. Stopping what is gone already does nothing.
 
@@ -197,18 +177,14 @@ def stop(directory: Path) -> tuple[Kept | None, bool]:
         with suppress(FileNotFoundError):
             (directory / RECORD).unlink()
         return kept, False
-    with suppress(ProcessLookupError):
-        os.kill(kept.pid, signal.SIGTERM)
-    deadline = time.monotonic() + _STOP_SECONDS
-    while _lives(kept):
-        if time.monotonic() > deadline:
-            raise KStreamsError(
-                f"the kept demo (process {kept.pid}) has not ended within {_STOP_SECONDS:.0f} s",
-                hint=f"its output is in {directory / LOG}; kill -9 {kept.pid} ends it, and what it has committed stays",
-                pid=kept.pid,
-                path=str(directory / LOG),
-            )
-        time.sleep(_LOOK_SECONDS)
+    kept.process.ask_to_end()
+    if not kept.process.wait(_STOP_SECONDS):
+        raise KStreamsError(
+            f"the kept demo (process {kept.pid}) has not ended within {_STOP_SECONDS:.0f} s",
+            hint=f"its output is in {directory / LOG}; kill -9 {kept.pid} ends it, and what it has committed stays",
+            pid=kept.pid,
+            path=str(directory / LOG),
+        )
     ended = read_kept(directory)
     if ended is not None and ended.failure:
         from kstreams_repl.spark.failures import error_from

@@ -10,8 +10,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.markup import one_line
@@ -39,6 +40,7 @@ from kstreams_repl.topology.diff import NodeChange
 from kstreams_repl.topology.topology import Topology
 
 if TYPE_CHECKING:
+    from kstreams_repl.session.detached.client import DetachedDeployment
     from kstreams_repl.session.session import Session
     from kstreams_repl.spark.deployment import Deployment
     from kstreams_repl.spark.progress import ApplicationReport
@@ -60,10 +62,11 @@ class Application:
         name: str,
         topology: Topology,
         config: StreamsConfig,
-        deployment: Deployment,
+        deployment: Deployment | DetachedDeployment,
         history: VersionHistory,
         *,
         found: str | None = None,
+        detached: bool = False,
     ) -> None:
         self.name = name
         self.topology = topology
@@ -74,6 +77,8 @@ class Application:
         self._rates = Rates()
         self.stale: frozenset[str] = frozenset()
         """Nodes that a cell has changed since; they run as they were."""
+        self.detached = detached
+        """Whether a process of its own drives it, which goes on when this one ends."""
         self._deployment = deployment
         self._history = history
         self._found = found
@@ -98,6 +103,23 @@ class Application:
             return "failed"
         status = str(self._deployment.status)
         return self._found if status == "created" and self._found is not None else status
+
+    @property
+    def standing(self) -> str:
+        """The status, and whether it is detached, for people."""
+        return f"{self.status}, detached" if self.detached else self.status
+
+    @property
+    def log(self) -> Path | None:
+        """Where the process writes that drives a detached application; None: this process drives it."""
+        apart = self._apart
+        return None if apart is None else apart.mailbox.log
+
+    @property
+    def outdated(self) -> bool:
+        """Whether another kernel has edited this detached application since it was attached here: `Session.attach` then looks anew."""
+        apart = self._apart
+        return apart is not None and bool(self.versions) and not apart.is_at(self.versions[-1].number)
 
     @property
     def error(self) -> KStreamsError | None:
@@ -234,9 +256,7 @@ class Application:
         plan = EditPlan(self, built, topology, reset_state=stores)
         if dry_run:
             return plan
-        plan.apply()
-        self.definition = topology
-        return plan
+        return plan.apply()
 
     def changes(self) -> EditPlan | None:
         """The edit that would bring what runs to what the notebook's builder says now; None when it says the same, or cannot be built."""
@@ -334,7 +354,7 @@ class Application:
         )
         instances = "" if told is None else f", {len(told.instances)} instances"
         reason = "" if self.error is None else f", {one_line(self.error.message.splitlines()[0], limit=120)}"
-        return f"Application({self.name!r}, {self.status}{instances}{numbers}{reason})"
+        return f"Application({self.name!r}, {self.standing}{instances}{numbers}{reason})"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         note = repr(self) if self.error is None else f"{self!r}\n{self.error}"
@@ -355,23 +375,34 @@ class Application:
             if self._start_error is not None:
                 raise self._start_error
 
-    def _replace(self, topology: Topology, program: Program, emptied: tuple[str, ...] = ()) -> None:
-        """Step 3 of an edit.
+    @property
+    def _apart(self) -> DetachedDeployment | None:
+        return cast("DetachedDeployment", self._deployment) if self.detached else None
+
+    def _replace(self, topology: Topology, program: Program, emptied: tuple[str, ...] = (), *, definition: Any = None) -> None:
+        """Step 3 of an edit, all of it on the control thread: what was begun is finished here, too, when the waiting is interrupted.
 
         Args:
             emptied: changelogs of the stores that are reset.
+            definition: what the application is from now on compared with; None: as before.
         """
         if self._starting is not None:
             self._starting.wait()
-        count = len(self._history.versions)
-        text = self._history.keep(program, topology, self.config)
-        try:
-            self._run(lambda: self._deployment.replace(topology, version=text, emptied=emptied))
-        except Exception:
-            if len(self._history.versions) > count:
-                self._history.forget_last()
-            raise
+        self._run(lambda: self._put_in_place(topology, program, emptied, definition))
+
+    def _put_in_place(self, topology: Topology, program: Program, emptied: tuple[str, ...], definition: Any) -> None:
+        history, apart = self._history, self._apart
+        with nullcontext() if apart is None else apart.editing(history.versions[-1].number):
+            count = len(history.versions)
+            text = history.keep(program, topology, self.config)
+            try:
+                self._deployment.replace(topology, version=text, emptied=emptied)
+            except Exception:
+                if len(history.versions) > count:
+                    history.forget_last()
+                raise
         self.topology = topology
+        self.definition = definition if definition is not None else self.definition
         self.stale = frozenset()
         self._start_error = None
         self.session._learn(self)

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import KStreamsError, SessionFileError, did_you_mean
+from kstreams_repl.instance.state_directory import state_root
 from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.kafka.journal import JournalReader
 from kstreams_repl.kafka.journal_state import JournalState
+from kstreams_repl.session.detached.mailbox import Mailbox
 from kstreams_repl.session.program import program_of
 from kstreams_repl.session.session_file import SavedVersion, confirm
 from kstreams_repl.session.topologies import topology_of
@@ -49,16 +51,28 @@ def journal_of(session: Session, name: str) -> JournalState:
         reader.close()
 
 
-def attached(session: Session, name: str, topology: Any, config: Mapping[str, Any], *, trust: bool) -> Application:
-    """As `Session.attach`."""
+def attached(
+    session: Session, name: str, topology: Any, config: Mapping[str, Any], *, trust: bool, here: bool = False
+) -> Application:
+    """As `Session.attach`.
+
+    Args:
+        here: this process drives it, though it is a detached one.
+    """
     state = journal_of(session, name)
+    mailbox = Mailbox(state_root(session._config(name, config)), name)
+    detached = False if here else None
+    if topology is not None and not here and mailbox.driven is not None:
+        app = attached(session, name, None, config, trust=trust)  # what runs is what the process runs
+        app.definition = topology
+        return app
     found = "paused" if state.desired is not None and state.desired.state == "paused" else "stopped"
     history = VersionHistory(session.files, name)
     if topology is not None:
         checked = session._config(name, config)
         history.continue_or_begin(checked)
         built = topology_of(topology, checked)
-        app = session._application(name, built, checked, history, found=found)
+        app = session._application(name, built, checked, history, found=found, detached=detached)
         app.definition = topology
         app._deployment.version = history.keep(program_of(topology, built, session.variables), built, checked)
         return app
@@ -79,7 +93,7 @@ def attached(session: Session, name: str, topology: Any, config: Mapping[str, An
             application=name,
         )
     checked = session._config(name, {**saved.settings, **config})
-    app = session._application(name, make_topology(saved, name, checked), checked, history, found=found)
+    app = session._application(name, make_topology(saved, name, checked), checked, history, found=found, detached=detached)
     if config or trust:
         app._deployment.version = history.keep(_without_settings(saved), app.topology, checked)
     return app

@@ -34,6 +34,20 @@ class SessionBroker:
         return self._broker is not None and self._broker.is_alive
 
     @property
+    def directory(self) -> Path | None:
+        """Where its data are kept; None: a temporary directory."""
+        return self._directory
+
+    @property
+    def stays(self) -> bool:
+        """Whether it runs on when every process that uses it has ended (``./kstreams broker start``); starts none."""
+        if self._directory is None:
+            return False
+        where = BrokerDirectory(self._directory)
+        record = where.read_record()
+        return record is not None and record.detached and where.is_locked()
+
+    @property
     def has_ended(self) -> bool:
         """It was started and ended by itself."""
         return self._broker is not None and not self._broker.is_alive

@@ -13,6 +13,12 @@ from typing import TYPE_CHECKING, Any
 from kstreams_repl.errors import DeployError, KStreamsError, SessionFileError, TopologyError
 from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.session import attaching
+from kstreams_repl.session.driving import (
+    refuse_another_driver,
+    refuse_unsaved,
+    refuse_what_cannot_be_told,
+    refuse_what_ends_with_us,
+)
 from kstreams_repl.session.producing import milliseconds
 from kstreams_repl.session.program import program_of
 from kstreams_repl.session.topologies import topology_of
@@ -34,27 +40,45 @@ POLICIES = ("earliest", "latest", "none")
 
 
 def deploy(
-    session: Session, topology: Any, name: str, settings: Mapping[str, Any], start: Any, known: Application | None
+    session: Session, topology: Any, name: str, settings: Mapping[str, Any], start: Any, *, detached: bool = False
 ) -> Application:
-    """As `Session.deploy`, up to the start."""
+    """As `Session.deploy`. The session knows the application before anything starts: an interrupt leaves nothing that runs unknown."""
+    known = session._applications.get(name)
     if known is not None and known.status in ("starting", "running"):
         raise DeployError(
             f"{name} is {known.status} already", hint=f"stop or pause it first, or edit it: session.applications[{name!r}]"
         )
+    if detached:
+        refuse_what_ends_with_us(session)
     at_time = is_time(start)
     config = session._config(name, settings if start is None or at_time else {**settings, "auto.offset.reset": start})
+    refuse_another_driver(name, config, known)
     built = topology_of(topology, config)
     refuse_misfit(session, name, built, config, known)
     begins = begin_at(session, name, built, config, start) if at_time else {}
+    program = program_of(topology, built, session.variables)
+    if detached:
+        refuse_what_cannot_be_told(name, program)
     history = VersionHistory(session.files, name)
     history.continue_or_begin(config)
-    application = session._application(name, built, config, history, known)
-    application._deployment.version = history.keep(program_of(topology, built, session.variables), built, config)
+    application = session._application(name, built, config, history, known, detached=detached)
+    version = application._deployment.version = history.keep(program, built, config)
+    if detached:
+        refuse_unsaved(name, history.saved(version.number))
     application.definition = topology
     if begins:
         application._check()
         session.admin.commit_offsets(name, begins)
-    return application.start()
+    session._applications[name] = application
+    try:
+        application.start()
+    except Exception:
+        session._applications.pop(name)
+        if known is not None:
+            session._applications[name] = known
+        raise
+    session._learn(application)
+    return application
 
 
 def refuse_misfit(session: Session, name: str, topology: Topology, config: StreamsConfig, known: Application | None) -> None:

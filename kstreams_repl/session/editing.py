@@ -74,7 +74,8 @@ class EditPlan:
         check(app.session.admin, self.topology, app.name, app.config)
         # 3. History, pause, replace, start.
         program = self.program or program_of(self.definition, self.topology, app.session.variables)
-        app._replace(self.topology, program, tuple(changelog_topic(app.name, store) for store in self.diff.reset))
+        emptied = tuple(changelog_topic(app.name, store) for store in self.diff.reset)
+        app._replace(self.topology, program, emptied, definition=self.definition if self.program is None else None)
         self.applied = True
         return self
 

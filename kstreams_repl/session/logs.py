@@ -27,6 +27,7 @@ def session_logs(session: Session, name: str | None, n: int) -> Table:
         from kstreams_repl.spark.session import spark_log
 
         files.append(("Spark", spark_log()))
+    files += [(app.name, app.log) for app in apps if app.log is not None]
     return logs_table(apps, files, n)
 
 

@@ -25,7 +25,9 @@ from kstreams_repl.session.attaching import attached
 from kstreams_repl.session.broker import SessionBroker
 from kstreams_repl.session.cleanup import Cleanup
 from kstreams_repl.session.deploying import begin_at, deploy, is_time, refuse_misfit
+from kstreams_repl.session.detached.mailbox import mailboxes
 from kstreams_repl.session.directory import SessionDirectory
+from kstreams_repl.session.driving import application_of, refuse_driven
 from kstreams_repl.session.known_serdes import KnownSerdes
 from kstreams_repl.session.logs import session_logs
 from kstreams_repl.session.peeking import peek
@@ -39,10 +41,8 @@ from kstreams_repl.session.samples import Sample, sample
 from kstreams_repl.session.session_file import SessionFiles
 from kstreams_repl.session.tables import SessionTables
 from kstreams_repl.session.topologies import topology_of
-from kstreams_repl.session.versions import VersionHistory
 from kstreams_repl.testing.recording import Recording
 from kstreams_repl.topology.names import validate_name
-from kstreams_repl.topology.topology import Topology
 
 DEFAULT_PARTITIONS = 4
 
@@ -306,7 +306,14 @@ class Session:
         return dict(self._applications)
 
     def deploy(
-        self, topology: Any, name: str, *, config: Mapping[str, Any] | None = None, start: Any = None, **settings: Any
+        self,
+        topology: Any,
+        name: str,
+        *,
+        config: Mapping[str, Any] | None = None,
+        start: Any = None,
+        detached: bool = False,
+        **settings: Any,
     ) -> Application:
         """Start a topology as an application; returns at once, with what can be checked checked.
 
@@ -318,17 +325,25 @@ class Session:
             name: the application id: prefix of its topics, its consumer group, its state.
             config: settings by their Kafka Streams names.
             start: where partitions without a committed offset begin: "earliest", "latest", or a time (ms, datetime or ISO text).
+            detached: it is driven by a process of its own, which goes on when this one ends; `attach` finds it. It needs a broker and a
+                directory that stay.
             **settings: the same as `config` with underscores: ``processing_guarantee="exactly_once_v2"``.
 
         Raises:
             UnknownTopicError, TopologyError: the topology does not fit the cluster, or what it left there; the ways out are in the hint.
             ConfigError: an unknown setting.
             DeployError: an application of that name is running.
+            DetachedApplicationError: broker or directory end with this process.
         """
         given = {**(config or {}), **{key.replace("_", "."): value for key, value in settings.items()}}
-        application = self._applications[name] = deploy(self, topology, name, given, start, self._applications.get(name))
-        self._learn(application)
-        return application
+        return deploy(self, topology, name, given, start, detached=detached)
+
+    @property
+    def detached(self) -> dict[str, str]:
+        """Applications that a process of their own drives now, by name, and how they are; of this session's directory, attached or not."""
+        if self.directory.temporary:
+            return {}
+        return {box.application: driver.state for box in mailboxes(self._state_root()) if (driver := box.driven) is not None}
 
     def plan(self, topology: Any, name: str, *, config: Mapping[str, Any] | None = None, start: Any = None) -> Table:
         """What `deploy` would make and run: internal topics, tasks, and where it begins if that is a time. Nothing is made.
@@ -360,8 +375,9 @@ class Session:
             >>> app = session.attach("word-count")     # doctest: +SKIP
             >>> app.resume()                           # doctest: +SKIP
         """
-        if name in self._applications:
-            return self._applications[name]
+        known = self._applications.get(name)
+        if known is not None and not known.outdated:
+            return known
         app = attached(self, name, topology, dict(config or {}), trust=trust)
         self._applications[name] = app
         self._learn(app)
@@ -376,6 +392,8 @@ class Session:
         app = self._applications.get(name)
         if app is not None and app.status in ("starting", "running"):
             raise KStreamsError(f"{name} is {app.status}", hint=f"session.applications[{name!r}].stop() first")
+        if app is None:
+            refuse_driven(name, self._state_root())
         found = Cleanup(
             self.admin, self._state_root(), validate_name(name, "application"), frozenset(self._applications) - {name}
         )
@@ -404,7 +422,7 @@ class Session:
     # ---- the end
 
     def close(self) -> None:
-        """Stop the applications, Spark (unless it was given) and the embedded broker; remove what is temporary.
+        """Stop the applications (detached ones go on), Spark (unless it was given) and the embedded broker; remove what is temporary.
 
         Closing twice does nothing.
         """
@@ -412,7 +430,7 @@ class Session:
             return
         errors: list[Exception] = []
         gone = self._broker is not None and self._broker.has_ended
-        running = [app for app in self._applications.values() if app.status not in ("created", "stopped")]
+        running = [app for app in self._applications.values() if not app.detached and app.status not in ("created", "stopped")]
         steps: list[Any] = [app._abandon if gone else app.stop for app in running]
         if self._spark is None and self._uses_spark():
             from kstreams_repl.spark.session import stop_session
@@ -449,13 +467,18 @@ class Session:
             where = self.bootstrap_servers
         else:
             where = f"embedded Kafka at {self.bootstrap_servers}" if self.started else "embedded Kafka, not started"
-        apps = ", ".join(f"{app.name} {app.status}" for app in self._applications.values())
+        apps = ", ".join(f"{app.name} {app.standing}" for app in self._applications.values())
         return f"Session({where}, {apps or 'no applications'})"
 
     # ---- inside
 
     def _uses_spark(self) -> bool:
-        return bool(self._applications) or "spark" in self.__dict__
+        return any(not app.detached for app in self._applications.values()) or "spark" in self.__dict__
+
+    @property
+    def master(self) -> str | None:
+        """The Spark master that was asked for, or that of the session that was given; None: local."""
+        return self._master if self._spark is None else str(self._spark.sparkContext.master)
 
     def _state_root(self) -> Any:
         from kstreams_repl.instance.state_directory import state_root
@@ -473,19 +496,5 @@ class Session:
         """Where the texts of what ran are kept."""
         return SessionFiles(self.directory.path)
 
-    def _application(
-        self,
-        name: str,
-        topology: Topology,
-        config: StreamsConfig,
-        history: VersionHistory,
-        known: Application | None = None,
-        *,
-        found: str | None = None,
-    ) -> Application:
-        from kstreams_repl.spark.deployment import Deployment
-
-        if known is not None:
-            known.stop()
-        deployment = Deployment(topology, config, spark=self._spark, master=self._master, settings=self.settings)
-        return Application(self, name, topology, config, deployment, history, found=found)
+    def _application(self, *about: Any, **more: Any) -> Application:
+        return application_of(self, *about, **more)

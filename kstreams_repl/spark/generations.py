@@ -147,6 +147,12 @@ class Generations:
         if now is not None:
             self._write(replace(now, version=self._version, at_ms=_now()), *texts)
 
+    def announce(self, version: VersionText) -> None:
+        """As `declare`, also where nothing was deployed yet: another process is about to start it, and will want to see the hash."""
+        texts = self._take(version, self._generation)
+        now = self._desired_now or DesiredState(self._generation, "stopped", version.number, 0)
+        self._write(replace(now, version=version.number, at_ms=_now()), *texts)
+
     def tell(self, plan: ApplicationPlan, signal: Signal) -> None:
         """Write down that the application is paused or stopped, and the offsets it stopped at (the broker forgets them after
         some days).
@@ -194,6 +200,15 @@ def declare(
     """Tell the journal which version the next start of an application at rest runs, through what is held of it, or a hold of its own."""
     with held(holding, settings, application_id, lease) as generations:
         generations.declare(version)
+
+
+def announce(version: VersionText, settings: ClientSettings, admin: Admin, application_id: str, lease: LeaseWriter) -> None:
+    """Tell the journal which version another process is going to start; who drove it before is fenced."""
+    generations = Generations(settings, admin, application_id, lease)
+    try:
+        generations.announce(version)
+    finally:
+        generations.close()
 
 
 @contextmanager

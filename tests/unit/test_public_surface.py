@@ -25,14 +25,15 @@ EXPECTED = [
 ]  # fmt: skip
 
 SESSION = [
-    "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "create_topic", "deploy", "files", "logs",
-    "peek", "plan",
+    "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "create_topic", "deploy", "detached", "files", "logs",
+    "master", "peek", "plan",
     "produce", "read",
     "record", "sample", "serdes_of", "settings", "spark", "sql", "start", "started", "topics",
 ]  # fmt: skip
 APPLICATION = [
-    "bootstrap_servers", "changes", "describe", "edit", "error", "export", "generation", "metrics", "node_rates", "pause", "peek",
-    "picture", "remaining", "reports", "resume", "rollback", "sql", "start", "status", "stop", "store", "stores", "tail",
+    "bootstrap_servers", "changes", "describe", "edit", "error", "export", "generation", "log", "metrics", "node_rates", "outdated",
+    "pause", "peek",
+    "picture", "remaining", "reports", "resume", "rollback", "sql", "standing", "start", "status", "stop", "store", "stores", "tail",
     "versions", "wait",
 ]  # fmt: skip
 

@@ -317,8 +317,16 @@ class SmallSession(Session):
     def admin(self) -> Any:
         return self._cluster
 
-    def _application(
-        self, name: str, topology: Any, config: Any, history: VersionHistory, known: Any = None, *, found: str | None = None
+    def _application(  # type: ignore[override]
+        self,
+        name: str,
+        topology: Any,
+        config: Any,
+        history: VersionHistory,
+        known: Any = None,
+        *,
+        found: str | None = None,
+        detached: bool | None = None,
     ) -> Application:
         if known is not None:
             known.stop()

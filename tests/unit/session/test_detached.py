@@ -1,0 +1,178 @@
+"""What the files between a detached application's process and its clients mean, and where a detached deploy is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from click.testing import CliRunner
+
+import kstreams_repl as ks
+from kstreams_repl.cli.detached import main
+from kstreams_repl.errors import DetachedApplicationError, KStreamsError
+from kstreams_repl.processes import ProcessMark, let_go, open_log, start_apart
+from kstreams_repl.session.detached import mailbox as boxes
+from kstreams_repl.session.detached.client import DetachedDeployment
+from kstreams_repl.session.detached.mailbox import DriverRecord, Mailbox
+from kstreams_repl.session.directory import SessionDirectory
+from tests.unit.session.small_cluster import SmallCluster, SmallSession
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Mailbox:
+    return Mailbox(tmp_path, "app").make()
+
+
+def own(**more: Any) -> DriverRecord:
+    mark = ProcessMark.own()
+    return DriverRecord("app", mark.pid, mark.born, **more)
+
+
+def test_the_folder_is_its_users_alone(box: Mailbox) -> None:
+    box.write(own())
+    assert stat.S_IMODE(box.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((box.folder / "driver.json").stat().st_mode) == 0o600
+
+
+def test_another_process_with_the_number_drives_nothing(box: Mailbox) -> None:
+    box.write(own(state="running"))
+    assert box.driven is not None
+    box.write(DriverRecord("app", os.getpid(), ProcessMark.own().born - 3600, "running"))
+    assert box.driven is None
+    assert not boxes.end(box)  # and is not ended for it
+
+
+def test_there_is_one_driver_process_at_a_time(box: Mailbox) -> None:
+    held = box.take()
+    assert held is not None and box.take() is None
+    os.close(held)
+    again = box.take()
+    assert again is not None
+    os.close(again)
+
+
+def test_a_request_is_for_the_process_it_names(box: Mailbox) -> None:
+    (box.folder / "ask-1.json").write_text(json.dumps({"verb": "stop", "pid": os.getpid(), "born": 1.0}))
+    mark = ProcessMark.own()
+    (box.folder / "ask-2.json").write_text(json.dumps({"verb": "pause", "pid": mark.pid, "born": mark.born}))
+    (box.folder / "ask-3.json").write_text("{")
+    assert [(name, said["verb"]) for name, said in box.asked(mark)] == [("2", "pause")]
+    assert list(box.folder.glob("ask-*")) == []
+
+
+def test_an_answer_reaches_who_asked_and_nothing_stays(box: Mailbox) -> None:
+    record = own(state="running")
+    box.write(record)
+    told: list[dict[str, Any]] = []
+    asking = threading.Thread(target=lambda: told.append(box.ask(record, "pause", reason="none")))
+    asking.start()
+    while asking.is_alive():
+        for name, said in box.asked(ProcessMark.own()):
+            box.answer(name, {"heard": said["verb"], "reason": said["reason"]})
+    asking.join()
+    assert told == [{"heard": "pause", "reason": "none"}]
+    assert sorted(path.name for path in box.folder.iterdir()) == ["driver.json"]
+
+
+def test_who_asks_a_process_that_ends_is_told(box: Mailbox) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    record = DriverRecord("app", process.pid, psutil.Process(process.pid).create_time(), "running")
+    process.communicate()
+    with pytest.raises(DetachedApplicationError, match="ended before it had done what was asked") as caught:
+        box.ask(record, "pause")
+    assert str(box.log) in (caught.value.hint or "")
+
+
+def test_a_damaged_record_is_none(box: Mailbox) -> None:
+    for text in ("{", "{}", "[]"):
+        (box.folder / "driver.json").write_text(text)
+        assert box.record is None and box.driven is None
+
+
+def test_answers_nobody_came_for_are_swept(box: Mailbox) -> None:
+    box.answer("1", {})
+    box.sweep()
+    assert list(box.folder.glob("answer-*"))
+    box.sweep(older=-1.0)
+    assert not list(box.folder.glob("answer-*"))
+
+
+def test_a_process_that_ended_by_itself_is_a_failed_application(tmp_path: Path) -> None:
+    cluster = SmallCluster()
+    config = ks.StreamsConfig({"application.id": "app", "bootstrap.servers": "nowhere:9092", "state.dir": str(tmp_path)})
+    apart = DetachedDeployment(ks.Topology(), config, cluster.settings, tmp_path, None)
+    assert apart.status == "created" and apart.error is None
+    apart.mailbox.make().write(DriverRecord("app", os.getpid(), 1.0, "running", generation=3))
+    assert apart.status == "failed" and "has ended by itself (it was running)" in str(apart.error)
+    assert apart.plan is not None and apart.plan.generation == 3
+    apart.stop()
+    assert apart.status == "stopped" and apart.error is None
+
+
+def test_passwords_go_through_standard_input_alone(tmp_path: Path) -> None:
+    from kstreams_repl.kafka.clients import ClientSettings
+
+    config = ks.StreamsConfig({"application.id": "app", "bootstrap.servers": "nowhere:9092", "state.dir": str(tmp_path)})
+    settings = ClientSettings("nowhere:9092", {"sasl.password": "hunter2"})
+    request = DetachedDeployment(ks.Topology(), config, settings, tmp_path, None)._request()
+    assert json.loads(json.dumps(request))["client_settings"] == {"sasl.password": "hunter2"}
+    log = open_log(tmp_path / "log")
+    process = start_apart("timeit", ["-n1", "-r1", "-s", "import sys", "print(len(sys.stdin.read()))"], log, told=b"hunter2")
+    arguments = " ".join(map(str, process.args))  # type: ignore[arg-type]
+    let_go(process)
+    process.wait()
+    os.close(log)
+    assert "hunter2" not in arguments and (tmp_path / "log").read_text().startswith("7\n")
+
+
+def test_an_object_among_the_settings_is_refused(tmp_path: Path) -> None:
+    given = {"application.id": "app", "bootstrap.servers": "nowhere:9092", "state.dir": str(tmp_path), "consumer.error_cb": print}
+    apart = DetachedDeployment(ks.Topology(), ks.StreamsConfig(given), SmallCluster.settings, tmp_path, None)
+    with pytest.raises(KStreamsError, match=r"consumer\.error_cb is a builtin_function"):
+        apart._request()
+
+
+def test_a_driver_without_a_whole_request_ends(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log")
+    process = start_apart("kstreams_repl.session.detached.driver", [], log, told=b'{"application": "ap')
+    assert process.wait() == 2
+    os.close(log)
+    assert "ended before it had said what to run" in (tmp_path / "log").read_text()
+
+
+def test_a_broker_that_ends_with_the_kernel_refuses_a_detached_deploy(tmp_path: Path) -> None:
+    session = ks.Session(None, directory=SessionDirectory(tmp_path))
+    with pytest.raises(DetachedApplicationError, match="broker ends with this process") as caught:
+        session.deploy(ks.StreamsBuilder(), "app", detached=True)
+    assert "./kstreams broker start" in (caught.value.hint or "")
+    assert not session.started
+
+
+def test_a_temporary_directory_refuses_a_detached_deploy() -> None:
+    session = SmallSession(SmallCluster(), Path("unused"))
+    session.directory = SessionDirectory("temporary")
+    try:
+        with pytest.raises(DetachedApplicationError, match="directory goes with this process"):
+            session.deploy(ks.StreamsBuilder(), "app", detached=True)
+    finally:
+        session.directory.close()
+
+
+def test_the_command_lists_and_knows_names(box: Mailbox, tmp_path: Path) -> None:
+    box.write(own(state="paused", version=2))
+    told = CliRunner().invoke(main, ["list", "--state", str(tmp_path)]).output
+    assert f"app: paused, process {os.getpid()}, version 2" in told
+    with pytest.raises(KStreamsError, match="no application 'ap'") as caught:
+        CliRunner().invoke(main, ["stop", "--state", str(tmp_path), "ap"], catch_exceptions=False)
+    assert "did you mean 'app'" in (caught.value.hint or "")
+    box.write(DriverRecord("app", os.getpid(), 1.0, "running"))
+    assert "app: process ended" in CliRunner().invoke(main, ["list", "--state", str(tmp_path)]).output
+    assert "app does not run" in CliRunner().invoke(main, ["stop", "--state", str(tmp_path), "app"]).output
