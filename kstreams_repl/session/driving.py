@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import DeployError, DetachedApplicationError, KStreamsError, SessionFileError
 from kstreams_repl.instance.state_directory import state_root
-from kstreams_repl.session.application import Application
 from kstreams_repl.session.detached.mailbox import Mailbox
 from kstreams_repl.session.program import Program
 from kstreams_repl.session.session_file import SavedVersion
@@ -15,6 +14,7 @@ from kstreams_repl.session.versions import VersionHistory
 from kstreams_repl.topology.topology import Topology
 
 if TYPE_CHECKING:
+    from kstreams_repl.session.application import Application
     from kstreams_repl.session.session import Session
 
 def application_of(
@@ -35,6 +35,8 @@ def application_of(
         found: what the journal says of it, for an application that was found.
         detached: whether a process of its own drives it; None: as it was deployed.
     """
+    from kstreams_repl.session.application import Application
+
     mailbox = Mailbox(state_root(config), name)
     if detached is None:
         detached = mailbox.record is not None
