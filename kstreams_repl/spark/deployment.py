@@ -395,9 +395,7 @@ class Deployment:
         return self
 
     def _write_down(self, plan: ApplicationPlan, signal: Signal) -> None:
-        """Tell the journal. It is for those who attach later; that it cannot be written now (no broker, or a successor holds
-        it) undoes nothing.
-        """
+        """Tell the journal, for those who attach later; that it cannot be written (no broker, a successor holds it) undoes nothing."""
         if self._generations is not None:
             try:
                 self._generations.tell(plan, signal)
@@ -416,25 +414,27 @@ class Deployment:
         ended = {signal.value, "failed", "superseded"}
         deadline = time.monotonic() + _SETTLE_SECONDS
         silent = list(range(plan.instances))
+        query = self._query  # none is left when an interrupt came between its end and the new status
         while silent and time.monotonic() < deadline:
             told = self._lease.reports(plan.generation)
             silent = [slot for slot in silent if told.get(slot, {}).get("state") not in ended]
-            if not self._query.isActive:
+            if query is None or not query.isActive:
                 break
-            if silent:
-                time.sleep(0.005)
-        await_idle(self._query, _IDLE_SECONDS)
+            time.sleep(0.005 if silent else 0)
+        if query is not None:
+            await_idle(query, _IDLE_SECONDS)
         self._stop_query()
         return silent if time.monotonic() >= deadline else []
 
     def _stop_query(self) -> None:
-        query, self._query = self._query, None
+        """An interrupt in here leaves the query in place for whoever ends it then."""
         if self._growth is not None:
             self._growth.close()
             self._growth = None
-        if query is not None:
+        if self._query is not None:
             with suppress(Exception):  # the query may have died by itself; its error was read by the watcher
-                query.stop()
+                self._query.stop()
+        self._query = None
         if self._checkpoint is not None:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
             self._checkpoint = None

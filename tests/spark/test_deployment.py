@@ -94,6 +94,29 @@ def test_pause_resume_and_stop_may_be_repeated(host: Host) -> None:
     assert deployment.status is Status.RUNNING
 
 
+def test_an_interrupt_while_the_query_ends_leaves_the_end_to_the_next_call(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, sink = host.topic("in"), host.topic("out")
+    host.produce(source, numbered(1_000))
+    deployment = host.deploy(passing(source, sink))
+    processed(deployment, 1_000)
+    query = deployment._query
+
+    def interrupted() -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(query, "stop", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        deployment.pause()
+    deployment.pause()
+    assert deployment.status is Status.PAUSED and not query.isActive
+    host.produce(source, numbered(1_000, start=1_000))
+    deployment.resume()
+    processed(deployment, 2_000)
+    deployment.stop()
+    assert len(host.read(sink)) == 2_000
+
+
 def test_count_goes_on_after_a_stop(host: Host) -> None:
     source, sink = host.topic("in"), host.topic("out")
     host.produce(source, numbered(1_000))
