@@ -39,6 +39,8 @@ _LOCK_SECONDS = 5.0
 _LEAVE_SECONDS = 2.0
 TOMBSTONE_SECONDS = 24 * 60 * 60
 TOPIC_ID = "topic-id:"
+WHOSE = "whose"
+"""Application and task that an environment's rows belong to."""
 INPUT = "input:"
 """Before the names of input partitions among an environment's positions: the store's commit knows them too (guarantees.md,
 take-over step 4).
@@ -128,13 +130,31 @@ def open_environment(
         environment.take_ownership(token)
         return environment
     try:
-        return _open(path, token, end_former)
+        environment = _open(path, token, end_former)
+        _check_whose(environment, spec)
+        return environment
     except (TaskCorruptedError, LockedError) as error:
         _LOG.warning("task %s is rebuilt from its changelogs: %s", spec.task_id, error)
         if not in_force():
             raise TaskMigratedError(f"a newer generation has task {spec.task_id}", task=str(spec.task_id)) from error
         discard(path)
-        return _open(path, token)
+        environment = _open(path, token)
+        _check_whose(environment, spec)
+        return environment
+
+
+def _check_whose(environment: Environment, spec: TaskSpec) -> None:
+    """Refuse the stores of another task, which somebody put here; mark new ones as this task's, with their next commit."""
+    mine = f"{spec.application_id}/{spec.task_id}".encode()
+    told = environment.attribute(WHOSE)
+    if told is None:
+        environment.set_attribute(WHOSE, mine)
+    elif told != mine:
+        from kstreams_repl.stores.engine.failures import corrupted
+
+        path = environment.path or ""
+        environment.close()
+        raise corrupted(path, f"it is that of {told.decode(errors='replace')}")
 
 
 def fresh_environment(environment: Environment, token: str, *, in_force: InForce = lambda: True) -> Environment:
@@ -145,12 +165,14 @@ def fresh_environment(environment: Environment, token: str, *, in_force: InForce
     """
     if environment.path is None:
         return environment
-    path = Path(environment.path)
+    path, whose = Path(environment.path), environment.attribute(WHOSE)
     environment.close()
     if not in_force():
         raise TaskMigratedError(f"a newer generation has the stores in {path}", path=str(path))
     discard(path)
-    return _open(path, token)
+    fresh = _open(path, token)
+    fresh.set_attribute(WHOSE, whose)
+    return fresh
 
 
 def why_not_trusted(

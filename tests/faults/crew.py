@@ -263,6 +263,14 @@ class Crew:
             rows.setdefault(at.partition, []).extend(zip(batch.keys, batch.values, strict=True))  # type: ignore[arg-type]
         return rows
 
+    def violations_after_stop(self) -> list[str]:
+        """Stop in order, look, and go on if there is nothing wrong."""
+        self.stop()
+        found = self.violations()
+        if not found:
+            self.deploy(2)
+        return found
+
     def violations(self) -> list[str]:
         """What is wrong, in words: lost, repeated, torn, out of order, wrong counts, stores that differ from their changelogs."""
         found: list[str] = []

@@ -16,7 +16,7 @@ import struct
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import lmdb
@@ -26,7 +26,7 @@ from kstreams_repl.stores.engine.base import Engine, Hooks
 from kstreams_repl.stores.engine.failures import corrupted, storage_error
 from kstreams_repl.stores.engine.lmdb_engine import LmdbEngine, LmdbTree
 from kstreams_repl.stores.engine.memory import MemoryEngine
-from kstreams_repl.stores.engine.seal import check, seal
+from kstreams_repl.stores.engine.seal import PageSeal, check
 from kstreams_repl.stores.engine.write_lock import LockedError, OnLocked, within
 
 FORMAT = b"1"
@@ -99,6 +99,7 @@ class LmdbEnvironment(Hooks):
                 if isinstance(error, lmdb.Error):
                     raise storage_error(error, self._where, "opening") from error
                 raise
+            self._seal = PageSeal(self._where)
             _OPEN[self._where] = self
 
     # ---- what was committed --------------------------------------------------------------------------------------------------------
@@ -158,6 +159,7 @@ class LmdbEnvironment(Hooks):
                 database = open_database(self._env, (ENGINE_PREFIX + name).encode())
             except lmdb.Error as error:
                 raise storage_error(error, self._where, f"opening store {name} in") from error
+            self._seal.follow()
             engine = self._engines[name] = LmdbEngine(name, LmdbTree(database, self._meta, name), self._read)
         return engine
 
@@ -201,6 +203,7 @@ class LmdbEnvironment(Hooks):
                 if engine.dirty:
                     unfinished[engine.name] = engine.write(transaction)
             self._write_meta(transaction, positions, commit_id)
+        self._seal.follow()
         for name, left in unfinished.items():
             self._engines[name].committed(left)
         for memory in self._memory.values():
@@ -269,6 +272,7 @@ class LmdbEnvironment(Hooks):
         with self._writing("restoring into") as transaction:
             engine.tree.write(transaction, dict(zip(keys, values, strict=True)))
             self._write_meta(transaction, positions or {}, None)
+        self._seal.forget()
         self._remember(positions or {}, None)
 
     @contextmanager
@@ -332,6 +336,7 @@ class LmdbEnvironment(Hooks):
         except lmdb.Error as error:
             self._failure = storage_error(error, self._where, "taking ownership of")
             raise self._failure from error
+        self._seal.follow()
         self._marked = True
         self._token = token
         self._load()  # the former owner may have committed between our open and now
@@ -381,6 +386,7 @@ class LmdbEnvironment(Hooks):
         with _OPEN_LOCK:
             _OPEN.pop(self._where, None)
         if self._pid != os.getpid() or self._abandoned:
+            self._seal.close()
             return  # of another process, or with a thread still inside that waits for the lock
         self._end_reading()
         mine = False
@@ -391,9 +397,7 @@ class LmdbEnvironment(Hooks):
             pass  # Without the mark the next open after a crash of the machine rebuilds: the safe side.
         finally:
             self._env.close()
-        if mine:
-            with suppress(OSError):
-                seal(self._where)
+            self._seal.close(finish=mine)
 
     def _mark_closed(self) -> bool:
         """Say that everything is on the disk; False when the stores are somebody else's by now."""

@@ -22,6 +22,7 @@ from kstreams_repl.stores.engine.failures import storage_error
 from kstreams_repl.stores.engine.lmdb import _OPEN, ENGINE_PREFIX, MAX_DATABASES, MAX_READERS, META, open_database
 from kstreams_repl.stores.engine.lmdb_engine import LmdbTree
 from kstreams_repl.stores.engine.long_keys import BUCKET_SIZE
+from kstreams_repl.stores.engine.seal import check_head
 
 _LONG = struct.Struct(">q")
 DEFAULT_SECONDS = 5.0
@@ -44,6 +45,7 @@ class LmdbSnapshot:
             elif not os.path.exists(os.path.join(self.path, "data.mdb")):
                 raise InvalidStateStoreError(f"there is no local state in {self.path}", path=self.path)
             else:
+                check_head(self.path)
                 self._env = lmdb.open(
                     self.path,
                     readonly=True,
