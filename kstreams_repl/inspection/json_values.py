@@ -25,11 +25,19 @@ class JsonColumn:
         expression: SQL that gives the typed value from the raw table.
         fields: names of the object's fields; empty for what is no object.
         note: what the user should know.
+        structure: DuckDB's structure of the values; empty where they stay text.
     """
 
     expression: str
     fields: tuple[str, ...] = ()
     note: str = ""
+    structure: str = ""
+
+
+def lenient(column: str, structure: str) -> JsonColumn:
+    """How values are read whose structure was found in other rows: what does not fit it, text that is no JSON for example, is NULL."""
+    text = f"CASE WHEN json_valid({column}) THEN {column} END"
+    return JsonColumn(f"from_json({text}, {_text(structure)})" if structure else text, _fields(structure) if structure else ())
 
 
 def read_json(database: duckdb.DuckDBPyConnection, table: str, column: str, *, label: str) -> JsonColumn:
@@ -48,7 +56,7 @@ def read_json(database: duckdb.DuckDBPyConnection, table: str, column: str, *, l
         strict = f"from_json_strict({column}, {_text(structure)})"
         try:
             database.execute(f"SELECT count({strict}) FROM {table}").fetchall()
-            return JsonColumn(strict, _fields(structure))
+            return JsonColumn(strict, _fields(structure), structure=structure)
         except duckdb.Error:
             return _mixed(database, table, column, label)
     except duckdb.Error as error:
@@ -67,7 +75,7 @@ def _mixed(database: duckdb.DuckDBPyConnection, table: str, column: str, label: 
     # from_json hands malformed text on as an error, and the optimizer may move a cast around a CASE: keep the bad rows from it
     safe = f"from_json(CASE WHEN json_valid({column}) THEN {column} END, {_text(structure)})"
     database.execute(f"SELECT count({safe}) FROM {table}").fetchall()
-    return JsonColumn(safe, _fields(structure), note)
+    return JsonColumn(safe, _fields(structure), note, structure)
 
 
 def _structure(database: duckdb.DuckDBPyConnection, table: str, column: str) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 from kstreams_repl.display.table import MAX_ROWS, Table
 from kstreams_repl.errors import SqlError, did_you_mean
 from kstreams_repl.inspection.columns import TableData
-from kstreams_repl.inspection.json_values import read_json
+from kstreams_repl.inspection.json_values import JsonColumn, read_json
 from kstreams_repl.inspection.sandbox import open_sandbox, quote_identifier
 
 HINT = "one SELECT statement; see duckdb.org/docs/sql"
@@ -197,16 +197,23 @@ def _selection(
     database: duckdb.DuckDBPyConnection, raw: str, name: str, found: TableData, with_value: bool
 ) -> tuple[list[str], list[str]]:
     """What the view selects, and notes."""
-    selected, notes = [], []
-    taken = {column.lower() for column in found.columns}
-    for column in found.columns:
+    json = {
+        column: read_json(database, quote_identifier(raw), quote_identifier(column), label=f"{name}.{column}")
+        for column in (found.json_columns if found.rows else ())
+    }
+    return selection(tuple(found.columns), json, with_value=with_value), [typed.note for typed in json.values() if typed.note]
+
+
+def selection(columns: Sequence[str], json: Mapping[str, JsonColumn], *, with_value: bool) -> list[str]:
+    """The columns of a view over a raw table: a JSON ``value`` that is an object shows its fields, and itself where it is asked for."""
+    selected: list[str] = []
+    taken = {column.lower() for column in columns}
+    for column in columns:
         quoted = quote_identifier(column)
-        if column not in found.json_columns or found.rows == 0:
+        typed = json.get(column)
+        if typed is None:
             selected.append(quoted)
             continue
-        typed = read_json(database, quote_identifier(raw), quoted, label=f"{name}.{column}")
-        if typed.note:
-            notes.append(typed.note)
         if column != "value" or not typed.fields:
             selected.append(f"{typed.expression} AS {quoted}")
             continue
@@ -214,7 +221,7 @@ def _selection(
                      for field in typed.fields if field.lower() not in taken and "\0" not in field]  # fmt: skip
         if with_value or not selected:
             selected.append(f"{typed.expression} AS {quoted}")
-    return selected, notes
+    return selected
 
 
 def _relation(database: duckdb.DuckDBPyConnection, query: str, empty: list[str]) -> duckdb.DuckDBPyRelation:

@@ -6,6 +6,7 @@ because they are older than it keeps, are left out here too. `partition` is the 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -16,8 +17,19 @@ import pyarrow.compute
 from kstreams_repl.inspection.columns import TableData, decode, long_pairs, longs, milliseconds, unreadable_note
 from kstreams_repl.serdes import Serde
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.types import RecordBatch
 
 PREFIX = 8
+_LONG = struct.Struct(">q")
+_TIME_AT = {StoreKind.WINDOW: 12, StoreKind.TIMESTAMPED_WINDOW: 12, StoreKind.SESSION: 16}
+"""Where the time that counts for retention stands, from the end of a key."""
+_STAMPED = frozenset(
+    {
+        StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW, StoreKind.VERSIONED, StoreKind.SUBSCRIPTION,
+        StoreKind.TIME_ORDERED_WINDOW,
+    }
+)  # fmt: skip
+"""Kinds whose rows begin with the record's time."""
 MAX_LONG = 2**63 - 1
 
 
@@ -35,6 +47,41 @@ class StoreRows:
     values: Sequence[bytes]
     observed_time: int = -1
     complete: bool = True
+
+
+class LogRows:
+    """One partition of a store's changelog, or of the topic that a table is filled from, made into the rows that the store holds."""
+
+    def __init__(self, builder: StoreBuilder, partition: int) -> None:
+        self._builder = builder
+        self._partition = partition
+        self._rows: dict[bytes, bytes] = {}
+        self._time_at = _TIME_AT.get(builder.kind)
+        self._observed = -1
+        self._stamped = builder.kind in _STAMPED and bool(builder.options.get("timestamped", True))
+
+    def add(self, batch: RecordBatch) -> None:
+        """The next records, in their order."""
+        rows, stamped, pack = self._rows, self._stamped, _LONG.pack
+        physical: Callable[[bytes], bytes] = _AS_STORED.get(self._builder.kind, bytes)
+        if self._time_at is not None:
+            at = self._time_at
+            times = (int.from_bytes(key[len(key) - at : len(key) - at + 8], "big", signed=True) for key in batch.keys if key is not None)
+            self._observed = max(self._observed, max(times, default=-1))
+        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            if key is None:
+                continue
+            if value is None:
+                rows.pop(physical(key), None)
+            else:
+                rows[physical(key)] = pack(timestamp) + value if stamped else value
+
+    def rows(self, limit: int | None = None) -> StoreRows:
+        """What there is; keys in the order in which they were first put."""
+        kept = list(self._rows.items())[:limit]
+        return StoreRows(
+            self._partition, [key for key, _ in kept], [value for _, value in kept], self._observed, len(kept) == len(self._rows)
+        )
 
 
 def store_table(
@@ -64,7 +111,7 @@ _Layout = tuple[dict[str, pa.Array], tuple[str, ...], tuple[str, ...]]
 
 def _visible(builder: StoreBuilder, part: StoreRows) -> StoreRows:
     """Without the rows of window and session stores that are older than the store keeps."""
-    at = {StoreKind.WINDOW: 12, StoreKind.TIMESTAMPED_WINDOW: 12, StoreKind.SESSION: 16}.get(builder.kind)
+    at = _TIME_AT.get(builder.kind)
     if at is None or builder.retention_ms is None or part.observed_time - builder.retention_ms < 0:
         return part
     hidden = part.observed_time - builder.retention_ms
@@ -154,6 +201,23 @@ def _columns(
     json_columns = tuple(name for name, column in (("key", key), ("value", value)) if column.is_json)
     return {"key": key.values, **key.more, **bounds, "value": value.values, **times}, json_columns, notes
 
+
+def _with_prefix(key: bytes) -> bytes:
+    return bytes(PREFIX) + key
+
+
+def _by_time(key: bytes) -> bytes:
+    """The time-first key of a window store's changelog key."""
+    return key[-12:-4] + key[:-12] + key[-4:]
+
+
+_AS_STORED: dict[StoreKind, Callable[[bytes], bytes]] = {
+    StoreKind.WINDOW: _with_prefix,
+    StoreKind.TIMESTAMPED_WINDOW: _with_prefix,
+    StoreKind.SESSION: _with_prefix,
+    StoreKind.TIME_ORDERED_WINDOW: _by_time,
+}
+"""A changelog's key as the store's engine has it."""
 
 _LAYOUTS: dict[StoreKind, Callable[[StoreBuilder, list[bytes], list[bytes], Serde, Serde], _Layout]] = {
     StoreKind.KEY_VALUE: _key_value,

@@ -11,6 +11,7 @@ from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, encode
 from kstreams_repl.commit.protocol import OffsetAndMetadata
 from kstreams_repl.errors import TaskMigratedError
 from kstreams_repl.instance.crash_watch import TaskWatch
+from kstreams_repl.instance.cut import CUT
 from kstreams_repl.instance.local_state import INPUT
 from kstreams_repl.instance.task_counters import TaskCounters
 from kstreams_repl.instance.task_state import TaskLife, TaskState
@@ -65,6 +66,8 @@ class ActiveTask:
         self.counters = TaskCounters(task)
         self.life = TaskLife(task.id)
         self.life.enter(TaskState.RUNNING, f"taken over at commit {environment.commit_id}")
+        self.cut: bytes | None = None
+        """What the stores note with the commit they take next (`instance.cut`)."""
         self._plan: CommitPlan | None = None
         self._places: dict[str, int] = {}
         self._settled_at = time.monotonic()
@@ -213,10 +216,21 @@ class ActiveTask:
     def settle(self, positions: Mapping[TopicPartition, int]) -> None:
         """Commit to the local stores what they were spared. Only while nothing has happened since the last commit."""
         self._places |= {str(at): positions[at] for at in self.changelogs if at in positions}
+        if self.cut is not None and self.on_disk:
+            self.environment.set_attribute(CUT, self.cut)
         self.task.post_commit(self.commit_id, self._places)
         self._places = {}
         self._settled_at = time.monotonic()
         self.settled = True
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether others can look at its stores."""
+        return self.environment.path is not None
+
+    def rest(self) -> None:
+        """All stores of the instance hold all commits now: what comes next may wait as long here as there."""
+        self._settled_at = time.monotonic()
 
     # ---- end
 

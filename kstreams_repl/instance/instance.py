@@ -18,6 +18,7 @@ from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
 from kstreams_repl.instance.active_task import ActiveTask
 from kstreams_repl.instance.collector import KafkaRecordCollector
 from kstreams_repl.instance.crash_watch import CrashWatch
+from kstreams_repl.instance.cut import cut_of
 from kstreams_repl.instance.global_tables import GlobalTables
 from kstreams_repl.instance.instance_counters import InstanceCounters
 from kstreams_repl.instance.plan import ApplicationPlan
@@ -128,15 +129,18 @@ class Instance:
         """Commit every task that did something; False when none did.
 
         Args:
-            more: more records are waiting, so that local stores may take several commits together (`ActiveTask.may_wait`).
+            more: more records are waiting, so that local stores may take several commits together (`ActiveTask.may_wait`), those
+                of all tasks at the same one (`instance.cut`).
         """
         tasks = [task for task in self.tasks if task.touched]
+        wait = more and all(task.may_wait() for task in self.tasks if task.touched or not task.settled)
         for task in tasks:
-            task.wait = more and task.may_wait()
+            task.wait = wait
         began = self.last_commit = time.monotonic()
         if not tasks:
             return False
         commit_id = self.commit_id + 1
+        self._note(commit_id)
         if self.transactions is not None:
             self.transactions.begin()
             commit_exactly_once(tasks, commit_id, producer=self.transactions, output=self.collector, group=self.group)
@@ -150,6 +154,10 @@ class Instance:
                 changelog_ends=self._changelog_ends,
             )
         self.commit_id = commit_id
+        if not wait:  # all local stores are at this commit, or none
+            self.settle()
+            for task in self.tasks:
+                task.rest()
         self.collector.refusals.committed()
         self.totals.commits += 1
         self.totals.committed_at = time.time()
@@ -168,11 +176,29 @@ class Instance:
     def settle(self) -> None:
         """Commit to the local stores what they were spared, in tasks that have done nothing since."""
         tasks = [task for task in self.tasks if not task.settled and not task.touched]
+        if not tasks:
+            return
+        self._note(None)
         for task in tasks:
             task.wait = False
         positions = {} if self.transactions is not None else self._changelog_ends(tasks)
         for task in tasks:
             task.settle(positions)
+
+    def _note(self, commit_id: int | None) -> None:
+        """Give each task what its stores note with the commit they take next: at which commits all of them are then.
+
+        Args:
+            commit_id: of the commit that touched tasks take part in now.
+        """
+        by_token: dict[str, dict[str, int]] = {}
+        held = [task for task in self.tasks if task.on_disk]
+        for task in held:
+            known = by_token.setdefault(task.token, {})
+            known[str(task.id)] = commit_id if commit_id is not None and task.touched else task.commit_id
+        notes = {token: cut_of(token, commits) for token, commits in by_token.items()}
+        for task in held:
+            task.cut = notes[task.token]
 
     def _purge(self) -> None:
         """Delete from repartition topics what every commit has passed; they have no retention of their own."""

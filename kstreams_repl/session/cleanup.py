@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.display.table import Table
+from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.state_directory import application_directory
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.internal_topics import journal_topic_name
+from kstreams_repl.session.driving import refuse_driven
+from kstreams_repl.topology.names import validate_name
+
+if TYPE_CHECKING:
+    from kstreams_repl.session.session import Session
 
 SUFFIXES = ("-changelog", "-repartition")
 
@@ -61,3 +67,20 @@ class Cleanup:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return self.table()._repr_mimebundle_()
+
+
+def cleanup_of(session: Session, name: str, *, confirm: bool) -> Cleanup:
+    """As `Session.cleanup`."""
+    app = session._applications.get(name)
+    if app is not None and app.status in ("starting", "running"):
+        raise KStreamsError(f"{name} is {app.status}", hint=f"session.applications[{name!r}].stop() first")
+    if app is None:
+        refuse_driven(name, session._state_root())
+    others = frozenset(session._applications) - {name}
+    found = Cleanup(session.admin, session._state_root(), validate_name(name, "application"), others)
+    if confirm:
+        if app is not None:
+            app.stop()
+            del session._applications[name]
+        found.apply()
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import sys
 import weakref
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from kstreams_repl.errors import KStreamsError
@@ -39,3 +40,15 @@ def _close_all() -> None:
             session.close()
         except KStreamsError as error:
             print(f"while closing: {error.message}", file=sys.stderr)
+
+
+def end_all(steps: Iterable[Callable[[], object]]) -> None:
+    """Do all of them, whatever one raises; the first error is raised at the end."""
+    errors: list[Exception] = []
+    for end in steps:
+        try:
+            end()
+        except Exception as error:  # the rest must go all the same
+            errors.append(error)
+    if errors:
+        raise errors[0]

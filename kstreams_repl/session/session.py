@@ -7,7 +7,6 @@ supervisor, the JVM by its driver's pipe).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from functools import cached_property
 from types import TracebackType
@@ -23,11 +22,12 @@ from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.session.application import Application
 from kstreams_repl.session.attaching import attached
 from kstreams_repl.session.broker import SessionBroker
-from kstreams_repl.session.cleanup import Cleanup
+from kstreams_repl.session.cleanup import Cleanup, cleanup_of
 from kstreams_repl.session.deploying import begin_at, deploy, is_time, refuse_misfit
 from kstreams_repl.session.detached.mailbox import mailboxes
 from kstreams_repl.session.directory import SessionDirectory
-from kstreams_repl.session.driving import application_of, refuse_driven
+from kstreams_repl.session.driving import application_of
+from kstreams_repl.session.ending import end_all
 from kstreams_repl.session.known_serdes import KnownSerdes
 from kstreams_repl.session.logs import session_logs
 from kstreams_repl.session.peeking import peek
@@ -39,7 +39,8 @@ from kstreams_repl.session.recording_topics import record_topics
 from kstreams_repl.session.records import Records
 from kstreams_repl.session.samples import Sample, sample
 from kstreams_repl.session.session_file import SessionFiles
-from kstreams_repl.session.tables import SessionTables
+from kstreams_repl.session.spark_frames import spark_frame
+from kstreams_repl.session.tables import SessionTables, callers_names
 from kstreams_repl.session.topologies import topology_of
 from kstreams_repl.testing.recording import Recording
 from kstreams_repl.topology.names import validate_name
@@ -180,11 +181,8 @@ class Session:
             ProductionError, BrokerUnavailableError: the broker did not take them.
         """
         self.create_topic(topic, partitions=partitions)
-        known_key, known_value = self._known.of(topic)
-        key_chosen = known_key if key_serde is None else serde_library.resolve(key_serde)
-        value_chosen = known_value if value_serde is None else serde_library.resolve(value_serde)
-        watch = None if self._broker is None else self._broker.check
-        producer = TopicProducer(self.settings, topic, key_chosen, value_chosen, watch=watch)
+        chosen = self._serdes(topic, key_serde, value_serde)
+        producer = TopicProducer(self.settings, topic, *chosen, watch=None if self._broker is None else self._broker.check)
         try:
             return producer.send_all(parts_of(records, key=key, timestamp=timestamp))
         finally:
@@ -209,9 +207,7 @@ class Session:
         Raises:
             UnknownTopicError: there is no such topic.
         """
-        known_key, known_value = self._known.of(topic)
-        key = known_key if key_serde is None else serde_library.resolve(key_serde)
-        value = known_value if value_serde is None else serde_library.resolve(value_serde)
+        key, value = self._serdes(topic, key_serde, value_serde)
         return read_records(self.admin, topic, n, start=start, key_serde=key, value_serde=value)
 
     def record(
@@ -231,6 +227,12 @@ class Session:
             >>> session.record("flights", n=500).save("flights.recording.jsonl")   # doctest: +SKIP
         """
         return record_topics(self.admin, topics, n=n, seconds=seconds, offsets=offsets)
+
+    def _serdes(self, topic: str, *given: Any) -> tuple[Any, Any]:
+        key, value = (
+            known if serde is None else serde_library.resolve(serde) for known, serde in zip(self._known.of(topic), given, strict=True)
+        )
+        return key, value
 
     def serdes_of(self, topic: str) -> tuple[Any, Any]:
         """(key serde, value serde) of a topic as far as this session knows them; None where it does not."""
@@ -289,14 +291,28 @@ class Session:
         Raises:
             SqlError: it is no query, names a table that does not exist, or DuckDB refuses it.
         """
-        caller = sys._getframe(1)
-        while caller.f_back is not None and caller.f_globals.get("__name__", "").startswith("kstreams_repl."):
-            caller = caller.f_back
-        limits = Limits(
-            records, rows, None if since is None else milliseconds(since), None if until is None else milliseconds(until)
-        )
-        around = {**self.variables, **caller.f_globals, **caller.f_locals}
-        return run_sql(query, SessionTables(self, frames, around), limits=limits)
+        times = [None if moment is None else milliseconds(moment) for moment in (since, until)]
+        return run_sql(query, SessionTables(self, frames, callers_names(self.variables)), limits=Limits(records, rows, *times))
+
+    def spark_frame(
+        self, name: Any, *, records: int | None = None, offsets: Any = None, since: Any = None, until: Any = None, piece: int = 1_000_000
+    ) -> Any:
+        """A topic or a store as a Spark DataFrame, read by Spark's workers; for what is too large for `sql`, with the same columns.
+
+        The offsets are fixed by this call, so that every action reads the same records. A store is read from its changelog, the last
+        record of each key. Fields of JSON values are found from 20,000 records; a value that does not fit them is NULL.
+
+        Args:
+            name: a topic, a store of an application of this session, or ``app.store(name)``.
+            records: of a topic at most so many, the last ones; None = all.
+            offsets: ``(from, to)`` of every partition (either may be None), or by partition: ``{0: (10, 20)}``.
+            since, until: of a topic only this stretch of time.
+            piece: how many offsets of a partition one task reads.
+
+        Raises:
+            UnknownTopicError: there is no such topic or store.
+        """
+        return spark_frame(self, name, records=records, offsets=offsets, since=since, until=until, piece=piece)
 
     # ---- applications
 
@@ -389,20 +405,7 @@ class Session:
         Raises:
             KStreamsError: the application is running.
         """
-        app = self._applications.get(name)
-        if app is not None and app.status in ("starting", "running"):
-            raise KStreamsError(f"{name} is {app.status}", hint=f"session.applications[{name!r}].stop() first")
-        if app is None:
-            refuse_driven(name, self._state_root())
-        found = Cleanup(
-            self.admin, self._state_root(), validate_name(name, "application"), frozenset(self._applications) - {name}
-        )
-        if confirm:
-            if app is not None:
-                app.stop()
-                del self._applications[name]
-            found.apply()
-        return found
+        return cleanup_of(self, name, confirm=confirm)
 
     def logs(self, name: str | None = None, *, n: int = 20) -> Table:
         """The last `n` lines of the broker's and Spark's logs, and what applications (or the one named) tell of trouble and failure."""
@@ -428,7 +431,6 @@ class Session:
         """
         if self.closed:
             return
-        errors: list[Exception] = []
         gone = self._broker is not None and self._broker.has_ended
         running = [app for app in self._applications.values() if not app.detached and app.status not in ("created", "stopped")]
         steps: list[Any] = [app._abandon if gone else app.stop for app in running]
@@ -439,15 +441,11 @@ class Session:
         if self._broker is not None:
             steps.append(self._broker.stop)
         steps.append(self.directory.close)
-        for end in steps:
-            try:
-                end()
-            except Exception as error:  # the rest must go all the same; the first is raised below
-                errors.append(error)
-        self.closed = True
-        self.__dict__.pop("_admin", None)
-        if errors:
-            raise errors[0]
+        try:
+            end_all(steps)
+        finally:
+            self.closed = True
+            self.__dict__.pop("_admin", None)
 
     def __enter__(self) -> Session:
         return self
@@ -463,10 +461,8 @@ class Session:
     def __repr__(self) -> str:
         if self.closed:
             return "Session(closed)"
-        if self._broker is None:
-            where = self.bootstrap_servers
-        else:
-            where = f"embedded Kafka at {self.bootstrap_servers}" if self.started else "embedded Kafka, not started"
+        embedded = f"embedded Kafka at {self.bootstrap_servers}" if self.started else "embedded Kafka, not started"
+        where = self.bootstrap_servers if self._broker is None else embedded
         apps = ", ".join(f"{app.name} {app.standing}" for app in self._applications.values())
         return f"Session({where}, {apps or 'no applications'})"
 

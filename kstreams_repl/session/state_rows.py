@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import InvalidStateStoreError, UnknownTopicError
-from kstreams_repl.inspection.stores import PREFIX, StoreRows
+from kstreams_repl.inspection.stores import LogRows, StoreRows
+from kstreams_repl.instance.cut import CUT, TaskCommit, at_one_commit, instance_commits
 from kstreams_repl.instance.state_directory import application_directory, state_root
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.topology.names import changelog_topic
-from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.topology.stores import StoreBuilder
 from kstreams_repl.topology.topology import Topology
 from kstreams_repl.types import TaskId
 
@@ -34,10 +35,6 @@ _LONG = struct.Struct(">q")
 _ATTEMPTS = 20
 _PAUSE_SECONDS = 0.005
 READ_SECONDS = 30.0
-_TIMESTAMPED = frozenset(
-    {StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW, StoreKind.VERSIONED, StoreKind.SUBSCRIPTION}
-)
-_SEGMENTED = frozenset({StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION})
 _one_at_a_time = threading.Lock()
 """LMDB allows one handle per environment and process."""
 
@@ -52,16 +49,19 @@ class StateRows:
 
 def task_directories(config: StreamsConfig, topology: Topology, store: str) -> dict[TaskId, Path]:
     """The environments on this machine of the tasks that hold a store."""
-    application = application_directory(state_root(config), config["application.id"])
     subs = {part.id for part in topology.subtopologies() if any(builder.name == store for builder in part.stores)}
+    return {task: path for task, path in _task_directories(config).items() if task.subtopology in subs}
+
+
+def _task_directories(config: StreamsConfig) -> dict[TaskId, Path]:
+    application = application_directory(state_root(config), config["application.id"])
     found = {}
     for data in sorted(application.glob("tasks/*/data.mdb")):
         try:
             task = TaskId.parse(data.parent.name)
         except ValueError:
             continue
-        if task.subtopology in subs:
-            found[task] = data.parent
+        found[task] = data.parent
     return found
 
 
@@ -80,8 +80,8 @@ def read_stores(
     admin: Admin, config: StreamsConfig, topology: Topology, builders: Sequence[StoreBuilder], *, limit: int | None
 ) -> dict[str, StateRows]:
     """The rows of several stores of one application, in all their tasks, as of one moment: all stores of a task are read in one view, and
-    the views of all tasks are taken again until none of them has committed in between. Global stores, stores in memory and changelogs
-    are read for themselves.
+    the views of all tasks are taken again until those of each instance are at one commit (`instance.cut`) and none of them has committed
+    in between. Global stores, stores in memory and changelogs are read for themselves.
 
     Raises:
         InvalidStateStoreError: a store has no state yet, and no changelog to read it from.
@@ -96,15 +96,20 @@ def read_stores(
             for task, path in task_directories(config, topology, builder.name).items():
                 places.setdefault(task, (path, []))[1].append(builder)
     found: dict[str, list[tuple[TaskId, StoreRows, int]]] = {}
-    with _views({task: path for task, (path, _) in places.items()}) as (views, agreed):
+    paths = {task: path for task, (path, _) in places.items()}
+    if len(paths) > 1:  # whether they are at one commit is told by all tasks of their instances
+        paths |= _task_directories(config)
+    with _views(paths) as (views, agreed):
+        instances = instance_commits(_told(task, view) for task, view in views.items() if task in places)
         for task, view in views.items():
-            for builder in places[task][1]:
+            for builder in places[task][1] if task in places else ():
                 with suppress(InvalidStateStoreError):  # nothing committed yet in this task
                     part = _read_view(view, task.partition, builder, limit)
                     found.setdefault(builder.name, []).append((task, part, view.commit_id))
     for name, parts_of in found.items():
         commits = ", ".join(f"{task}: {commit}" for task, _, commit in parts_of[:8]) + (", …" if len(parts_of) > 8 else "")
-        moment = "" if agreed else ", not of one moment"
+        moment = f" (instances {', '.join(f'{slot}: {commit}' for slot, commit in instances.items())})" if len(instances) > 1 else ""
+        moment += "" if agreed else ", not of one moment"
         rows[name] = StateRows(tuple(part for _, part, _ in parts_of), f"as of commits {commits}{moment}")
     return {
         builder.name: rows[builder.name] if builder.name in rows else _from_changelog(admin, config, builder, limit)
@@ -114,8 +119,8 @@ def read_stores(
 
 @contextmanager
 def _views(paths: Mapping[TaskId, Path]) -> Iterator[tuple[dict[TaskId, SnapshotView], bool]]:
-    """A view of each environment that has been committed to, and whether they existed all at once: after the last was taken, none of
-    the environments had a later commit.
+    """A view of each environment that has been committed to, and whether they existed all at once, each instance at one of its commits:
+    after the last was taken, none of the environments had a later commit, and none of an instance lacked one.
     """
     from kstreams_repl.stores.engine.snapshot import LmdbSnapshot
 
@@ -132,11 +137,18 @@ def _views(paths: Mapping[TaskId, Path]) -> Iterator[tuple[dict[TaskId, Snapshot
         for attempt in range(_ATTEMPTS):
             with ExitStack() as taken:
                 views = {task: taken.enter_context(snapshot.transaction()) for task, snapshot in snapshots.items()}
-                agreed = len(views) < 2 or all(snapshots[task].commit_id == view.commit_id for task, view in views.items())
+                agreed = len(views) < 2 or (
+                    at_one_commit(_told(task, view) for task, view in views.items())
+                    and all(snapshots[task].commit_id == view.commit_id for task, view in views.items())
+                )
                 if agreed or attempt == _ATTEMPTS - 1:
                     yield views, agreed
                     return
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(_PAUSE_SECONDS * (attempt + 1))
+
+
+def _told(task: TaskId, view: SnapshotView) -> TaskCommit:
+    return TaskCommit(str(task), view.owner, view.commit_id, view.attribute(CUT))
 
 
 def count_rows(config: StreamsConfig, topology: Topology, builder: StoreBuilder) -> int | None:
@@ -214,29 +226,7 @@ def _from_changelog(admin: Admin, config: StreamsConfig, builder: StoreBuilder, 
         raise InvalidStateStoreError(
             f"store {builder.name!r} has no state yet", hint="deploy the application first", store=builder.name
         ) from error
-    latest: dict[int, dict[bytes, bytes]] = {item.partition.partition: {} for item in ranges}
-    stamped, segmented = builder.kind in _TIMESTAMPED, builder.kind in _SEGMENTED
+    logs = {item.partition.partition: LogRows(builder, item.partition.partition) for item in ranges}
     for at, batch in read_ranges(admin.settings, ranges):
-        rows = latest[at.partition]
-        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
-            if key is None:
-                continue
-            physical = (
-                bytes(PREFIX) + key if segmented else _by_time(key) if builder.kind is StoreKind.TIME_ORDERED_WINDOW else key
-            )
-            if value is None:
-                rows.pop(physical, None)
-            else:
-                rows[physical] = (
-                    _LONG.pack(timestamp) + value if stamped or builder.kind is StoreKind.TIME_ORDERED_WINDOW else value
-                )
-    parts = []
-    for partition, rows in latest.items():
-        kept = list(rows.items())[:limit]
-        parts.append(StoreRows(partition, [k for k, _ in kept], [v for _, v in kept], complete=len(kept) == len(rows)))
-    return StateRows(tuple(parts), f"from topic {topic}")
-
-
-def _by_time(key: bytes) -> bytes:
-    """The time-first key of a window store's changelog key."""
-    return key[-12:-4] + key[:-12] + key[-4:]
+        logs[at.partition].add(batch)
+    return StateRows(tuple(log.rows(limit) for log in logs.values()), f"from topic {topic}")

@@ -14,6 +14,7 @@ from kstreams_repl.stores.codec import Codec
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 
 if TYPE_CHECKING:
+    from kstreams_repl.config import StreamsConfig
     from kstreams_repl.session.application import Application
 
 _POINT_READS = {StoreKind.KEY_VALUE: False, StoreKind.TIMESTAMPED_KEY_VALUE: True}
@@ -39,6 +40,11 @@ class StoreView:
     @property
     def kind(self) -> str:
         return str(self._builder.kind)
+
+    @property
+    def place(self) -> tuple[str, StreamsConfig, StoreBuilder]:
+        """(application, its settings, the store as it is declared)."""
+        return self._application.name, self._application.config, self._builder
 
     def count(self) -> int | None:
         """About how many rows it has on this machine; None when it has no state here."""
@@ -83,6 +89,10 @@ class StoreView:
     def arrow(self) -> Any:
         """Its rows as an Arrow table."""
         return self.rows().arrow()
+
+    def spark_frame(self) -> Any:
+        """Its rows as a Spark DataFrame, read from its changelog by Spark's workers: see `Session.spark_frame`."""
+        return self._application.session.spark_frame(self)
 
     def __repr__(self) -> str:
         count = self.count()

@@ -7,11 +7,12 @@ An unqualified name is a dataframe given to the call by name, else a store, else
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl import serdes
-from kstreams_repl.errors import SqlError
+from kstreams_repl.errors import SqlError, UnknownTopicError, did_you_mean
 from kstreams_repl.inspection import Limits, SqlResult, TableData, store_table, topic_table
 from kstreams_repl.session.metrics_view import metrics_table
 from kstreams_repl.session.records import Records
@@ -82,6 +83,24 @@ class SessionTables:
             self._topics = self._session.admin.topics()
         return self._topics
 
+    def store(self, name: str) -> tuple[Application, StoreBuilder] | None:
+        """The store that an unqualified name means."""
+        return self._store("", name)
+
+    def topic(self, name: str) -> str:
+        """The topic that a name means.
+
+        Raises:
+            UnknownTopicError: there is none.
+        """
+        found = _match(name, self.topics)
+        if found is None:
+            raise UnknownTopicError(
+                f"there is no topic or store {name!r}", hint=did_you_mean(name, list(self.names())) or "session.topics() lists them",
+                topic=name,
+            )  # fmt: skip
+        return found
+
     def _store(self, schema: str, name: str) -> tuple[Application, StoreBuilder] | None:
         if schema in ("topics", "frames"):
             return None
@@ -116,6 +135,14 @@ class SessionTables:
             since_ms=limits.since_ms,
             until_ms=limits.until_ms,
         )
+
+
+def callers_names(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Names where the nearest frame outside of this package is, and before these a notebook's variables."""
+    caller = sys._getframe(1)
+    while caller.f_back is not None and caller.f_globals.get("__name__", "").startswith("kstreams_repl."):
+        caller = caller.f_back
+    return {**variables, **caller.f_globals, **caller.f_locals}
 
 
 def all_stores(app: Application) -> list[StoreBuilder]:

@@ -55,6 +55,11 @@ def test_latency_control_restore_and_growth_print_their_lines(broker: Any) -> No
     assert len(bench(broker, "latency", "--seconds", "1", "--turns", "1", "--fast", "500")) == 3
     control = bench(broker, "control", "--runs", "1")
     assert [line["case"] for line in control] == ["deploy to first record", "pause", "resume to first record", "stop"]
+    notebook = bench(broker, "notebook", "--keys", "3000", "--nodes", "12", "--runs", "2")
+    assert [line["case"] for line in notebook] == [
+        "edit to first record", "pause", "resume to first record", "peek undeployed", "sql over a store", "picture update",
+    ]  # fmt: skip
+    assert all(line["value"] > 0 and line["target"] > 0 and line["runs"] >= 2 for line in notebook)
     restore = bench(broker, "restore", "--records", "20000", "--keys", "1000", "--runs", "1")
     assert [line["instances"] for line in restore] == [1, 2]
     growth = bench(broker, "state-growth", "--keys", "500", "--keys", "2000", "--records", "5000")

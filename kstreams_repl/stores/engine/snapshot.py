@@ -172,6 +172,12 @@ class SnapshotView:
         return -1 if data is None else int(_LONG.unpack(data)[0])
 
     @property
+    def owner(self) -> str | None:
+        """The token of who holds the environment; None when nobody does."""
+        data = self._meta_value(b"owner")
+        return None if data is None else data.decode()
+
+    @property
     def positions(self) -> dict[str, int]:
         meta = dict(self._transaction.cursor(db=self._snapshot.meta()))
         return {key[2:].decode(): _LONG.unpack(value)[0] for key, value in meta.items() if key[:2] == b"p:"}

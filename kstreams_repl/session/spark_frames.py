@@ -1,0 +1,108 @@
+"""`Session.spark_frame`: topics and stores as Spark DataFrames, for what is too large for `Session.sql`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from kstreams_repl import serdes
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.inspection.pieces import planned
+from kstreams_repl.inspection.topics import bounded
+from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
+from kstreams_repl.session.producing import milliseconds
+from kstreams_repl.session.store_view import StoreView
+from kstreams_repl.session.tables import SessionTables
+from kstreams_repl.topology.names import changelog_topic
+from kstreams_repl.topology.stores import StoreBuilder
+
+if TYPE_CHECKING:
+    from kstreams_repl.config import StreamsConfig
+    from kstreams_repl.session.session import Session
+
+SAMPLE = 20_000
+"""Records that the columns are found from, of a topic's stretch that is read: half from its beginning, half from its end."""
+
+
+def spark_frame(
+    session: Session, name: Any, *, records: int | None, offsets: Any, since: Any, until: Any, piece: int
+) -> Any:
+    """As `Session.spark_frame`."""
+    store = _store(session, name)
+    if store is not None:
+        if any(bound is not None for bound in (records, offsets, since, until)):
+            raise KStreamsError("a store is read as a whole", hint="filter the DataFrame: frame.where(...)")
+        return _of_store(session, *store)
+    topic = SessionTables(session, {}, {}).topic(str(name))
+    first, last = offsets if isinstance(offsets, tuple) else (None, None)
+    if isinstance(offsets, dict):
+        first, last = ({at: pair[side] for at, pair in offsets.items() if pair[side] is not None} for side in (0, 1))
+    whole = ranges_of(
+        session.admin,
+        topic,
+        partitions=offsets if isinstance(offsets, dict) else None,
+        start=first,
+        end=last,
+        since_ms=None if since is None else milliseconds(since),
+        until_ms=None if until is None else milliseconds(until),
+    )
+    ranges = bounded(whole, records)
+    key, value = session.serdes_of(topic)
+    return _frame(session, topic, ranges, list(_cut(ranges, max(piece, 1))), key, value, None)
+
+
+def _of_store(session: Session, application: str, config: StreamsConfig, builder: StoreBuilder) -> Any:
+    if not builder.logging and builder.source_topic is None:
+        raise KStreamsError(
+            f"store {builder.name!r} has no changelog that a worker could read", hint="session.sql reads it on this machine"
+        )
+    topic = builder.source_topic or changelog_topic(application, builder.name)
+    ranges = ranges_of(session.admin, topic, settled=True)
+    key = serdes.resolve(builder.key_serde, config["default.key.serde"])
+    value = serdes.resolve(builder.value_serde, config["default.value.serde"])
+    return _frame(session, topic, ranges, [item for item in ranges if item.start < item.end], key, value, builder)
+
+
+def _frame(
+    session: Session, topic: str, ranges: Iterable[OffsetRange], pieces: list[OffsetRange], key: Any, value: Any, store: Any
+) -> Any:
+    from kstreams_repl.spark.frames import frame_of
+
+    ranges = tuple(ranges)
+    sample = list(read_ranges(session.settings, _sample(ranges)))
+    plan = planned(session.settings, pieces, sample, key_serde=key, value_serde=value, store=store)
+    total = sum(item.end - item.start for item in ranges)
+    what = f"store {store.name} from topic {topic}" if store is not None else f"topic {topic}"
+    session.report(f"{what}: {total:,} offsets of {len(ranges)} partitions, in {len(pieces)} pieces")
+    assert plan.schema is not None
+    return frame_of(session.spark, plan.read, len(pieces), plan.schema)
+
+
+def _sample(ranges: tuple[OffsetRange, ...]) -> list[OffsetRange]:
+    """The beginning and the end of each stretch."""
+    each = max(SAMPLE // (2 * max(len(ranges), 1)), 1)
+    found = []
+    for item in ranges:
+        if item.end - item.start <= 2 * each:
+            found.append(item)
+        else:
+            found += [
+                OffsetRange(item.partition, item.start, item.start + each),
+                OffsetRange(item.partition, item.end - each, item.end),
+            ]
+    return found
+
+
+def _cut(ranges: Iterable[OffsetRange], piece: int) -> Iterator[OffsetRange]:
+    for item in ranges:
+        for start in range(item.start, item.end, piece):
+            yield OffsetRange(item.partition, start, min(start + piece, item.end))
+
+
+def _store(session: Session, name: Any) -> tuple[str, StreamsConfig, StoreBuilder] | None:
+    if isinstance(name, StoreView):
+        return name.place
+    if not isinstance(name, str):
+        raise KStreamsError(f"a {type(name).__name__} is no topic or store", hint='session.spark_frame("flights"), or app.store("counts")')
+    found = SessionTables(session, {}, {}).store(name)
+    return None if found is None else (found[0].name, found[0].config, found[1])
