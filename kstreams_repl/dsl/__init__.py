@@ -5,6 +5,7 @@ from __future__ import annotations
 from kstreams_repl.dsl.branched import BranchedKStream
 from kstreams_repl.dsl.builder import StreamsBuilder
 from kstreams_repl.dsl.cogrouped import CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
+from kstreams_repl.dsl.examples import attach
 from kstreams_repl.dsl.global_ktable import GlobalKTable
 from kstreams_repl.dsl.grouped_stream import KGroupedStream
 from kstreams_repl.dsl.grouped_table import KGroupedTable
@@ -38,3 +39,9 @@ __all__ = [
     "TimeWindows",
     "UnlimitedWindows",
 ]
+
+attach([
+    BranchedKStream, CogroupedKStream, GlobalKTable, JoinWindows, KGroupedStream, KGroupedTable, KStream, KTable, Materialized,
+    SessionWindowedCogroupedKStream, SessionWindowedKStream, SessionWindows, SlidingWindowedKStream, SlidingWindows, StreamsBuilder,
+    Suppressed, TimeWindowedCogroupedKStream, TimeWindowedKStream, TimeWindows, UnlimitedWindows,
+])  # fmt: skip

@@ -6,12 +6,14 @@ import doctest
 import importlib
 import inspect
 import re
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kstreams_repl import dsl
+from kstreams_repl.dsl.examples import EXAMPLES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -77,6 +79,29 @@ def public_methods() -> list[str]:
         if inspect.isclass(kind) and name.startswith(CALLED_BY_USERS) and not name.endswith("Windows"):
             found += [f"{name}.{method}" for method, value in vars(kind).items() if not method.startswith("_") and callable(value)]
     return found
+
+
+def test_every_method_of_the_dsl_has_an_example() -> None:
+    lacking = []
+    for kind in (getattr(dsl, name) for name in dsl.__all__):
+        for name, value in vars(kind).items() if inspect.isclass(kind) and not issubclass(kind, Enum) else ():
+            method = getattr(value, "__func__", value)
+            if not name.startswith("_") and inspect.isfunction(method) and ">>>" not in (inspect.getdoc(method) or ""):
+                lacking.append(f"{kind.__name__}.{name}")
+    assert lacking == []
+
+
+@pytest.mark.parametrize("place", EXAMPLES)
+def test_the_example_of_a_method_runs_and_what_it_builds_is_a_topology(place: str) -> None:
+    kind, _, name = place.partition(".")
+    member = vars(getattr(dsl, kind))[name]
+    text = inspect.getdoc(getattr(member, "__func__", member)) or ""
+    test = doctest.DocTestParser().get_doctest(text, {}, place, None, 0)
+    report: list[str] = []
+    results = doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=report.append, clear_globs=False)
+    assert results.attempted > 1 and results.failed == 0, "".join(report)
+    if "builder" in test.globs:
+        test.globs["builder"].build()
 
 
 def described() -> str:

@@ -28,7 +28,7 @@ SESSION = [
     "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "create_topic", "deploy", "detached", "files", "logs",
     "master", "peek", "plan",
     "produce", "read",
-    "record", "sample", "serdes_of", "settings", "spark", "sql", "start", "started", "topics",
+    "record", "sample", "serdes_of", "settings", "spark", "spark_frame", "sql", "start", "started", "topics",
 ]  # fmt: skip
 APPLICATION = [
     "bootstrap_servers", "changes", "describe", "edit", "error", "export", "generation", "log", "metrics", "node_rates", "outdated",
