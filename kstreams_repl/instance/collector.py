@@ -22,7 +22,7 @@ from kstreams_repl.errors import KStreamsError, OutputRetryError, ProductionErro
 from kstreams_repl.instance.refusals import OutputRefusedError, Refusals, identity
 from kstreams_repl.kafka.delivery import describe_delivery, is_consequence, needs_abort, send_errors
 from kstreams_repl.kafka.partitioning import partitioner, partitioner_of_columns
-from kstreams_repl.runtime.collector import Send, SendMany, Site, one_by_one
+from kstreams_repl.runtime.collector import Direct, Send, SendMany, Site, one_by_one
 from kstreams_repl.runtime.handlers import ErrorContext, Response
 from kstreams_repl.types import Headers, TopicPartition
 
@@ -112,6 +112,16 @@ class KafkaRecordCollector:
                 refused(error, topic, site, key, value, timestamp, headers, partition)
 
         return send, self._columns(topic)
+
+    def direct(self, topic: str, site: Site | None = None) -> Direct | None:
+        self.partitions(topic)
+        if self.careful or (self._track and topic in self._changelogs):
+            return None
+
+        def refused(error: Exception, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
+            self._refused(error, topic, site, key, value, timestamp, headers, None)
+
+        return Direct(self._producer.produce, refused)
 
     # ---- commit
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from types import FrameType
 from typing import Any
 
+from kstreams_repl.runtime.fusing import node_in_loop
 from kstreams_repl.runtime.user_error import UserLine, is_users
 
 DIED = "died at work"
@@ -78,7 +79,9 @@ def death_of_stack(text: str, nodes: Collection[str]) -> Death:
     elif first.startswith("Timeout"):
         cause = "did not return in time and let no other thread run"
     for frames in _threads(text):
-        node = next((name for file, _, name in frames if name in nodes and not is_users(file)), None)
+        ours = ((file, line, name) for file, line, name in frames if not is_users(file))
+        found = (name if name in nodes else node_in_loop(file, line) for file, line, name in ours)
+        node = next((node for node in found if node is not None), None)
         if node is not None:
             user = next(((file, line) for file, line, _ in frames if is_users(file)), ("", 0))
             return Death(node=node, cause=cause, file=user[0], line=user[1])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.inline import Inline, slot_lines, with_inline
 from kstreams_repl.operators.materialized import forwards_on_flush, keeper, slots_of
 from kstreams_repl.types import Headers
 
@@ -155,7 +156,8 @@ class StreamReduce(Operator):
                         timestamp = before
                 put(data, None if new is None else (new, timestamp))
 
-            return reduce_cached
+            inline = None if store.cached is None else _reduce_lines(node.name, store, reducer, reduce_cached, drop)
+            return with_inline(reduce_cached, inline)
 
         def reduce(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
@@ -237,7 +239,8 @@ class StreamCount(Operator):
                     old, before = row
                     put(data, (old + 1, timestamp if timestamp > before else before))
 
-            return count_cached
+            inline = None if store.cached is None else _count_lines(node.name, store, count_cached, drop)
+            return with_inline(count_cached, inline)
 
         def count(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
@@ -276,3 +279,56 @@ class StreamCount(Operator):
             keep(key, new, old if send_old else None, timestamp, headers)
 
         return count_versioned
+
+
+def _count_lines(node: str, store: Any, entry: Process, drop: Callable[[str], None]) -> Inline:
+    """`count_cached` of a key that is in the cache; the entry itself for any other."""
+    writing = slot_lines(store.cached)
+    lines = (
+        "if data is None or value is None:",
+        "    {drop}('null key or value')",
+        "    continue",
+        "slot = {find}(data)",
+        "if slot is None or type(slot.value) is not int:",
+        "    {locate}",
+        "    {entry}({from_bytes}(data), value, timestamp, headers)",
+        "    continue",
+        "slot.value += 1",
+        "if timestamp > slot.at: slot.at = timestamp",
+        *writing.lines,
+    )
+    names = {"drop": drop, "find": store.cached.find, "entry": entry, "from_bytes": store.key_serde.deserialize, **writing.names}
+    return Inline(node, lines, names, True, key_serde=store.key_serde, before=writing.before, after=writing.after)
+
+
+def _reduce_lines(
+    node: str, store: Any, reducer: Callable[[Any, Any], Any], entry: Process, drop: Callable[[str], None]
+) -> Inline:
+    """`reduce_cached` of a key whose aggregate is in the cache and stays a value that may; the rest for any other."""
+    writing = slot_lines(store.cached)
+    lines = (
+        "if data is None or value is None:",
+        "    {drop}('null key or value')",
+        "    continue",
+        "slot = {find}(data)",
+        "if slot is None or type(old := slot.value) is {frozen}:",
+        "    {locate}",
+        "    {entry}({from_bytes}(data), value, timestamp, headers)",
+        "    continue",
+        "old = {reducer}(old, value)",
+        "at = slot.at if slot.at > timestamp else timestamp",
+        "if type(old) not in {deferrable}:",
+        "    {locate}",
+        "    if old is None: {put}(data, None)",
+        "    else: {rewrite}(slot, old, at)",
+        "    continue",
+        "slot.value = old",
+        "slot.at = at",
+        *writing.lines,
+    )
+    cache = store.cached
+    names = {"drop": drop, "find": cache.find, "entry": entry, "from_bytes": store.key_serde.deserialize, "reducer": reducer}
+    names |= {"frozen": cache.frozen, "deferrable": cache.deferrable, "put": store.put_cell, "rewrite": cache.rewrite}
+    names |= writing.names
+    uses = frozenset({"value"})
+    return Inline(node, lines, names, True, uses, True, store.key_serde, writing.before, writing.after)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.inline import Inline, with_inline
 from kstreams_repl.types import Headers
 
 
@@ -29,9 +30,12 @@ class StreamMapValues(Operator):
             def map_values_with_key(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
                 forward(key, mapper(key, value), timestamp, headers)
 
-            return map_values_with_key
+            both = frozenset({"key", "value"})
+            inline = Inline(node.name, ("value = {mapper}(key, value)",), {"mapper": mapper}, uses=both, calls_user=True)
+            return with_inline(map_values_with_key, inline)
 
         def map_values(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             forward(key, mapper(value), timestamp, headers)
 
-        return map_values
+        inline = Inline(node.name, ("value = {mapper}(value)",), {"mapper": mapper}, uses=frozenset({"value"}), calls_user=True)
+        return with_inline(map_values, inline)

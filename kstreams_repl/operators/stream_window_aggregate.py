@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.inline import Inline, slot_lines, with_inline
 from kstreams_repl.operators.materialized import forwards_on_flush, window_slots_of
 from kstreams_repl.operators.window_close import WindowCloser
 from kstreams_repl.types import Headers, Windowed
@@ -70,17 +71,17 @@ class StreamWindowAggregate(Operator):
         to_bytes, fetch, put, drop, record = store.serialize_key, store.fetch_raw, store.put_raw, node.drop, node.record
         size, grace = self.size_ms, self.grace_ms
         find, rewrite, _ = window_slots_of(store)
-        close = -1 - grace
+        closed = [-1 - grace]
+        """Up to where windows are closed; the lines and the entry go on from each other."""
 
         def tumbling_count_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            nonlocal close
             if key is None:
                 drop("null key")
                 return
-            if timestamp - grace > close:
-                close = timestamp - grace
+            if timestamp - grace > closed[0]:
+                closed[0] = timestamp - grace
             start = timestamp - timestamp % size
-            if start + size <= close:
+            if start + size <= closed[0]:
                 drop("expired window")
                 return
             data = to_bytes(key)
@@ -97,7 +98,36 @@ class StreamWindowAggregate(Operator):
                 old, latest = cell
                 put(data, (old + 1, timestamp if timestamp > latest else latest), start)
 
-        return tumbling_count_cached
+        if store.cached is None:
+            return tumbling_count_cached
+        writing = slot_lines(store.cached)
+        lines = (
+            "if data is None:",
+            "    {drop}('null key')",
+            "    continue",
+            "if timestamp - {grace} > close: close = timestamp - {grace}",
+            "start = timestamp - timestamp % {size}",
+            "if start + {size} <= close:",
+            "    {drop}('expired window')",
+            "    continue",
+            "if start != last:",
+            "    last = start",
+            "    head, tail = {ends_of}(start)",
+            "slot = {find}(head + data + tail)",
+            "if slot is None or type(slot.value) is not int:",
+            "    {locate}",
+            "    {entry}({from_bytes}(data), value, timestamp, headers)",
+            "    continue",
+            "slot.value += 1",
+            "if timestamp > slot.at: slot.at = timestamp",
+            *writing.lines,
+        )
+        names = {"drop": drop, "grace": grace, "size": size, "closed": closed, "ends_of": store.ends_of, "find": store.cached.find}
+        names |= {"entry": tumbling_count_cached, "from_bytes": store.key_serde.deserialize, **writing.names}
+        before = ("last, head, tail = -1, b'', b''", "close = {closed}[0]", *writing.before)
+        after = ("{closed}[0] = close", *writing.after)
+        inline = Inline(node.name, lines, names, True, key_serde=store.key_serde, before=before, after=after)
+        return with_inline(tumbling_count_cached, inline)
 
     def _tumbling_count(self, node: NodeContext, store: Any, forward: Process) -> Process:
         """One window, inline 0 and + 1."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kstreams_repl.runtime.handlers import ErrorContext, Response
 from kstreams_repl.types import Headers
@@ -23,6 +23,18 @@ SendMany = Callable[
 ]
 """(keys, values, timestamps, headers or None when no record has any, one partition for all or one each or None): as one `Send` after
 the other."""
+
+
+class Direct(NamedTuple):
+    """A client's own call, for a loop that makes it itself.
+
+    Attributes:
+        produce: (topic, value, key, partition or -1, None, None, timestamp[, headers]); the timestamp is not 0.
+        refused: (error, key, value, timestamp, headers): what to do when `produce` raised.
+    """
+
+    produce: Callable[..., None]
+    refused: Callable[[Exception, bytes | None, bytes | None, int, Headers], None]
 
 
 class Site(Protocol):
@@ -40,7 +52,8 @@ class Site(Protocol):
 
 class RecordCollector(Protocol):
     """A collector that can take columns at once has `senders(topic)`, which gives `sender(topic)` and a `SendMany` that keeps its
-    order with it (`senders_of`), and `partitions_of(topic, keys)` (`placing`)."""
+    order with it (`senders_of`), and `partitions_of(topic, keys)` (`placing`). One whose records need nothing but the client's call has
+    `direct(topic, site) -> Direct | None`."""
 
     def sender(self, topic: str, site: Site | None = None) -> Send:
         """The call that sends records to one topic (its real name). UnknownTopicError when the topic cannot exist.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kstreams_repl.errors import InvalidStateStoreError, TopologyError, did_you_mean
 from kstreams_repl.operators.base import Process
 from kstreams_repl.operators.processor_api import ProcessorOperator
+from kstreams_repl.runtime.fusing import node_in_loop
 from kstreams_repl.runtime.sinks import build_outlet, build_sink
 from kstreams_repl.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.types import Outlet
@@ -276,6 +277,11 @@ def node_of_traceback(error: BaseException, codes: Mapping[CodeType, str]) -> st
     """The innermost node whose entry is on the error's traceback."""
     found, trace = None, error.__traceback__
     while trace is not None:
-        found = codes.get(trace.tb_frame.f_code, found)
+        found = node_of_line(trace.tb_frame.f_code, trace.tb_lineno, codes) or found
         trace = trace.tb_next
     return found
+
+
+def node_of_line(code: CodeType, line: int, codes: Mapping[CodeType, str]) -> str | None:
+    """The node whose code it is: its entry, or its part of a loop."""
+    return codes.get(code) or node_in_loop(code.co_filename, line)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kstreams_repl.runtime.fusing import UNREAD
 from kstreams_repl.runtime.tracing import Trace, traced_rows
 from kstreams_repl.types import Headers, RecordBatch, TopicPartition
 
@@ -60,24 +61,28 @@ class StreamClock:
         self.now = UNKNOWN
 
 
-_READ_AHEAD = 128
-_UNREAD: Any = object()
-_Row = tuple[bytes | None, bytes | None, Any, Any, int, int, Any]
-"""(raw key, raw value, key or `_UNREAD`, value or `_UNREAD`, timestamp, offset, headers or None)."""
+READ_AHEAD = 128
+Row = tuple[bytes | None, bytes | None, Any, Any, int, int, Any]
+"""(raw key, raw value, key or `UNREAD`, value or `UNREAD`, timestamp, offset, headers or None)."""
 
 
-def _rows(batch: RecordBatch, source: Source) -> Iterator[_Row]:
+def _rows(batch: RecordBatch, source: Source) -> Iterator[Row]:
     count = len(batch.offsets)
     if count > 2:
-        return chain.from_iterable(_chunks(batch, source))
-    unread, headers = (_UNREAD,) * count, batch.headers or (None,) * count  # the test driver's, one by one
+        return rows_from(batch, source, 0)
+    unread, headers = (UNREAD,) * count, batch.headers or (None,) * count  # the test driver's, one by one
     return zip(batch.keys, batch.values, unread, unread, batch.timestamps, batch.offsets, headers, strict=True)
 
 
-def _chunks(batch: RecordBatch, source: Source) -> Iterator[Iterable[_Row]]:
+def rows_from(batch: RecordBatch, source: Source, start: int) -> Iterator[Row]:
+    """The batch's rows from one on."""
+    return chain.from_iterable(_chunks(batch, source, start))
+
+
+def _chunks(batch: RecordBatch, source: Source, first: int) -> Iterator[Iterable[Row]]:
     """Columns are read so little ahead that what was read is still in the processor's cache when its turn comes."""
-    for start in range(0, len(batch.offsets), _READ_AHEAD):
-        chunk = slice(start, start + _READ_AHEAD)
+    for start in range(first, len(batch.offsets), READ_AHEAD):
+        chunk = slice(start, start + READ_AHEAD)
         raw_keys, raw_values, offsets = batch.keys[chunk], batch.values[chunk], batch.offsets[chunk]
         keys, values = _read_ahead(raw_keys, source.deserialize_keys), _read_ahead(raw_values, source.deserialize_values)
         headers = repeat(None, len(offsets)) if batch.headers is None else batch.headers[chunk]
@@ -85,13 +90,13 @@ def _chunks(batch: RecordBatch, source: Source) -> Iterator[Iterable[_Row]]:
 
 
 def _read_ahead(column: Sequence[bytes | None], deserialize_many: DeserializeMany | None) -> Iterable[Any]:
-    """The column's objects; `_UNREAD` when its serde wants them one by one, or one of them is poison."""
+    """The column's objects; `UNREAD` when its serde wants them one by one, or one of them is poison."""
     if deserialize_many is None:
-        return repeat(_UNREAD, len(column))
+        return repeat(UNREAD, len(column))
     try:
         return deserialize_many(column)
     except Exception:  # the record it comes from raises it again, in its turn
-        return repeat(_UNREAD, len(column))
+        return repeat(UNREAD, len(column))
 
 
 class RecordQueue:
@@ -124,7 +129,7 @@ class RecordQueue:
         self.head_headers: Headers = []
         self.head_raw_key: bytes | None = None
         self.head_raw_value: bytes | None = None
-        self._rows: Iterator[_Row] = iter(())
+        self._rows: Iterator[Row] = iter(())
         self._pending: deque[RecordBatch] = deque()
         self.topic = partition.topic
         self.size = 0
@@ -162,7 +167,7 @@ class RecordQueue:
             self._find_head()
             return 1
         source, record, clock = self.source, self.record, self.clock
-        enter, de_key, de_value, unread = source.enter, source.deserialize_key, source.deserialize_value, _UNREAD
+        enter, de_key, de_value, unread = source.enter, source.deserialize_key, source.deserialize_value, UNREAD
         if source.extract is not None or source.trace is not None:
             return self._run_one_by_one(count, limit)
         record.topic, record.partition = self.topic, self.partition.partition
@@ -235,6 +240,10 @@ class RecordQueue:
             self._find_head()
         return done
 
+    def _open(self, batch: RecordBatch) -> Iterator[Row]:
+        """The rows of a batch whose turn has come."""
+        return _rows(batch, self.source)
+
     def _leave(self, done: int, partition_time: int) -> None:
         self.size -= done
         self.partition_time = partition_time
@@ -272,9 +281,9 @@ class RecordQueue:
             for raw_key, raw_value, key, value, ts, offset, row_headers in self._rows:
                 headers: Headers = row_headers if row_headers is not None else [] if no_headers is None else no_headers
                 try:
-                    if key is _UNREAD:
+                    if key is UNREAD:
                         key = source.deserialize_key(raw_key)
-                    if value is _UNREAD:
+                    if value is UNREAD:
                         value = source.deserialize_value(raw_value)
                 except Exception as error:
                     self._ask(error, raw_key, raw_value, ts, offset, headers)
@@ -290,7 +299,7 @@ class RecordQueue:
             if not self._pending:
                 break
             batch = self._pending.popleft()
-            self._rows = _rows(batch, source)
+            self._rows = self._open(batch)
             self.topic = batch.topic or self.partition.topic
             if source.trace is not None:
                 self._rows = traced_rows(source.trace, source.name, self.topic, self.partition.partition, self._rows)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import KStreamsError, OutputRetryError, SerializationError, UnknownTopicError
 from kstreams_repl.operators.base import Process
-from kstreams_repl.runtime.collector import Send, placing, senders_of
+from kstreams_repl.operators.inline import Inline, with_inline
+from kstreams_repl.runtime.collector import Direct, Send, placing, senders_of
 from kstreams_repl.runtime.handlers import ErrorContext, Response, resolve
 from kstreams_repl.serdes.base import Serde
 from kstreams_repl.topology.nodes import SinkNode
@@ -60,7 +61,31 @@ def build_sink(node: SinkNode, context: TaskNode, services: TaskServices) -> Pro
     send = services.collector.sender(topic, site)
     if suffix:
         return _windowed(send, topic, services, key_serde.serialize, value_serde.serialize, refuse, suffix)
-    return _plain(send, key_serde.serialize, value_serde.serialize, refuse)
+    sink = _plain(send, key_serde.serialize, value_serde.serialize, refuse)
+    direct = getattr(services.collector, "direct", None)
+    client = None if direct is None else direct(topic, site)
+    return sink if client is None else with_inline(sink, _lines(node.name, topic, client, key_serde, value_serde, refuse))
+
+
+def _lines(node: str, topic: str, client: Direct, key_serde: Serde, value_serde: Serde, refuse: Refuse) -> Inline:
+    """`_plain` for a key that is the source's."""
+    lines = (
+        "try:",
+        "    payload = {to_value}(value)",
+        "except Exception as cause:",
+        "    {locate}",
+        "    {refuse}({from_bytes}(data), value, cause)",
+        "    continue",
+        "try:",
+        "    if headers: {produce}({topic}, payload, data, -1, None, None, timestamp or 1, headers)",
+        "    else: {produce}({topic}, payload, data, -1, None, None, timestamp or 1)",
+        "except Exception as error:",
+        "    {locate}",
+        "    {refused}(error, data, payload, timestamp, headers)",
+    )
+    names = {"to_value": value_serde.serialize, "from_bytes": key_serde.deserialize, "refuse": refuse, "topic": topic}
+    names |= {"produce": client.produce, "refused": client.refused}
+    return Inline(node, lines, names, ends=True, uses=frozenset({"value"}), key_serde=key_serde)
 
 
 def build_outlet(node: SinkNode, services: TaskServices, key_serde: Serde, value_serde: Serde) -> Outlet | None:

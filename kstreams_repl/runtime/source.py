@@ -52,6 +52,7 @@ class CompiledSource:
         self.deserialize_key, self.deserialize_value = key_serde.deserialize, value_serde.deserialize
         self.deserialize_keys = key_serde.deserialize_many if trace is None else None  # traced: one by one
         self.deserialize_values = value_serde.deserialize_many if trace is None else None
+        self.key_serde, self.value_serde = key_serde, value_serde
         self._services = services
         self._handler = handler
         # what we write to our own topics has a good timestamp already, as in Kafka Streams

@@ -39,6 +39,10 @@ class TapPoint:
         self._code, self._defaults = self._edge.__code__, self._edge.__defaults__
         self._observers: tuple[Observer, ...] = ()
 
+    @property
+    def observed(self) -> bool:
+        return bool(self._observers)
+
     def attach(self, observer: Observer) -> None:
         self._put((*self._observers, observer))
 
@@ -71,12 +75,17 @@ class TapPoints:
 
     def __init__(self) -> None:
         self._outputs: dict[str, list[TapPoint]] = {}
+        self._points: list[TapPoint] = []
 
     def edge(self, entry: Process, *nodes: str) -> Process:
         """A function of its own that does what `entry` does; tapping any of the nodes taps it."""
         copied: Process = _copy(entry)
         self._note(TapPoint(copied), nodes)
         return copied
+
+    def watched(self) -> bool:
+        """Whether anybody observes any edge now."""
+        return any(point.observed for point in self._points)
 
     def rows(self, outlet: Any, nodes: Sequence[str]) -> None:
         """The way on which rows of a cached store pass these nodes all at once."""
@@ -94,6 +103,7 @@ class TapPoints:
             known += [point for point in points if point not in known]
 
     def _note(self, point: TapPoint, nodes: Sequence[str]) -> None:
+        self._points.append(point)
         for node in nodes:
             self._outputs.setdefault(node, []).append(point)
 
@@ -122,6 +132,7 @@ def _copy(entry: Any) -> Any:
 def _copy_function(entry: Any) -> Any:
     copied = FunctionType(entry.__code__, entry.__globals__, entry.__name__, entry.__defaults__, entry.__closure__)
     copied.__kwdefaults__ = entry.__kwdefaults__
+    copied.__dict__.update(entry.__dict__)
     return copied
 
 

@@ -16,7 +16,9 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import IllegalStateTransitionError, KStreamsError, NullKeyError, StreamsProcessingError
 from kstreams_repl.operators.base import Process
 from kstreams_repl.runtime.collector import RecordCollector, senders_of
-from kstreams_repl.runtime.compile import Tap, compile_nodes, may_touch_headers, node_of_traceback
+from kstreams_repl.runtime.compile import Tap, children_of, compile_nodes, may_touch_headers, node_of_line, node_of_traceback
+from kstreams_repl.runtime.fused_queue import FusedQueue
+from kstreams_repl.runtime.fusing import Fused, fuse_source
 from kstreams_repl.runtime.handlers import Handler, Response, resolve
 from kstreams_repl.runtime.metering import Meter
 from kstreams_repl.runtime.partition_group import PartitionGroup
@@ -308,10 +310,31 @@ class StreamTask:
         compiled = {
             name: CompiledSource(node, self.entries[name], self.services, handler, self._trace) for name, node in sources.items()
         }
+        loops = {name: self._loop_of(source) for name, source in compiled.items()}
+        record, clock, watched = self.services.record, self.services.clock, self.services.points.watched
         return [
-            RecordQueue(at, compiled[name], self.services.record, self.services.clock)
+            RecordQueue(at, compiled[name], record, clock)
+            if (loop := loops[name]) is None
+            else FusedQueue(at, compiled[name], record, clock, fused=loop, watched=watched)
             for at, name in self.spec.partitions.items()
         ]
+
+    def _loop_of(self, source: CompiledSource) -> Fused | None:
+        """The source's loop, where nothing has to be seen or judged record by record."""
+        services = self.services
+        seen = services.tap is not None or services.meter is not None or services.by_record or self._trace is not None
+        if seen or self._processing_handler is not None or source.extract is not None:
+            return None
+        children = children_of(self.spec.subtopology.nodes)
+        return fuse_source(
+            source.name,
+            children[source.name],
+            children,
+            self.entries,
+            key_serde=source.key_serde,
+            value_serde=source.value_serde,
+            services=services,
+        )
 
     def _punctuate(self, node: str, callback: Callable[[int], None], now: int) -> None:
         self.services.record.restore(NOWHERE)
@@ -369,9 +392,12 @@ class StreamTask:
 
     def node_at(self, frame: Any) -> str | None:
         """The node whose entry is innermost on a stack."""
-        while frame is not None and frame.f_code not in self._codes:
+        while frame is not None:
+            node = node_of_line(frame.f_code, frame.f_lineno, self._codes)
+            if node is not None:
+                return node
             frame = frame.f_back
-        return None if frame is None else self._codes[frame.f_code]
+        return None
 
     def _trace_on(self, node: str | None) -> None:
         if self._trace is not None:

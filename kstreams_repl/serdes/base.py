@@ -42,6 +42,7 @@ class Serde:
         layout: the code of the `struct` module that writes the same big-endian bytes; None when there is none.
         deserialize_many: reads a column at once; it may run ahead of the records' turn, so it must be free of effects, and when it
             raises, each one is read on its own.
+        ascii_safe: reads any bytes, never as None, and ASCII comes back as it was: what nobody looks at need not be read.
         recipe: (function, arguments) that makes this serde again, where its own functions cannot travel to a worker.
 
     Example:
@@ -61,6 +62,7 @@ class Serde:
         "base_key_suffix",
         "layout",
         "deserialize_many",
+        "ascii_safe",
         "_recipe",
         "_builtin",
     )
@@ -79,6 +81,7 @@ class Serde:
         base_key_suffix: int = 0,
         layout: str | None = None,
         deserialize_many: Callable[[Sequence[bytes | None]], list[Any]] | None = None,
+        ascii_safe: bool = False,
         recipe: tuple[Callable[..., Serde], tuple[Any, ...]] | None = None,
     ) -> None:
         self.name = name
@@ -91,6 +94,7 @@ class Serde:
         self.base_key_suffix = base_key_suffix
         self.layout = layout
         self.deserialize_many = deserialize_many
+        self.ascii_safe = ascii_safe
         self._recipe = recipe
         self._builtin = False
 

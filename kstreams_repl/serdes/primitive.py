@@ -109,6 +109,7 @@ BYTES = Serde(
     immutable=(bytes,),
     none_safe=True,
     deserialize_many=list,
+    ascii_safe=True,
 )
 STRING = Serde(
     _serialize_string,  # type: ignore[arg-type]
@@ -119,6 +120,7 @@ STRING = Serde(
     immutable=(str,),
     none_safe=True,
     deserialize_many=_deserialize_strings,
+    ascii_safe=True,
 )
 LONG = _number("long", _LONG, int, "an int of 64 bits, 8 bytes big-endian")
 INTEGER = _number("integer", _INTEGER, int, "an int of 32 bits, 4 bytes big-endian")

@@ -36,6 +36,7 @@ class KeyValue:
         """(serialized key) -> cell or None."""
         self.put_cell: Callable[[bytes, Any], None] = cells.put
         """(serialized key, cell or None)."""
+        self.key_serde = key_serde
         self.serialize_key = key_serde.serialize
         self.cached: WriteBackCache | None = cells if isinstance(cells, WriteBackCache) else None
         """The cache itself, for operators that work on its slots."""

@@ -86,6 +86,7 @@ class Window:
         self._cached_segments: set[int] | None = set() if hasattr(cells, "cache") else None
         self._index: KeyIndex | None = None
         self._indexing = False
+        self.key_serde = key_serde
         self.serialize_key = key_serde.serialize
         self.cached: WriteBackCache | None = cells if isinstance(cells, WriteBackCache) else None
         """The cache itself, for operators that work on its slots (`find_slot`)."""
@@ -122,6 +123,13 @@ class Window:
                 self._index.note(key, tail, cell)
 
         return fetch_raw, put_raw
+
+    def ends_of(self, start: int) -> tuple[bytes, bytes]:
+        """What stands before and after the key in the physical keys of one window; the cache may get rows of it now."""
+        segment = start // self._rows.interval_ms
+        if self._cached_segments is not None:
+            self._cached_segments.add(segment)
+        return _LONG.pack(segment), _LONG.pack(start) + _NO_SEQUENCE
 
     def find_slot(self) -> Callable[[bytes, int], Any]:
         """Makes (serialized key, window start) -> the window's slot in the cache, if it is there."""

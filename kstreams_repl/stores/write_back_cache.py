@@ -88,7 +88,8 @@ class WriteBackCache:
         self._indexed: set[bytes] = set()
         self._indexed_to = 0
         self._any_frozen = False
-        self._with_context = True
+        self.with_context = True
+        """Whether slots keep where their last record came from."""
         self._leave_contexts_out: Callable[[], None]
         self.size = 0
         shared.caches.append(self)
@@ -100,6 +101,9 @@ class WriteBackCache:
         self.put: Callable[[bytes, Any], None]
         self.rewrite: Callable[[Slot, Any, int], None]
         self.get, self.put, self.rewrite = self._make_access()
+        self.deferrable = codec.deferrable
+        self.names = {"dirty": _DIRTY, "order": self._order, "note": self._order.append, "check": self._check}
+        """What a loop needs that does `rewrite` by itself (`operators.inline.slot_lines`)."""
 
     @property
     def dirty(self) -> bool:
@@ -242,7 +246,7 @@ class WriteBackCache:
         """
         self._outlet = outlet
         if self._codec.serde.layout is not None:  # a number that is there can be written: nobody will ask where it came from
-            self._with_context = False
+            self.with_context = False
             self._leave_contexts_out()
 
     def flush(self) -> None:
@@ -343,7 +347,7 @@ class WriteBackCache:
             for slot in leaving:
                 key = slot.key
                 cell = self._cell(slot)
-                if self._with_context:
+                if self.with_context:
                     context.topic, context.partition, context.offset = slot.topic, slot.partition, slot.offset
                 else:
                     context.topic, context.partition, context.offset = None, -1, -1
