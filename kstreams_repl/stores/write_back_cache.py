@@ -277,26 +277,17 @@ class WriteBackCache:
         self._account(0)
 
     def _flush_columns(self, outlet: Outlet) -> None:
-        """The commonest flush, in which no object is asked for: each slot is visited once."""
-        keys: list[bytes] = []
-        values: list[Any] = []
-        timestamps: list[int] = []
-        headers: list[Any] = []
-        clean, dirty = _CLEAN, _DIRTY
-        for slot in reversed(self._order):
-            if slot.state is dirty:
-                slot.state = clean
-                keys.append(slot.key)
-                values.append(slot.value)
-                timestamps.append(slot.at)
-                headers.append(slot.headers)
-        for column in (keys, values, timestamps, headers):
-            column.reverse()
+        """The commonest flush, in which no object is asked for."""
+        leaving = self._take_dirty()
+        keys = [slot.key for slot in leaving]
+        values = [slot.value for slot in leaving]
+        timestamps = [slot.at for slot in leaving]
+        headers = [slot.headers for slot in leaving]
         stored = self._codec.encode_many(values, timestamps)
-        if None in stored:
+        if self._codec.serde.layout is None and None in stored:
             self._any_frozen = True  # a value that its serde writes as nothing: the long way
-            for slot in self._order:
-                slot.state = dirty
+            for slot in leaving:
+                slot.state = _DIRTY
             self.flush()
             return
         self._flushed()
