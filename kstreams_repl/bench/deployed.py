@@ -1,6 +1,6 @@
 """One workload deployed on Spark, measured by what its instances report.
 
-The clock starts when the first instance has processed its first records and stops with the commit after which every
+The clock starts when the first instance begins to process its first records and stops with the commit after which every
 record of the input is committed: start-up is left out, the last commit is not. The reports are small local files, so
 looking at them costs the broker nothing.
 """

@@ -26,7 +26,7 @@ _METHODS: Mapping[str, tuple[str, str]] = {
     "throughput": (
         "Throughput",
         """`./kstreams bench throughput`: workloads deployed on Spark, all records on the topic before the start (4 partitions,
-lz4). The clock starts when the first instance has processed its first records and stops with the commit after which
+lz4). The clock starts when the first instance begins to process its first records and stops with the commit after which
 every record is committed; epochs turn in between. Value: median of the runs. Memory: the largest sum of resident sets
 of driver, JVM, workers (those that Spark still keeps of earlier cases too) and broker.
 

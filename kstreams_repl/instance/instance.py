@@ -44,7 +44,7 @@ class Totals:
     """What an instance did since it was taken over.
 
     Attributes:
-        first_at, committed_at: when it had processed its first records, and when it last committed any (seconds since 1970).
+        first_at, committed_at: when it began to process its first records, and when it last committed any (seconds since 1970).
     """
 
     records: int = 0

@@ -251,7 +251,7 @@ class Loop:
             self._learn_missing_lags()
         if len(tasks) > 1:
             tasks = sorted(tasks, key=_buffered, reverse=True)
-        done = 0
+        done, began = 0, time.time()
         for task in tasks:
             taken = task.process(_SLICE)
             if taken:
@@ -259,7 +259,7 @@ class Loop:
         totals = self.instance.totals
         totals.records += done
         if done and totals.first_at is None:
-            totals.first_at = time.time()
+            totals.first_at = began
         if self._paused:
             self._resume_drained()
         return done

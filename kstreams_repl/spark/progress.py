@@ -35,7 +35,7 @@ class InstanceReport:
         restored, restore_remaining: changelog records read when the tasks were taken over, and those still to read.
         snapshots, from_snapshots: commit ids, by task, of the last snapshot taken, and of the one its stores began from.
         recycled: environments that stayed open in the process from one generation to the next.
-        first_at, committed_at: when its first records were processed, and when it last committed any (seconds since 1970).
+        first_at, committed_at: when it began to process its first records, and when it last committed any (seconds since 1970).
         stage: which step of its take-over an instance is at.
         trouble: why it is recovering.
         place: on a cluster, the executor's state directory.
