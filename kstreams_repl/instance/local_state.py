@@ -26,7 +26,7 @@ from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.stores.engine.write_lock import LockedError
-from kstreams_repl.topology.stores import StoreBuilder
+from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import TaskId, TopicPartition
 
 if TYPE_CHECKING:
@@ -59,6 +59,12 @@ class Changelog:
     def is_source(self) -> bool:
         """The log is an input of the task: it is restored up to the committed offset, not to its end."""
         return self.store.source_topic is not None
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether its topic is compacted only: its start stays 0 unless somebody has deleted records of it."""
+        timed = self.store.retention_ms is not None and self.store.kind is not StoreKind.VERSIONED
+        return not self.is_source and not timed and "delete" not in str((self.store.topic_config or {}).get("cleanup.policy", ""))
 
 
 def changelogs_of(spec: TaskSpec) -> list[Changelog]:

@@ -13,8 +13,10 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from kstreams_repl.errors import TaskCorruptedError
 from kstreams_repl.instance.local_state import Changelog, forget_inputs
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, Isolation, make_consumer
@@ -27,6 +29,8 @@ from kstreams_repl.types import RecordBatch, TopicPartition
 
 _BATCH = 50_000
 _REPORT_SECONDS = 0.2
+_QUIET_SECONDS = 2.0
+"""Without a record, before it is asked whether the logs are still there."""
 
 
 @dataclass(slots=True)
@@ -68,6 +72,9 @@ def restore_changelogs(
         if any(log.is_source for _, log in owners):
             ends[at] = min(ends[at], limits.get(at, 0))
     firsts = admin.beginning_offsets(by_partition)
+    for at, owners in by_partition.items():
+        for environment, log in owners:
+            _check_whole(environment, log, firsts[at])
     starts = {
         at: min(
             max(environment.positions.get(str(at), 0) if log.store.persistent else 0, firsts[at]) for environment, log in owners
@@ -83,6 +90,7 @@ def restore_changelogs(
         return True
     from kstreams_repl.stores.restore import Restorer
 
+    ids = {name: topic.id for name, topic in admin.describe_topics({at.topic for at in missing}).items()}
     appliers = {at: [Restorer(log.store, environment, str(at)) for environment, log in by_partition[at]] for at in missing}
     if progress is not None:
         progress(told)
@@ -92,9 +100,26 @@ def restore_changelogs(
     try:
         assign(consumer, {at: starts[at] for at in missing})
         owners_of = {at: [environment for environment, _ in by_partition[at]] for at in missing}
-        return _read(consumer, settings, missing, ends, appliers, owners_of, go_on, progress, told, task_of)
+        still = partial(_check_there, admin, ids)
+        return _read(consumer, settings, missing, ends, appliers, owners_of, go_on, progress, told, task_of, still)
     finally:
         consumer.close()
+
+
+def _check_whole(environment: Environment, log: Changelog, first: int) -> None:
+    """Refuse to build a store from a log that somebody has cut: what lay before is gone."""
+    position = environment.positions.get(str(log.partition), 0) if log.store.persistent else 0
+    if log.keeps_all and position < first:
+        raise TaskCorruptedError(
+            f"the changelog {log.partition} of store {log.store.name} begins at offset {first}: records before it were deleted, and "
+            f"{'no local copy has them' if not position else f'the local copy ends at {position}'}",
+            hint="reset the application, so that it builds its state anew from its input; and look who deletes records of this topic "
+            "(its cleanup.policy must be compact)",
+            store=log.store.name,
+            topic=log.partition.topic,
+            partition=log.partition.partition,
+            task=str(log.task),
+        )
 
 
 def _read(
@@ -108,16 +133,23 @@ def _read(
     progress: Callable[[RestoreProgress], None] | None,
     told: RestoreProgress,
     task_of: Mapping[TopicPartition, str],
+    check_there: Callable[[set[TopicPartition]], None],
 ) -> bool:
     def on_error(message: Any, error: Any) -> None:
         if not is_partition_end(error) and not is_passing(error):
             raise translate(error, "restoring a store", topic=message.topic(), bootstrap_servers=settings.bootstrap_servers)
 
     next_report = time.monotonic() + _REPORT_SECONDS
+    next_look = time.monotonic() + _QUIET_SECONDS
     while missing:
         if not go_on():
             return False
         messages = consumer.consume(_BATCH, 0.02)
+        if messages:
+            next_look = time.monotonic() + _QUIET_SECONDS
+        elif time.monotonic() >= next_look:
+            check_there(missing)
+            next_look = time.monotonic() + _QUIET_SECONDS
         for at, batch in columns(messages, on_error):
             if batch.offsets[-1] >= ends[at]:
                 batch = _before(batch, ends[at])
@@ -148,6 +180,19 @@ def _read(
         told.tasks = {name: (done, 0) for name, (done, _) in told.tasks.items()}
         progress(told)
     return True
+
+
+def _check_there(admin: Admin, ids: Mapping[str, str], missing: set[TopicPartition]) -> None:
+    """Raise for a log that was deleted while it was read: the client waits for such a topic to come back."""
+    now = admin.describe_topics({at.topic for at in missing})
+    for at in missing:
+        if at.topic not in now or now[at.topic].id != ids.get(at.topic):
+            raise TaskCorruptedError(
+                f"the changelog {at.topic} was deleted while a store was restored from it",
+                hint="reset the application, so that it builds its state anew from its input",
+                topic=at.topic,
+                partition=at.partition,
+            )
 
 
 def _before(batch: RecordBatch, end: int) -> RecordBatch:

@@ -82,6 +82,7 @@ class Crew:
     bootstrap: what the test itself uses.
     through: what the instances use, another address for a proxy.
     user: a function of values in front of everything.
+    keys: how many.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Crew:
         guarantee: str = "exactly_once_v2",
         through: str | None = None,
         user: Callable[[bytes], bytes] | None = None,
+        keys: int = KEYS,
         **config: Any,
     ) -> None:
         self.name = f"c{uuid.uuid4().hex[:6]}"
@@ -128,6 +130,7 @@ class Crew:
         self.pids: dict[int, int] = {}
         self.everybody: list[int] = []
         self.sent: list[tuple[bytes, int]] = []
+        self.keys = keys
         self.kills: list[tuple[dict[TopicPartition, int], dict[TopicPartition, int]]] = []
         self._sequence: Counter[bytes] = Counter()
         self._base = int(time.time()) // 60 * 60_000  # all in one segment of the window store: none expires
@@ -141,8 +144,8 @@ class Crew:
         )
         assert self._daemon.stdout is not None and self._daemon.stdout.readline() == "ready\n"
         self._producer = make_producer(self.settings)
-        for key in range(KEYS):
-            self._producer.produce(f"{self.name}-side", b"row%d" % key, b"k%d" % key, -1, None, None, self._base - 1)
+        for key in range(keys):
+            self._send("side", b"k%d" % key, b"row%d" % key, self._base - 1)
         assert self._producer.flush(30) == 0
 
     # ---- input
@@ -151,12 +154,20 @@ class Crew:
         """Records ``k<n>`` -> ``<number>:<sequence of the key>``."""
         for _ in range(count):
             number = len(self.sent)
-            key = b"k%d" % (number * 7 % KEYS)
+            key = b"k%d" % (number * 7 % self.keys)
             self._sequence[key] += 1
             value = b"%d:%d" % (number, self._sequence[key])
-            self._producer.produce(f"{self.name}-in", value, key, -1, None, None, self._base + number // 4)
+            self._send("in", key, value, self._base + number // 4)
             self.sent.append((key, number))
         assert self._producer.flush(30) == 0
+
+    def _send(self, topic: str, key: bytes, value: bytes, at_ms: int) -> None:
+        while True:
+            try:
+                self._producer.produce(f"{self.name}-{topic}", value, key, -1, None, None, at_ms)
+                return
+            except BufferError:
+                self._producer.poll(0.1)
 
     # ---- processes
 
@@ -262,6 +273,11 @@ class Crew:
         for at, batch in read_ranges(self.settings, ranges):
             rows.setdefault(at.partition, []).extend(zip(batch.keys, batch.values, strict=True))  # type: ignore[arg-type]
         return rows
+
+    def reports(self) -> list[dict[str, Any]]:
+        """The last report of each process that runs now."""
+        found = self.lease.reports(self.generation)
+        return [found[slot] for slot, pid in self.pids.items() if found.get(slot, {}).get("pid") == pid]
 
     def violations_after_stop(self) -> list[str]:
         """Stop in order, look, and go on if there is nothing wrong."""
