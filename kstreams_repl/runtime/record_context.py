@@ -8,7 +8,7 @@ suppress, punctuation) swaps the context with `replace` and restores it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from kstreams_repl.types import Headers, RecordMetadata
@@ -54,9 +54,18 @@ class RecordContext:
         self.restore(snapshot)
         try:
             yield
+        except Exception as error:
+            self.raised(error)
+            raise
         finally:
             self.restore(kept)
             self.raw_key, self.raw_value = raw_key, raw_value
+
+    def raised(self, error: Exception) -> None:
+        """Note which record an error belongs to, before the context becomes that of another; the first note counts."""
+        with suppress(AttributeError, TypeError):  # not every exception takes an attribute
+            if getattr(error, _AT, None) is None:
+                setattr(error, _AT, self.snapshot())
 
     def metadata(self) -> RecordMetadata | None:
         """Topic, partition, offset; in a punctuation None, -1, -1; None while processors are initialised."""
@@ -64,3 +73,10 @@ class RecordContext:
 
 
 NOWHERE = ContextSnapshot(None, -1, -1, -1, [])
+_AT = "__kstreams_at__"
+
+
+def place_of(error: Exception, otherwise: RecordContext) -> ContextSnapshot:
+    """The record that an error belongs to."""
+    noted = getattr(error, _AT, None)
+    return noted if isinstance(noted, ContextSnapshot) else otherwise.snapshot()

@@ -11,6 +11,7 @@ from kstreams_repl.operators.base import Process
 from kstreams_repl.operators.inline import Inline, with_inline
 from kstreams_repl.runtime.collector import Direct, Send, placing, senders_of
 from kstreams_repl.runtime.handlers import ErrorContext, Response, resolve
+from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.serdes.base import Serde
 from kstreams_repl.topology.nodes import SinkNode
 from kstreams_repl.types import Headers, Outlet
@@ -202,15 +203,16 @@ def _refusal(node: SinkNode, services: TaskServices, key_serde: Any, value_serde
             site.give_up(context, cause, "serialization")
             return
         part, item, serde = ("key", key, key_serde) if _fails(key_serde, key) else ("value", value, value_serde)
-        known = isinstance(cause, KStreamsError)
+        told, line = cause.message if isinstance(cause, KStreamsError) else f"{type(cause).__name__}: {cause}", user_line(cause)
         raise SerializationError(
-            f"the {part} serde of {node.name} ({getattr(serde, 'name', serde)}) cannot write a {type(item).__name__}: "
-            + (cause.message if known else str(cause)),  # type: ignore[attr-defined]
+            f"the {part} serde of {node.name} ({getattr(serde, 'name', serde)}) cannot write a {type(item).__name__}: {told}"
+            + (f"\n  {line}" if line else ""),
             hint=f"give it a {part}_serde that fits, for example serdes.json",
             node=node.name,
             topic=at.topic,
             partition=at.partition,
             offset=at.offset,
+            user_line=line,
         ) from cause
 
     return refuse

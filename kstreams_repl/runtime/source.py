@@ -90,15 +90,17 @@ class CompiledSource:
         at = queue.partition
         context = ErrorContext(self.name, str(self._services.task_id), at.topic, at.partition, offset, ts, key, value, headers)
         if self._handler is None or Response(self._handler(context, error)) is not Response.CONTINUE:
-            told = error.message if isinstance(error, KStreamsError) else str(error)
+            told = error.message if isinstance(error, KStreamsError) else f"{type(error).__name__}: {error}"
+            line = user_line(error)
             raise SerializationError(
-                f"{self.name} cannot read the record at {at} offset {offset}: {told}",
+                f"{self.name} cannot read the record at {at} offset {offset}: {told}" + (f"\n  {line}" if line else ""),
                 hint="fix the serde or the producer, or set deserialization.exception.handler to 'continue' "
                 "(with a dead-letter topic, if wanted)",
                 node=self.name,
                 topic=at.topic,
                 partition=at.partition,
                 offset=offset,
+                user_line=line,
             ) from error
         self._services.dead_letter(context, error)
         self._services.drop("deserialization")

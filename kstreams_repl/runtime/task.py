@@ -22,7 +22,7 @@ from kstreams_repl.runtime.fusing import Fused, fuse_source
 from kstreams_repl.runtime.handlers import Handler, Response, resolve
 from kstreams_repl.runtime.metering import Meter
 from kstreams_repl.runtime.partition_group import PartitionGroup
-from kstreams_repl.runtime.record_context import NOWHERE
+from kstreams_repl.runtime.record_context import NOWHERE, place_of
 from kstreams_repl.runtime.record_queue import RecordQueue
 from kstreams_repl.runtime.services import TaskServices
 from kstreams_repl.runtime.source import CompiledSource
@@ -375,7 +375,7 @@ class StreamTask:
 
     def _explain(self, error: Exception, node: str | None) -> StreamsProcessingError:
         node = node_of_traceback(error, self._codes) or node
-        at, line = self.services.record, user_line(error)
+        at, line = place_of(error, self.services.record), user_line(error)
         where = f"{at.topic}-{at.partition} offset {at.offset}" if at.topic is not None else "a punctuation"
         return StreamsProcessingError(
             f"{type(error).__name__}: {error}"

@@ -344,6 +344,9 @@ class WriteBackCache:
                     context.topic, context.partition, context.offset = None, -1, -1
                 context.timestamp, context.headers = slot.timestamp, slot.headers
                 listener(key, cell, old_of(key) if send_old else None, slot.timestamp, slot.headers)
+        except Exception as error:
+            context.raised(error)
+            raise
         finally:
             context.restore(kept)
             context.raw_key, context.raw_value = raw_key, raw_value
