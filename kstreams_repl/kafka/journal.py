@@ -9,6 +9,7 @@ records is seen whole or not at all; what the records mean is `journal_state`'s 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientTopicPartition
@@ -24,6 +25,9 @@ from kstreams_repl.kafka.reading import READ_GROUP, positions
 from kstreams_repl.types import TopicPartition
 
 CALL_SECONDS = 10.0
+TRANSACTION_MS = 10_000
+Beside = tuple[str, int, bytes, bytes | None, int]
+"""A record of another topic that goes into a control transaction: topic, partition, key, value, timestamp."""
 
 
 def ensure_journal(admin: Admin, application_id: str) -> str:
@@ -40,32 +44,51 @@ class JournalControl:
         BrokerUnavailableError: the broker did not answer in time. Whether the write happened is unknown: open a new control and read.
     """
 
-    def __init__(self, settings: ClientSettings, application_id: str) -> None:
+    def __init__(self, settings: ClientSettings, application_id: str, *, transaction_timeout_ms: int = TRANSACTION_MS) -> None:
         self.application_id = application_id
         self._settings = settings
         self._topic = journal_topic_name(application_id)
         self._events = ClientEvents()
         self._broken: KStreamsError | None = None
+        self._seconds = max(CALL_SECONDS, transaction_timeout_ms / 1000)
         self._producer = make_transactional_producer(
-            settings, transactional_id=f"{application_id}-control", events=self._events, linger_ms=0
+            settings,
+            transactional_id=f"{application_id}-control",
+            transaction_timeout_ms=transaction_timeout_ms,
+            events=self._events,
+            linger_ms=0,
         )
         try:
             self._producer.init_transactions(CALL_SECONDS)
         except KafkaException as error:
             raise self._failed(error, "taking control of the application") from error
 
-    def write(self, *records: ControlRecord) -> None:
-        """Writes the records in one transaction: readers see all of them or none. Returns when they are committed."""
+    def write(self, *records: ControlRecord, beside: Iterable[Beside] = ()) -> None:
+        """Writes the records in one transaction: readers see all of them or none. Returns when they are committed.
+
+        Args:
+            beside: records of other topics in the same transaction.
+        """
         if self._broken is not None:
             raise self._broken
         try:
             self._producer.begin_transaction()
+            for topic, partition, key, value, timestamp in beside:
+                self._produce(topic, partition, key, value, timestamp)
             for record in records:
                 key, value = encode(record)
                 self._producer.produce(self._topic, key=key, value=value, partition=0)
-            self._producer.commit_transaction(CALL_SECONDS)
+            self._producer.commit_transaction(self._seconds)
         except KafkaException as error:
             raise self._failed(error, "writing to the journal") from error
+
+    def _produce(self, topic: str, partition: int, key: bytes, value: bytes | None, timestamp: int) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, key=key, value=value, partition=partition, timestamp=timestamp)
+                return
+            except BufferError:  # the client's queue is full
+                self._producer.poll(0.1)
 
     @property
     def broken(self) -> KStreamsError | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -18,7 +18,7 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.markup import one_line
 from kstreams_repl.display.mimebundle import mimebundle, text_of
 from kstreams_repl.display.picture import Picture, picture_of
-from kstreams_repl.errors import DeployError, KStreamsError
+from kstreams_repl.errors import DeployError, KStreamsError, TopologyError
 from kstreams_repl.inspection.query import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.session.editing import EditPlan
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kstreams_repl.session.detached.client import DetachedDeployment
     from kstreams_repl.session.session import Session
     from kstreams_repl.spark.deployment import Deployment
+    from kstreams_repl.spark.migrating import Migration
     from kstreams_repl.spark.progress import ApplicationReport
 
 STARTING = "starting"
@@ -235,7 +236,14 @@ class Application:
         self._finish_start()
         return self
 
-    def edit(self, topology: Any, *, dry_run: bool = False, reset_state: Collection[str] = ()) -> EditPlan:
+    def edit(
+        self,
+        topology: Any,
+        *,
+        dry_run: bool = False,
+        reset_state: Collection[str] = (),
+        migrate: Mapping[str, Callable[[Any, Any], Any]] | None = None,
+    ) -> EditPlan:
         """Go on with another topology: functions changed, nodes added or taken out. The plan says what that does to nodes and state.
 
         Applied at a commit boundary: state and offsets are kept, and under exactly once no record is lost or seen twice. An application
@@ -246,6 +254,8 @@ class Application:
             dry_run: only make the plan.
             reset_state: names of stores that begin empty with this edit; their rows and changelogs are deleted. The tasks that hold
                 them read their other stores' changelogs again.
+            migrate: by name of a key-value store, a function of (key, value) that gives each row's new value (None deletes it), for the
+                new value serde or shape. It runs here, once per row; all rows and the version are put in force in one transaction.
 
         Raises:
             TopologyError: rows of a store would be read wrongly, or a store cannot be reset; the plan is in ``plan``, the ways
@@ -253,7 +263,7 @@ class Application:
         """
         built = topology_of(topology, self.config)
         stores = (reset_state,) if isinstance(reset_state, str) else tuple(reset_state)
-        plan = EditPlan(self, built, topology, reset_state=stores)
+        plan = EditPlan(self, built, topology, reset_state=stores, migrate=migrate)
         if dry_run:
             return plan
         return plan.apply()
@@ -269,19 +279,29 @@ class Application:
         self.stale = frozenset(node.name for node in plan.diff.nodes if node.change not in (NodeChange.UNCHANGED, NodeChange.NEW))
         return None if plan.diff.empty else plan
 
-    def rollback(self) -> EditPlan:
+    def rollback(self, *, migrate: Mapping[str, Callable[[Any, Any], Any]] | None = None) -> EditPlan:
         """Edit back to the version before this one; the version that is left goes into the history, too.
+
+        Args:
+            migrate: as `edit`: functions that lead back, for stores whose rows this version has converted.
 
         Raises:
             KStreamsError: this is the first version.
+            TopologyError: a converted store has no function that leads back.
         """
         versions = self._history.versions
         if len(versions) < 2:
             raise KStreamsError(f"{self.name} is at its first version", hint="there is nothing to go back to")
         before = versions[-2]
+        for store in set(versions[-1].migrated) - set(migrate or {}):
+            raise TopologyError(
+                f"version {versions[-1].number} has converted the rows of store {store!r}, which version {before.number} cannot read",
+                hint=f"app.rollback(migrate={{{store!r}: function of key and value}}) converts them back",
+                store=store,
+            )
         saved = self._history.saved(before.number)
         program = Program("", ("its text",)) if saved is None else Program(saved.text.partition("\n")[2], saved.missing)
-        return EditPlan(self, before.topology, before.topology, program).apply()
+        return EditPlan(self, before.topology, before.topology, program, migrate=migrate).apply()
 
     def export(self, folder: str | os.PathLike[str], *, records: int = 200) -> Path:
         """Write a small Python package: ``app.py`` (the topology; ``python app.py`` deploys it) and a test made from a recording.
@@ -347,11 +367,8 @@ class Application:
 
     def __repr__(self) -> str:
         told = self.reports if self.status in ("running", "paused") else None
-        numbers = (
-            ""
-            if told is None or not told.instances
-            else f", {told.records:,} records, lag {told.lag if told.lag >= 0 else 'unknown'}"
-        )
+        lag = "unknown" if told is None or told.lag < 0 else told.lag
+        numbers = f", {told.records:,} records, lag {lag}" if told is not None and told.instances else ""
         instances = "" if told is None else f", {len(told.instances)} instances"
         reason = "" if self.error is None else f", {one_line(self.error.message.splitlines()[0], limit=120)}"
         return f"Application({self.name!r}, {self.standing}{instances}{numbers}{reason})"
@@ -379,26 +396,40 @@ class Application:
     def _apart(self) -> DetachedDeployment | None:
         return cast("DetachedDeployment", self._deployment) if self.detached else None
 
-    def _replace(self, topology: Topology, program: Program, emptied: tuple[str, ...] = (), *, definition: Any = None) -> None:
+    def _replace(
+        self,
+        topology: Topology,
+        program: Program,
+        emptied: tuple[str, ...] = (),
+        migrations: Sequence[Migration] = (),
+        *,
+        definition: Any = None,
+    ) -> None:
         """Step 3 of an edit, all of it on the control thread: what was begun is finished here, too, when the waiting is interrupted.
 
         Args:
             emptied: changelogs of the stores that are reset.
+            migrations: the stores whose rows are converted.
             definition: what the application is from now on compared with; None: as before.
         """
         if self._starting is not None:
             self._starting.wait()
-        self._run(lambda: self._put_in_place(topology, program, emptied, definition))
+        self._run(lambda: self._put_in_place(topology, program, emptied, migrations, definition))
 
-    def _put_in_place(self, topology: Topology, program: Program, emptied: tuple[str, ...], definition: Any) -> None:
+    def _put_in_place(
+        self, topology: Topology, program: Program, emptied: tuple[str, ...], migrations: Sequence[Migration], definition: Any
+    ) -> None:
         history, apart = self._history, self._apart
+        more = {"migrations": migrations} if migrations else {}
         with nullcontext() if apart is None else apart.editing(history.versions[-1].number):
             count = len(history.versions)
-            text = history.keep(program, topology, self.config)
+            text = history.keep(program, topology, self.config, migrated=[migration.store for migration in migrations])
             try:
-                self._deployment.replace(topology, version=text, emptied=emptied)
+                self._deployment.replace(topology, version=text, emptied=emptied, **more)
             except Exception:
-                if len(history.versions) > count:
+                if self._deployment.topology is topology:  # its rows are converted: it stays, to be started when what hinders it is mended
+                    self.topology = topology
+                elif len(history.versions) > count:
                     history.forget_last()
                 raise
         self.topology = topology

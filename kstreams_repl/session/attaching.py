@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kstreams_repl.errors import KStreamsError, SessionFileError, did_you_mean
-from kstreams_repl.instance.state_directory import state_root
+import psutil
+
+from kstreams_repl.errors import BrokerUnavailableError, KStreamsError, SessionFileError, did_you_mean
+from kstreams_repl.instance.control import LEASE, read_whole
+from kstreams_repl.instance.state_directory import control_directory, state_root
 from kstreams_repl.kafka.internal_topics import journal_topic_name
-from kstreams_repl.kafka.journal import JournalReader
+from kstreams_repl.kafka.journal import JournalControl, JournalReader
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.session.detached.mailbox import Mailbox
 from kstreams_repl.session.program import program_of
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from kstreams_repl.session.session import Session
 
 _SUFFIX = "-journal"
+_OPEN_SECONDS = 25.0
+"""A living writer's transaction takes milliseconds; a killed one's is ended by the broker after 10 s, which it looks for every 10 s."""
+_LEFT_SECONDS = 2.0
 
 
 def deployed_names(session: Session) -> list[str]:
@@ -46,9 +52,18 @@ def journal_of(session: Session, name: str) -> JournalState:
         )
     reader = JournalReader(session.settings, name)
     try:
+        return reader.catch_up(session.admin, seconds=_OPEN_SECONDS if _may_be_driven(session, name) else _LEFT_SECONDS)
+    except BrokerUnavailableError:  # a kernel was killed in the middle of writing: its transaction is given up, then it can be read
+        JournalControl(session.settings, name).close()
         return reader.catch_up(session.admin)
     finally:
         reader.close()
+
+
+def _may_be_driven(session: Session, name: str) -> bool:
+    """False only if the process that drove it last, from this directory, is gone."""
+    lease = read_whole(control_directory(session._state_root(), name) / LEASE)
+    return lease is None or psutil.pid_exists(int(lease["pid"]))
 
 
 def attached(

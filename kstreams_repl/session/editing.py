@@ -3,6 +3,7 @@
 A store that cannot be kept can be *reset*: between the pause and the new generation its changelog is deleted, and made anew and empty
 at the start; a local copy of another changelog is never believed (`instance.local_state`), so every task fills its stores again from the
 changelogs that are left. A crash in between leaves the old version with that store empty, never with rows that are read wrongly.
+Its values can be *migrated* instead: each row through a function, all of them and the version in one transaction (`spark.migrating`).
 
 Apply, numbered: 1. refuse what would read rows wrongly · 2. check the new topology against the cluster · 3. write the version into the
 session file, pause at a commit, put it in place, start a new generation, whose first journal record confirms the version
@@ -11,12 +12,13 @@ session file, pause at a commit, put it in place, start a new generation, whose 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.display.markup import clean_text
 from kstreams_repl.display.table import Table
 from kstreams_repl.errors import TopologyError, did_you_mean
+from kstreams_repl.serdes import resolve
 from kstreams_repl.session.deploying import left_rows
 from kstreams_repl.session.planned import check
 from kstreams_repl.session.program import Program, program_of
@@ -27,6 +29,7 @@ from kstreams_repl.topology.topology import Topology
 
 if TYPE_CHECKING:
     from kstreams_repl.session.application import Application
+    from kstreams_repl.spark.migrating import Migration
 
 
 class EditPlan:
@@ -40,18 +43,27 @@ class EditPlan:
         program: Program | None = None,
         *,
         reset_state: Collection[str] = (),
+        migrate: Mapping[str, Callable[[Any, Any], Any]] | None = None,
     ) -> None:
         self.application = application
         self.topology = topology
         self.definition = definition
         self.program = program
-        self.diff: TopologyDiff = diff(application.topology, topology, reset=reset_state, left=self._left)
+        self.functions = dict(migrate or {})
+        for name in self.functions.keys() & set(reset_state):
+            raise TopologyError(f"store {name!r} cannot be both reset and migrated", hint="one of them", store=name)
+        self.diff: TopologyDiff = diff(
+            application.topology, topology, reset=reset_state, migrate=self.functions.keys(), left=self._left
+        )
         known = [store.name for store in self.diff.stores]
-        for name in reset_state:
-            if name not in known:
-                raise TopologyError(
-                    f"there is no store {name!r} to reset", hint=did_you_mean(name, known) or "see the plan: dry_run=True", store=name
-                )
+        for what, names in (("reset", reset_state), ("migrate", self.functions)):
+            for name in names:
+                if name not in known:
+                    raise TopologyError(
+                        f"there is no store {name!r} to {what}",
+                        hint=did_you_mean(name, known) or "see the plan: dry_run=True",
+                        store=name,
+                    )
         self.applied = False
 
     def apply(self) -> EditPlan:
@@ -75,9 +87,25 @@ class EditPlan:
         # 3. History, pause, replace, start.
         program = self.program or program_of(self.definition, self.topology, app.session.variables)
         emptied = tuple(changelog_topic(app.name, store) for store in self.diff.reset)
-        app._replace(self.topology, program, emptied, definition=self.definition if self.program is None else None)
+        definition = self.definition if self.program is None else None
+        app._replace(self.topology, program, emptied, self._migrations(), definition=definition)
         self.applied = True
         return self
+
+    def _migrations(self) -> list[Migration]:
+        from kstreams_repl.spark.migrating import Migration
+
+        app, found = self.application, []
+        key_default, value_default = app.config["default.key.serde"], app.config["default.value.serde"]
+        for name in self.diff.rewritten:
+            before, after = app.topology.stores[name], self.topology.stores[name]
+            serdes = (
+                resolve(before.key_serde, key_default),
+                resolve(before.value_serde, value_default),
+                resolve(after.value_serde, value_default),
+            )
+            found.append(Migration(name, changelog_topic(app.name, name), *serdes, self.functions[name]))
+        return found
 
     def _left(self, store: str) -> TopologyGraph | None:
         """The last version that wrote rows under this name, if its changelog is still there."""
@@ -113,7 +141,8 @@ class EditPlan:
             return "refused as it is"
         kept = sum(store.change is StoreChange.KEPT for store in self.diff.stores)
         reset = f", those of {', '.join(self.diff.reset)} go" if self.diff.reset else ""
-        return f"not applied yet; the rows of {kept} stores are kept{reset}"
+        migrated = f", those of {', '.join(self.diff.rewritten)} are converted" if self.diff.rewritten else ""
+        return f"not applied yet; the rows of {kept} stores are kept{migrated}{reset}"
 
     def __repr__(self) -> str:
         return clean_text(self.table().text())

@@ -33,6 +33,7 @@ class SavedVersion:
         text: the program, its settings in the first line; this is what the hash is of.
         missing: what the program lacks; then it is for reading.
         unsaved: settings whose values cannot be written down (functions, objects).
+        migrated: stores whose rows were converted for it, so that the version before cannot read them.
     """
 
     number: int
@@ -41,6 +42,7 @@ class SavedVersion:
     description: str
     missing: tuple[str, ...] = ()
     unsaved: tuple[str, ...] = ()
+    migrated: tuple[str, ...] = ()
 
     @property
     def program(self) -> Program:
@@ -180,11 +182,11 @@ def _saved(said: Any, application: str) -> Saved:
 def _version(said: Any) -> SavedVersion:
     texts = (said["text"], said["description"])
     numbers = (said["number"], said["at_ms"])
-    lists = (said["missing"], said["unsaved"])
+    lists = (said["missing"], said["unsaved"], said.get("migrated", []))
     sound = all(isinstance(text, str) for text in texts) and all(isinstance(n, int) for n in numbers)
     if not sound or not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists):
         raise ValueError("a version with a field that does not fit")
-    return SavedVersion(numbers[0], numbers[1], texts[0], texts[1], tuple(lists[0]), tuple(lists[1]))
+    return SavedVersion(numbers[0], numbers[1], texts[0], texts[1], tuple(lists[0]), tuple(lists[1]), tuple(lists[2]))
 
 
 def _is_plain(value: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
@@ -22,13 +23,23 @@ class Version:
         at: when it was deployed (seconds since 1970).
         source: the text that makes it; its first line are its settings.
         complete: whether the text alone can make it again.
+        migrated: stores whose rows were converted for it; the version before cannot read them.
     """
 
-    def __init__(self, number: int, at: float, source: str, complete: bool, topology: Topology | Callable[[], Topology]) -> None:
+    def __init__(
+        self,
+        number: int,
+        at: float,
+        source: str,
+        complete: bool,
+        topology: Topology | Callable[[], Topology],
+        migrated: tuple[str, ...] = (),
+    ) -> None:
         self.number = number
         self.at = at
         self.source = source
         self.complete = complete
+        self.migrated = migrated
         self._topology = topology
 
     @property
@@ -64,18 +75,24 @@ class VersionHistory:
         except SessionFileError:
             self._saved, self.versions = [], []
 
-    def keep(self, program: Program, topology: Topology, config: StreamsConfig) -> VersionText:
-        """Put a version in, as the present one, and write the file. The present one stays when nothing changes."""
+    def keep(
+        self, program: Program, topology: Topology, config: StreamsConfig, *, migrated: Collection[str] = ()
+    ) -> VersionText:
+        """Put a version in, as the present one, and write the file. The present one stays when nothing changes.
+
+        Args:
+            migrated: stores whose rows are converted for it.
+        """
         description = str(topology.describe())
         number = (self.versions[-1].number if self.versions else 0) + 1
-        saved = save_version(number, int(time.time() * 1000), program, description, config)
+        saved = replace(save_version(number, int(time.time() * 1000), program, description, config), migrated=tuple(migrated))
         last = self._saved[-1] if self._saved else None
-        if last is not None and not program.missing and last.text == saved.text:
-            self.versions[-1] = Version(last.number, last.at_ms / 1000, last.text, True, topology)
+        if last is not None and not program.missing and not migrated and last.text == saved.text:
+            self.versions[-1] = Version(last.number, last.at_ms / 1000, last.text, True, topology, last.migrated)
             saved = last
         else:
             self._saved.append(saved)
-            self.versions.append(Version(number, saved.at_ms / 1000, saved.text, not saved.missing, topology))
+            self.versions.append(Version(number, saved.at_ms / 1000, saved.text, not saved.missing, topology, saved.migrated))
             self._files.write(self._application, self._saved)
         return VersionText(saved.number, saved.text, description)
 
@@ -100,7 +117,12 @@ class VersionHistory:
 
     def _loaded(self, saved: SavedVersion, config: StreamsConfig) -> Version:
         return Version(
-            saved.number, saved.at_ms / 1000, saved.text, not saved.missing, lambda: make_topology(saved, self._application, config)
+            saved.number,
+            saved.at_ms / 1000,
+            saved.text,
+            not saved.missing,
+            lambda: make_topology(saved, self._application, config),
+            saved.migrated,
         )
 
 

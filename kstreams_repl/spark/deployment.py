@@ -22,7 +22,6 @@ from typing import Any
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import (
-    ApplicationFailedError,
     BrokerUnavailableError,
     DeployError,
     IllegalStateTransitionError,
@@ -43,12 +42,14 @@ from kstreams_repl.spark.epoch import await_idle, await_progress, start_query
 from kstreams_repl.spark.failures import disk_errors, error_from, query_error
 from kstreams_repl.spark.generations import Generations, VersionText, declare
 from kstreams_repl.spark.growth import PartitionWatch, refusal
+from kstreams_repl.spark.migrating import Migration, migrate_stores
 from kstreams_repl.spark.planning import application_id_of, make_plan
 from kstreams_repl.spark.progress import ApplicationReport, read_reports
 from kstreams_repl.spark.remote_lease import RemoteLease
 from kstreams_repl.spark.session import LOCAL_SLOTS, claim_slots, get_session, is_cluster, release_slots
 from kstreams_repl.spark.status import NEXT
 from kstreams_repl.spark.status import Status as Status
+from kstreams_repl.spark.waiting import wait_for
 
 _LOG = logging.getLogger("kstreams_repl.spark")
 _WATCH_SECONDS = 0.15
@@ -212,13 +213,22 @@ class Deployment:
         """Go on after `pause`, `stop` or a failure, from what was committed; as `start`."""
         return self.start()
 
-    def replace(self, topology: Any, *, version: VersionText | None = None, emptied: Collection[str] = ()) -> Deployment:
+    def replace(
+        self,
+        topology: Any,
+        *,
+        version: VersionText | None = None,
+        emptied: Collection[str] = (),
+        migrations: Collection[Migration] = (),
+    ) -> Deployment:
         """Run another topology, from what was committed: 1. pause at a commit · 2. put the topology in place, delete the changelogs
-        of stores that begin empty · 3. start a new generation, if it was running. State and offsets stay; when the new one cannot
-        be started the old one is, and the error raised; what was emptied stays empty.
+        of stores that begin empty, convert the rows of others · 3. start a new generation, if it was running. State and offsets stay.
+        When the new one cannot be started the old one is, and the error raised; what was emptied stays empty. After a conversion
+        the new one stays in place.
 
         Args:
             emptied: changelog topics; the next start makes them anew, and no local copy of the old ones is believed.
+            migrations: with a version: it is in force as soon as the rows are converted (`migrating`).
         """
         with self._lock:
             running = self._status is Status.RUNNING
@@ -228,7 +238,7 @@ class Deployment:
             before, earlier = self.topology, self.version
             try:
                 # 2. Put it in place; what was shipped is of the old one.
-                self._empty(emptied)
+                self._rewrite(emptied, migrations, version)
                 self.topology, self._shipment, self.version = topology, None, version
                 # 3. Start.
                 if running:
@@ -236,6 +246,8 @@ class Deployment:
                 elif version is not None:
                     declare(self._generations, version, self.settings, self.application_id, self._lease)
             except BaseException:
+                if self.topology is topology and migrations:
+                    raise
                 self.topology, self._shipment, self.version = before, None, earlier
                 if running and self._status is not Status.RUNNING:
                     self.start()
@@ -268,24 +280,7 @@ class Deployment:
         Raises:
             ApplicationFailedError: the application failed meanwhile (not with the default condition: then look at `error`).
         """
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while True:
-            if until is not None and until(self):
-                return True
-            if self._status is not Status.RUNNING:
-                with self._lock:  # it may only be between two generations
-                    if self.status is Status.RUNNING:
-                        continue
-                if until is None:
-                    return True
-                if self._error is not None:
-                    raise ApplicationFailedError(
-                        f"{self.application_id} failed: {self._error.message}", hint=self._error.hint, **self._error.fields
-                    ) from self._error
-                return False
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
-            time.sleep(0.01)
+        return wait_for(self, self._lock, seconds, until)
 
     def __enter__(self) -> Deployment:
         return self.start()
@@ -295,9 +290,14 @@ class Deployment:
 
     # ---- inside
 
-    def _empty(self, changelogs: Collection[str]) -> None:
-        timeout = self.config["transaction.timeout.ms"]
-        delete_changelogs(changelogs, self._generations, self.settings, self.application_id, self._lease, timeout_ms=timeout)
+    def _rewrite(self, emptied: Collection[str], migrations: Collection[Migration], version: VersionText | None) -> None:
+        about, timeout = (self.settings, self.application_id, self._lease), self.config["transaction.timeout.ms"]
+        delete_changelogs(emptied, self._generations, *about, timeout_ms=timeout)
+        if migrations and version is not None:
+            if self._generations is not None:  # its control id is taken over for the conversion
+                self._generations.close()
+                self._generations = None
+            migrate_stores(migrations, version, *about, timeout_ms=timeout)
 
     def _go_on(self, plan: ApplicationPlan, shipment: Shipment) -> Deployment:
         """Resume after a pause that every instance has confirmed, in the same generation: nobody else can have come in

@@ -5,7 +5,7 @@ workers).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +15,7 @@ from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.internal_topics import journal_topic_name
-from kstreams_repl.kafka.journal import JournalControl, JournalReader, ensure_journal
+from kstreams_repl.kafka.journal import TRANSACTION_MS, Beside, JournalControl, JournalReader, ensure_journal
 from kstreams_repl.kafka.journal_records import Assignment, ControlRecord, DesiredState, KeptOffset, KeptOffsets, Version
 from kstreams_repl.spark.remote_lease import RemoteLease
 from kstreams_repl.types import TaskId, TopicPartition
@@ -55,12 +55,20 @@ class Generations:
         BrokerUnavailableError: no broker answers.
     """
 
-    def __init__(self, settings: ClientSettings, admin: Admin, application_id: str, lease: LeaseWriter) -> None:
+    def __init__(
+        self,
+        settings: ClientSettings,
+        admin: Admin,
+        application_id: str,
+        lease: LeaseWriter,
+        *,
+        transaction_timeout_ms: int = TRANSACTION_MS,
+    ) -> None:
         self._admin = admin
         self._lease = lease
         self._application_id = application_id
         ensure_journal(admin, application_id)
-        self._control = JournalControl(settings, application_id)
+        self._control = JournalControl(settings, application_id, transaction_timeout_ms=transaction_timeout_ms)
         reader = JournalReader(settings, application_id)
         try:
             state = reader.catch_up(admin)
@@ -147,11 +155,15 @@ class Generations:
         if now is not None:
             self._write(replace(now, version=self._version, at_ms=_now()), *texts)
 
-    def announce(self, version: VersionText) -> None:
-        """As `declare`, also where nothing was deployed yet: another process is about to start it, and will want to see the hash."""
+    def announce(self, version: VersionText, *, beside: Iterable[Beside] = ()) -> None:
+        """As `declare`, also where nothing was deployed yet: another process is about to start it, and will want to see the hash.
+
+        Args:
+            beside: records of other topics that are written with it, all or none.
+        """
         texts = self._take(version, self._generation)
         now = self._desired_now or DesiredState(self._generation, "stopped", version.number, 0)
-        self._write(replace(now, version=version.number, at_ms=_now()), *texts)
+        self._write(replace(now, version=version.number, at_ms=_now()), *texts, beside=beside)
 
     def tell(self, plan: ApplicationPlan, signal: Signal) -> None:
         """Write down that the application is paused or stopped, and the offsets it stopped at (the broker forgets them after
@@ -185,8 +197,8 @@ class Generations:
             written = replace(written, source="")
         return (written,)
 
-    def _write(self, desired: DesiredState, *others: ControlRecord) -> None:
-        self._control.write(desired, *others)
+    def _write(self, desired: DesiredState, *others: ControlRecord, beside: Iterable[Beside] = ()) -> None:
+        self._control.write(desired, *others, beside=beside)
         self._desired_now = desired
 
     def _desired(self, generation: int, signal: Signal) -> DesiredState:

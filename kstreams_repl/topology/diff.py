@@ -31,7 +31,7 @@ class NodeChange(StrEnum):
 
 class StoreChange(StrEnum):
     KEPT = "kept"
-    MIGRATED = "migrated"  # same rows, other surroundings: caching, retention made longer, changelog settings
+    MIGRATED = "migrated"  # other surroundings (caching, retention, changelog settings), or each row through the edit's function
     REBUILT = "rebuilt"  # filled anew from its source topic
     RESET = "reset"  # emptied, because the edit asks for it
     NEW = "new"
@@ -54,12 +54,14 @@ class StoreDiff:
 
     Attributes:
         hint: for a refused store, the ways out.
+        rewritten: each of its rows goes through a function of the edit.
     """
 
     name: str
     change: StoreChange
     reason: str = ""
     hint: str = ""
+    rewritten: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,11 @@ class TopologyDiff:
     def reset(self) -> tuple[str, ...]:
         """Stores that begin empty because the edit asks for it."""
         return tuple(store.name for store in self.stores if store.change is StoreChange.RESET)
+
+    @property
+    def rewritten(self) -> tuple[str, ...]:
+        """Stores whose rows go through a function of the edit."""
+        return tuple(store.name for store in self.stores if store.rewritten)
 
     @property
     def empty(self) -> bool:
@@ -117,12 +124,14 @@ def diff(
     new: TopologyGraph,
     *,
     reset: Collection[str] = (),
+    migrate: Collection[str] = (),
     left: Callable[[str], TopologyGraph | None] = lambda store: None,
 ) -> TopologyDiff:
     """The plan that leads from one topology to another.
 
     Args:
         reset: stores that shall begin empty.
+        migrate: stores whose rows shall go through a function.
         left: the topology that last wrote the rows which are still there under the name of a store that `old` does not have.
     """
     names = dict.fromkeys((*new.nodes, *old.nodes))
@@ -131,7 +140,9 @@ def diff(
     old_homes, new_homes = _homes(old), _homes(new)
     moved = {name: (home, new_homes[name]) for name, home in old_homes.items() if name in new_homes and new_homes[name] != home}
     stores = tuple(
-        _planned_store(name, old_stores, new_stores, old, new, name in reset, left)
+        _migrated_store(name, old_stores.get(name), new_stores.get(name), old, new)
+        if name in migrate
+        else _planned_store(name, old_stores, new_stores, old, new, name in reset, left)
         for name in dict.fromkeys((*new_stores, *old_stores))
     )
     before, after = old.source_topics(), new.source_topics()
@@ -295,6 +306,8 @@ def _homes(topology: TopologyGraph) -> dict[str, int]:
 
 _RESET = "reset the store (reset_state=[{!r}]; its rows go), or give it a new name"
 _RENAME = "give it a new name"
+_MIGRATE = "convert its rows (migrate={{{!r}: function of key and value}})"
+_ROWS_BY_KEY = frozenset({StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE})
 _SAME_ROWS = {frozenset({StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW})}
 
 
@@ -323,10 +336,33 @@ def _planned_store(
         return found
     why = _why_not_emptied(before, after, old, new)
     if not reset:
-        return replace(found, hint=_RENAME if why else _RESET.format(name))
+        hint = _RENAME if why else _RESET.format(name)
+        can = earlier is None and _migrated_store(name, before, after, old, new).rewritten
+        return replace(found, hint=f"{_MIGRATE.format(name)}, {hint}" if can else hint)
     if why:
         return StoreDiff(name, StoreChange.REFUSED, why, _RENAME)
     return StoreDiff(name, StoreChange.RESET, f"its rows go{f': {found.reason}' if found.reason else ''}")
+
+
+def _migrated_store(
+    name: str, before: StoreBuilder | None, after: StoreBuilder | None, old: TopologyGraph, new: TopologyGraph
+) -> StoreDiff:
+    """The part of a store whose rows shall go through a function: its values may change in every way, and nothing else may."""
+    if before is None or after is None:
+        return StoreDiff(name, StoreChange.REFUSED, "it has no rows to migrate", "leave it out of migrate")
+    otherwise = _store_diff(before.with_(value_serde=after.value_serde), after, old, new)
+    if before.kind not in _ROWS_BY_KEY:
+        reason = f"a {before.kind} store has more than a value for each key, and only values are migrated"
+    elif otherwise.change is StoreChange.REFUSED:
+        reason = f"only values are migrated, and {otherwise.reason}"
+    elif not (before.logging and after.logging) or before.source_topic is not None or after.source_topic is not None:
+        reason = "only rows of a changelog of its own are migrated, and it has none"
+    else:
+        was, now = serde_name(before.value_serde), serde_name(after.value_serde)
+        how = "" if was == now else f", its value serde was {was}, is {now}"
+        return StoreDiff(name, StoreChange.MIGRATED, f"each row goes through migrate{how}", rewritten=True)
+    hint = _RENAME if _why_not_emptied(before, after, old, new) else _RESET.format(name)
+    return StoreDiff(name, StoreChange.REFUSED, reason, hint)
 
 
 def _why_not_emptied(before: StoreBuilder, after: StoreBuilder, old: TopologyGraph, new: TopologyGraph) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import pandas
 import pytest
+from confluent_kafka import KafkaException
 
 import kstreams_repl as ks
 from kstreams_repl.errors import (
@@ -19,7 +22,12 @@ from kstreams_repl.errors import (
     TopologyError,
     UnknownTopicError,
 )
+from kstreams_repl.instance.control import LEASE, write_whole
+from kstreams_repl.instance.state_directory import control_directory
 from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.journal import JournalControl, ensure_journal
+from kstreams_repl.kafka.journal_records import DesiredState
+from kstreams_repl.session.attaching import journal_of
 from kstreams_repl.session.directory import SessionDirectory
 
 pytestmark = pytest.mark.kafka
@@ -236,3 +244,21 @@ def test_cleanup_shows_first(session: ks.Session, name: str) -> None:
 def test_attaching_to_what_never_was_says_so(session: ks.Session, name: str) -> None:
     with pytest.raises(KStreamsError, match="there is no application"):
         session.attach(name)
+
+
+def test_a_kernel_that_was_killed_while_it_wrote_the_journal_stands_in_nobodys_way(session: ks.Session, name: str) -> None:
+    """Its open transaction is given up at once, not when the broker's time for it is over."""
+    ensure_journal(session.admin, name)
+    control = JournalControl(session.settings, name)
+    control.write(DesiredState(3, "running", 2, 1))
+    killed = subprocess.run([sys.executable, "-c", "print(__import__('os').getpid())"], capture_output=True, text=True).stdout
+    folder = control_directory(session._state_root(), name)
+    folder.mkdir(parents=True)
+    write_whole(folder / LEASE, {"generation": 3, "signal": "running", "pid": int(killed)})
+    control._producer.begin_transaction()
+    control._producer.produce(f"{name}-journal", key=b"control/desired", value=b"{}", partition=0)
+    control._producer.flush(10)
+    state = journal_of(session, name)
+    assert (state.generation, state.ignored) == (3, 0)
+    with pytest.raises(KafkaException, match="fenced"):
+        control._producer.commit_transaction(10)

@@ -36,6 +36,7 @@ from kstreams_repl.session.logs import last_lines
 from kstreams_repl.spark.deployment import Deployment
 from kstreams_repl.spark.failures import error_from
 from kstreams_repl.spark.generations import VersionText, announce
+from kstreams_repl.spark.migrating import Migration
 from kstreams_repl.spark.progress import ApplicationReport, read_reports
 from kstreams_repl.topology.topology import Topology
 
@@ -180,17 +181,31 @@ class DetachedDeployment:
         return self
 
     def replace(
-        self, topology: Topology, *, version: VersionText | None = None, emptied: Collection[str] = ()
+        self,
+        topology: Topology,
+        *,
+        version: VersionText | None = None,
+        emptied: Collection[str] = (),
+        migrations: Collection[Migration] = (),
     ) -> DetachedDeployment:
         """Run another version of the session file, at a commit boundary; inside `editing`.
 
         Where no process runs the journal is told, and the next start runs it.
+
+        Raises:
+            DetachedApplicationError: rows are to be converted while the process runs: the function is here, and not there.
         """
         driver = self.mailbox.driven
         if driver is None:
             here = Deployment(self.topology, self.config, settings=self.settings)
             here.version = self.version
-            here.replace(topology, version=version, emptied=emptied)
+            here.replace(topology, version=version, emptied=emptied, migrations=migrations)
+        elif migrations:
+            raise DetachedApplicationError(
+                f"the rows of {self.application_id} cannot be converted while another process drives it",
+                hint="app.stop(), edit with migrate=, and app.resume()",
+                pid=driver.pid,
+            )
         else:
             assert version is not None
             hashed = source_hash(version.source)

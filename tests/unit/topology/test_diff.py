@@ -241,3 +241,41 @@ def test_a_new_store_is_compared_with_what_an_earlier_version_left_under_its_nam
     assert refused.reason == "an earlier version left rows: its value serde was long, would be integer"
     assert "reset_state=['counts']" in refused.hint
     assert diff(bare, counting(value_serde=serdes.integer), left=left.get, reset=["counts"]).reset == ("counts",)
+
+
+def totals(value_serde: str, *, grace: int | None = None, store: str = "totals", **keep: Any) -> Topology:
+    builder = StreamsBuilder()
+    grouped: Any = builder.stream("in", key_serde="string", value_serde="string").group_by_key()
+    if grace is not None:
+        grouped = grouped.windowed_by(TimeWindows.of_size(1000, grace=grace))
+    grouped.count(store=store, name="count", value_serde=value_serde, **keep)
+    return builder.build()
+
+
+def test_another_value_serde_can_be_migrated_and_the_refusal_says_so() -> None:
+    refused = only_store(diff(totals("long"), totals("integer")))
+    assert refused.change is StoreChange.REFUSED and refused.hint.startswith("convert its rows (migrate={'totals': function")
+    plan = diff(totals("long"), totals("integer"), migrate=["totals"])
+    assert plan.rewritten == ("totals",) and not plan.refused and not plan.empty
+    assert "its value serde was long, is integer" in only_store(plan).reason
+
+
+def test_another_shape_under_the_same_serde_can_be_migrated() -> None:
+    plan = diff(totals("long"), totals("long"), migrate=["totals"])
+    assert only_store(plan).change is StoreChange.MIGRATED and plan.rewritten == ("totals",) and not plan.empty
+
+
+def test_rows_of_windows_are_not_migrated() -> None:
+    plan = diff(totals("long", grace=0), totals("integer", grace=0), migrate=["totals"])
+    assert only_store(plan).change is StoreChange.REFUSED and "more than a value for each key" in only_store(plan).reason
+    assert "migrate" not in only_store(diff(totals("long", grace=0), totals("integer", grace=0))).hint
+
+
+def test_a_store_without_a_changelog_is_not_migrated() -> None:
+    plan = diff(totals("long", logging=False), totals("integer", logging=False), migrate=["totals"])
+    assert only_store(plan).change is StoreChange.REFUSED and "a changelog of its own" in only_store(plan).reason
+
+
+def test_a_store_that_comes_or_goes_is_not_migrated() -> None:
+    plan = diff(totals("long"), totals("long", store="others"), migrate=["others"])
+    assert {store.name: store.change for store in plan.stores} == {"others": StoreChange.REFUSED, "totals": StoreChange.REMOVED}
