@@ -272,6 +272,7 @@ class DetachedDeployment:
             record = self.mailbox.record
             if record is not None and record.pid == process.pid:
                 if record.failure:
+                    record.process.wait(_END_SECONDS)  # it takes its Spark down: what cannot start leaves nothing that runs
                     raise error_from(record.failure)
                 if record.state != STARTING:
                     return
