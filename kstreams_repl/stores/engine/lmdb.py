@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import lmdb
 
@@ -37,6 +37,7 @@ _SMALLEST_MAP_BYTES = 64 << 20
 MAX_DATABASES = 512
 MAX_READERS = 256
 
+T = TypeVar("T")
 _LONG = struct.Struct(">q")
 _OPEN: weakref.WeakValueDictionary[str, LmdbEnvironment] = weakref.WeakValueDictionary()
 _OPEN_LOCK = threading.Lock()
@@ -156,7 +157,7 @@ class LmdbEnvironment(Hooks):
         if engine is None:
             self._end_reading()
             try:
-                database = open_database(self._env, (ENGINE_PREFIX + name).encode())
+                database = self._bounded(lambda: open_database(self._env, (ENGINE_PREFIX + name).encode()))
             except lmdb.Error as error:
                 raise storage_error(error, self._where, f"opening store {name} in") from error
             self._seal.follow()
@@ -315,8 +316,12 @@ class LmdbEnvironment(Hooks):
             LockedError: the write lock was not free in `lock_timeout`.
         """
         self._end_reading()
+        self._bounded(lambda: self._take_ownership(token, unless))
+
+    def _bounded(self, work: Callable[[], T]) -> T:
+        """Wait for the write lock as long as was said at open; after that the thread that waits keeps the handle."""
         try:
-            within(self._lock_timeout, self._where, lambda: self._take_ownership(token, unless), self._ended)
+            return within(self._lock_timeout, self._where, work, self._ended)
         except LockedError as error:
             self._failure = error
             self._abandoned = True

@@ -23,10 +23,12 @@ from kstreams_repl.stores.engine.lmdb import _OPEN, ENGINE_PREFIX, MAX_DATABASES
 from kstreams_repl.stores.engine.lmdb_engine import LmdbTree
 from kstreams_repl.stores.engine.long_keys import BUCKET_SIZE
 from kstreams_repl.stores.engine.seal import check_head
+from kstreams_repl.stores.engine.write_lock import within
 
 _LONG = struct.Struct(">q")
 DEFAULT_SECONDS = 5.0
 _CHUNK = 20_000
+_LOCK_SECONDS = 5.0
 
 
 class LmdbSnapshot:
@@ -77,7 +79,7 @@ class LmdbSnapshot:
 
     def _database(self, name: bytes) -> Any:
         if not self._owned:
-            return open_database(self._env, name, create=False)
+            return within(_LOCK_SECONDS, self.path, lambda: open_database(self._env, name, create=False))
         return self._env.open_db(name, create=False)
 
     def names(self) -> list[str]:

@@ -288,6 +288,43 @@ def test_a_held_write_lock_is_given_up_after_the_timeout(tmp_path: Path) -> None
     lmdb_module._OPEN.clear()
 
 
+def test_the_wait_for_the_lock_when_a_new_store_is_opened_is_bounded_too(tmp_path: Path) -> None:
+    environment = opened(tmp_path, lock_timeout=0.2)
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    holder = context.Process(target=hold_write_lock, args=(str(tmp_path), ready))
+    holder.start()
+    try:
+        assert ready.wait(30)
+        with pytest.raises(LockedError):
+            environment.engine("new")
+        with pytest.raises(StateStoreError, match="was not free"):
+            environment.engine("other")
+    finally:
+        holder.kill()
+        holder.join()
+    environment.close()
+
+
+def test_a_new_store_is_opened_when_the_holder_of_the_lock_was_ended(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    holder = context.Process(target=hold_write_lock, args=(str(tmp_path), ready))
+
+    def end(owner: str | None) -> bool:
+        holder.kill()
+        return True
+
+    environment = opened(tmp_path, lock_timeout=1.0, on_locked=end)
+    holder.start()
+    assert ready.wait(30)
+    environment.engine("new").put(b"k", b"v")
+    environment.commit({}, 1)
+    assert environment.engine("new").get(b"k") == b"v"
+    holder.join()
+    environment.close()
+
+
 def test_a_large_deleted_range_leaves_in_small_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lmdb_engine, "DELETIONS_PER_COMMIT", 10)
     environment = opened(tmp_path)
