@@ -1,4 +1,4 @@
-"""Figures of fault tests: each test notes what it ran; ``python -m tests.faults.reliability`` writes docs/reliability.md from them.
+"""Figures of fault tests: each test notes what it ran; ``python -m tests.faults.reliability`` brings docs/reliability.md up to date.
 
 Notes go to the file that ``KSTREAMS_RELIABILITY`` names, one JSON line each; without it nothing is kept.
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 VARIABLE = "KSTREAMS_RELIABILITY"
+_ROW = re.compile(r"\| (R\d+) \| ([^|;]*)((?:;[^|]*)?) \| (\d+) \| (\d+) \| ([\d-]+) \| ([\d.]+) \|")
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 
 _HEAD = """\
@@ -50,12 +52,22 @@ def note(number: str, what: str, runs: int, violations: int, **more: Any) -> Non
         file.write(json.dumps(entry | {"more": more}) + "\n")
 
 
-def page(notes: list[dict[str, Any]]) -> str:
-    """The page's text: the last note of each fault."""
+def page(notes: list[dict[str, Any]], before: str = "") -> str:
+    """The page's text: the last note of each fault.
+
+    Args:
+        before: the page so far; what was not tried again stays as it was told there.
+    """
     last = {(entry["number"], entry["what"]): entry for entry in notes}
     rows = ["| # | fault | runs | violations | date | load |", "|---|---|---|---|---|---|"]
-    for entry in sorted(last.values(), key=lambda entry: (int(entry["number"][1:]), entry["what"])):
-        told = "".join(f"; {name.replace('_', ' ')} {value}" for name, value in entry["more"].items())
+    told_before = [found.groups() for found in map(_ROW.match, before.splitlines()) if found]
+    kept = [
+        {"number": number, "what": what, "runs": runs, "violations": violations, "date": date, "load": load, "more": {}, "told": more}
+        for number, what, more, runs, violations, date, load in told_before
+        if (number, what) not in last
+    ]
+    for entry in sorted([*last.values(), *kept], key=lambda entry: (int(entry["number"][1:]), entry["what"])):
+        told = entry.get("told") or "".join(f"; {name.replace('_', ' ')} {value}" for name, value in entry["more"].items())
         rows.append(
             f"| {entry['number']} | {entry['what']}{told} | {entry['runs']} | {entry['violations']} | {entry['date']} | {entry['load']} |"
         )
@@ -81,7 +93,8 @@ def _steps() -> str:
 
 def main(arguments: list[str]) -> int:
     notes = [json.loads(line) for path in arguments for line in Path(path).read_text(encoding="utf-8").splitlines()]
-    PAGE.write_text(page(notes), encoding="utf-8")
+    before = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    PAGE.write_text(page(notes, before), encoding="utf-8")
     return 0
 
 

@@ -22,6 +22,18 @@ def test_the_last_note_of_each_fault_is_on_the_page(tmp_path: Path, monkeypatch:
     assert text.index("| R2 |") < text.index("| R10 |")
 
 
+def test_what_was_not_tried_again_stays_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "notes"))
+    note("R10", "restores", 50, 0, longest_s=3)
+    note("R2", "kills", 7, 0)
+    first = page([json.loads(line) for line in (tmp_path / "notes").read_text().splitlines()])
+    (tmp_path / "notes").unlink()
+    note("R2", "kills", 9, 1)
+    second = page([json.loads(line) for line in (tmp_path / "notes").read_text().splitlines()], first)
+    assert "| R10 | restores; longest s 3 | 50 | 0 |" in second
+    assert "| R2 | kills | 9 | 1 |" in second and "| R2 | kills | 7 |" not in second
+
+
 def test_every_mutant_is_on_the_page() -> None:
     text = page([])
     assert all(name in text for name in MUTANTS)
