@@ -15,7 +15,9 @@ pytestmark = pytest.mark.kafka
 LIMIT = 2_000
 
 
-def test_a_spoiled_transaction_tells_the_refusal_when_it_is_flushed_or_else_committed(admin: Admin, settings: ClientSettings, name: str) -> None:
+def test_a_spoiled_transaction_tells_the_refusal_when_it_is_flushed_or_else_committed(
+    admin: Admin, settings: ClientSettings, name: str
+) -> None:
     admin.create_topic(name, 1)
     admin.alter_topic_configs(name, {"max.message.bytes": str(LIMIT)})
     producer = TransactionalProducer(settings, name, timeout_ms=20_000, batch_size=LIMIT)
