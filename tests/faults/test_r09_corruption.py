@@ -147,7 +147,7 @@ def campaign(crew: Crew, count: int, *, records: int, seed: int) -> tuple[list[s
 
 @pytest.mark.kafka
 def test_damaged_local_files_change_no_result(crew: Callable[..., Crew]) -> None:
-    count = 3
+    count = 2
     wrong, refused = campaign(crew(), count, records=300, seed=4)
     note("R9", "a local file damaged between two runs (sample)", count, len(wrong), typed_errors=refused)
     assert not wrong, wrong

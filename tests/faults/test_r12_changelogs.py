@@ -142,6 +142,7 @@ def test_a_changelog_with_another_policy_or_more_partitions_is_refused_at_deploy
         task.plan()
 
 
+@pytest.mark.slow
 def test_a_changelog_that_was_deleted_under_a_local_copy_leaves_no_mixture(broker: Any, tmp_path: Path) -> None:
     task = OneTask(broker.bootstrap_servers, tmp_path)
     task.process(ROWS)

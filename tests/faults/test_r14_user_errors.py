@@ -136,7 +136,7 @@ PLACES = (
     mapper, predicate, processor, aggregator, initializer, joiner, behind_a_cache, punctuator, extractor, reading_serde, writing_serde,
     partitioner,
 )  # fmt: skip
-FAST = (aggregator, behind_a_cache, writing_serde)
+FAST = (aggregator, writing_serde)
 
 
 def topology_of(place: Callable[..., None], do: Touch) -> Callable[[str, str], Any]:
