@@ -61,6 +61,16 @@ second nothing is taken.""",
         """`./kstreams bench control`: seconds that the caller waits. *First record*: until a committed record of the application
 has reached a `read_committed` consumer. Warm session: another application was deployed and stopped before.""",
     ),
+    "notebook": (
+        "What a notebook's user waits for",
+        """`./kstreams bench notebook`: one application with a store of so many keys (exactly once). *Edit to first record*:
+from the call of `app.edit` with one changed function, while 200 records a second come in, until a committed record that
+went through the new code has reached a `read_committed` consumer; the store is kept, which is checked at the end.
+*Peek undeployed*: `session.peek` at the count of a topology that is not deployed, over the topic that filled the store.
+*SQL over a store*: count, sum and max of all rows. *Picture update*: marks of every node of a running application at
+`metrics.recording.level=DEBUG`, and the drawing where its shapes changed (the kernel's side). *Target*: what issue 6
+asks for, in seconds.""",
+    ),
     "restore": (
         "Restore",
         """`./kstreams bench restore`: an empty key-value store brought up to its changelog, per instance, as its reports tell.""",

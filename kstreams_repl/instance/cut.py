@@ -9,7 +9,7 @@ task with the highest commit: if the views give the same hash, they are the inst
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 CUT = "instance-cut"
@@ -28,16 +28,25 @@ class TaskCommit:
 
 def cut_of(token: str, commits: Mapping[str, int]) -> bytes:
     """The note: which task's stores are at which commit."""
-    pairs = ",".join(f"{task}:{commits[task]}" for task in sorted(commits))
+    pairs = ",".join(f"{task}:{commits[task]}" for task in sorted(commits) if commits[task] >= 0)
     return f"{token}|".encode() + hashlib.blake2b(pairs.encode(), digest_size=8).digest()
 
 
-def at_one_commit(tasks: Iterable[TaskCommit]) -> bool:
-    """Whether the stores of each instance are at one commit. What an instance has not committed to yet is as its predecessor left it."""
+def at_one_commit(tasks: Iterable[TaskCommit], asked: Collection[str]) -> bool:
+    """Whether the stores of each instance that holds a task asked for are at one commit. What an instance has not committed to yet is as
+    its predecessor left it; what no topology has any more lies there with its last owner, and nobody asks for it.
+
+    Args:
+        tasks: all there are; those that never committed do not count.
+        asked: names of those that are read.
+    """
     by_owner: dict[str | None, list[TaskCommit]] = {}
     for task in tasks:
-        by_owner.setdefault(task.owner, []).append(task)
+        if task.commit_id >= 0:
+            by_owner.setdefault(task.owner, []).append(task)
     for owner, held in by_owner.items():
+        if not any(task.task in asked for task in held):
+            continue
         last = max(held, key=lambda task: task.commit_id)
         if owner is None or last.noted is None or not last.noted.startswith(f"{owner}|".encode()):
             continue

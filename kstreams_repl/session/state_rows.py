@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +99,7 @@ def read_stores(
     paths = {task: path for task, (path, _) in places.items()}
     if len(paths) > 1:  # whether they are at one commit is told by all tasks of their instances
         paths |= _task_directories(config)
-    with _views(paths) as (views, agreed):
+    with _views(paths, {str(task) for task in places}) as (views, agreed):
         instances = instance_commits(_told(task, view) for task, view in views.items() if task in places)
         for task, view in views.items():
             for builder in places[task][1] if task in places else ():
@@ -118,7 +118,7 @@ def read_stores(
 
 
 @contextmanager
-def _views(paths: Mapping[TaskId, Path]) -> Iterator[tuple[dict[TaskId, SnapshotView], bool]]:
+def _views(paths: Mapping[TaskId, Path], asked: Collection[str]) -> Iterator[tuple[dict[TaskId, SnapshotView], bool]]:
     """A view of each environment that has been committed to, and whether they existed all at once, each instance at one of its commits:
     after the last was taken, none of the environments had a later commit, and none of an instance lacked one.
     """
@@ -138,7 +138,7 @@ def _views(paths: Mapping[TaskId, Path]) -> Iterator[tuple[dict[TaskId, Snapshot
             with ExitStack() as taken:
                 views = {task: taken.enter_context(snapshot.transaction()) for task, snapshot in snapshots.items()}
                 agreed = len(views) < 2 or (
-                    at_one_commit(_told(task, view) for task, view in views.items())
+                    at_one_commit((_told(task, view) for task, view in views.items()), asked)
                     and all(snapshots[task].commit_id == view.commit_id for task, view in views.items())
                 )
                 if agreed or attempt == _ATTEMPTS - 1:
