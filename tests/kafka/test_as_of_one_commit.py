@@ -24,7 +24,7 @@ from kstreams_repl.spark.planning import make_plan
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 3
-QUERIES = 60
+QUERIES = 25
 
 
 class Running:

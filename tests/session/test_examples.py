@@ -60,6 +60,7 @@ def names(tmp_path: Path) -> Iterator[dict[str, Any]]:
 WORDS = [("a", "to"), ("b", "be"), ("b", "or"), ("b", "not"), ("a", "to")]
 
 
+@pytest.mark.slow
 def test_the_examples_of_a_session_run(names: dict[str, Any]) -> None:
     for place in places(ks.Session):
         if place not in ON_SPARK and place != "Session.spark":
