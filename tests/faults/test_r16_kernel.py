@@ -147,7 +147,7 @@ def edit(app: ks.Application, notebook: Notebook, tag: str) -> None:
     app.edit(tagging(source, sink, tag))
 
 
-@pytest.mark.parametrize("times", [5, pytest.param(full(100), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [3, pytest.param(full(100), marks=pytest.mark.slow)])
 def test_an_interrupted_call_is_done_or_not_begun(session: ks.Session, times: int) -> None:
     chance = random.Random(SEED)
     notebook = Notebook(session, f"r16-{uuid.uuid4().hex[:6]}")

@@ -95,6 +95,7 @@ def test_interrupted_demo_ends_quietly_and_leaves_nothing(tmp_path: Path) -> Non
     assert "Traceback" not in out + err
 
 
+@pytest.mark.slow
 def test_own_rows_are_counted(tmp_path: Path) -> None:
     (tmp_path / "cities.csv").write_text("city,visitors\nRome,1\nOslo,2\nRome,3\n")
     told = verdict(demo(tmp_path, "--input", "cities.csv", "--topic", "visits", "--key", "city"))

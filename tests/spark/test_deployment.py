@@ -94,6 +94,7 @@ def test_pause_resume_and_stop_may_be_repeated(host: Host) -> None:
     assert deployment.status is Status.RUNNING
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_the_query_ends_leaves_the_end_to_the_next_call(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     source, sink = host.topic("in"), host.topic("out")
     host.produce(source, numbered(1_000))
