@@ -147,6 +147,8 @@ def edit(app: ks.Application, notebook: Notebook, tag: str) -> None:
     app.edit(tagging(source, sink, tag))
 
 
+# Python drops an interrupt that comes inside a weak reference's callback or a destructor, and says so.
+@pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("times", [3, pytest.param(full(100), marks=pytest.mark.slow)])
 def test_an_interrupted_call_is_done_or_not_begun(session: ks.Session, times: int) -> None:
     chance = random.Random(SEED)
