@@ -143,7 +143,7 @@ def _launch(conf: Any) -> None:
     try:
         with log.open("wb") as stderr, _swept_directory() as directory:
             # It makes a directory of its own to be told the JVM's port in, which would stay if this process were killed meanwhile.
-            java_gateway.tempfile = SimpleNamespace(mkdtemp=lambda: tempfile.mkdtemp(dir=directory), mkstemp=tempfile.mkstemp)  # type: ignore[attr-defined]
+            java_gateway.tempfile = SimpleNamespace(mkdtemp=lambda: tempfile.mkdtemp(dir=directory), mkstemp=tempfile.mkstemp)  # type: ignore[assignment,attr-defined]
             gateway = java_gateway.launch_gateway(conf, popen_kwargs={"start_new_session": True, "stderr": stderr})  # type: ignore[no-untyped-call]
     finally:
         java_gateway.tempfile = tempfile  # type: ignore[attr-defined]
