@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from kstreams_repl.errors import DeployError
@@ -133,7 +130,8 @@ def _quiet(session: Any) -> None:
 
 def _launch(conf: Any) -> None:
     """Start the JVM in its own process session, under a Java that Spark can run on."""
-    from pyspark import SparkContext, java_gateway
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
 
     before = {name: os.environ.get(name) for name in ("JAVA_HOME", "PYTHONPATH")}
     os.environ.update(spark_environment())
@@ -141,12 +139,9 @@ def _launch(conf: Any) -> None:
     log = spark_log()
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
-        with log.open("wb") as stderr, _swept_directory() as directory:
-            # It makes a directory of its own to be told the JVM's port in, which would stay if this process were killed meanwhile.
-            java_gateway.tempfile = SimpleNamespace(mkdtemp=lambda: tempfile.mkdtemp(dir=directory), mkstemp=tempfile.mkstemp)  # type: ignore[assignment,attr-defined]
-            gateway = java_gateway.launch_gateway(conf, popen_kwargs={"start_new_session": True, "stderr": stderr})  # type: ignore[no-untyped-call]
+        with log.open("wb") as stderr:
+            gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True, "stderr": stderr})  # type: ignore[no-untyped-call]
     finally:
-        java_gateway.tempfile = tempfile  # type: ignore[attr-defined]
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
@@ -154,15 +149,6 @@ def _launch(conf: Any) -> None:
                 os.environ[name] = value
     SparkContext._gateway = gateway
     SparkContext._jvm = gateway.jvm
-
-
-@contextmanager
-def _swept_directory() -> Iterator[str]:
-    """A temporary directory that goes with this process, however it ends: a shell waits for the end of a pipe that only we hold."""
-    directory = tempfile.mkdtemp(prefix="kstreams-spark-start-")
-    sweep = ["/bin/sh", "-c", 'cat > /dev/null; rm -rf -- "$1"', "sh", directory]
-    with subprocess.Popen(sweep, stdin=subprocess.PIPE, start_new_session=True):  # leaving closes the pipe and waits
-        yield directory
 
 
 def python_path(before: str | None) -> str:
