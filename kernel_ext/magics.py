@@ -300,18 +300,7 @@ class TopoMagics(Magics):
 
         if self.live_tail is not None and deadline is None:
             return self.live_tail(look, f"{given.topic}{f' where {given.where}' if given.where else ''}", lambda: None)
-        handle, shown = None, None
-        try:
-            while deadline is None or time.monotonic() < deadline:
-                found = look()
-                if handle is None:
-                    handle = display(found, display_id=True)
-                elif found != shown:
-                    handle.update(found)
-                shown = found
-                time.sleep(1 / UPDATES_PER_SECOND)
-        except KeyboardInterrupt:
-            return None
+        _show_live(look, lambda: deadline is None or time.monotonic() < deadline)
         return None
 
     @magic_arguments()
@@ -368,18 +357,8 @@ class TopoMagics(Magics):
 
     def _tail_node(self, values: NodeValues, seconds: float | None) -> None:
         deadline = None if seconds is None else time.monotonic() + seconds
-        handle = shown = None
         try:
-            while values.running and (deadline is None or time.monotonic() < deadline):
-                found = values()
-                if handle is None:
-                    handle = display(found, display_id=True)
-                elif found != shown:
-                    handle.update(found)
-                shown = found
-                time.sleep(1 / UPDATES_PER_SECOND)
-        except KeyboardInterrupt:
-            return
+            _show_live(values, lambda: values.running and (deadline is None or time.monotonic() < deadline))
         finally:
             values.leave()
 
@@ -446,6 +425,22 @@ class NodeValues:
         if self._tap is not None:
             self._tap.__exit__(None, None, None)
             self._tap = None
+
+
+def _show_live(look: Callable[[], Table], goes_on: Callable[[], bool]) -> None:
+    """Show a table and draw it anew when it has changed, until it does not go on or the user interrupts."""
+    handle = shown = None
+    try:
+        while goes_on():
+            found = look()
+            if handle is None:
+                handle = display(found, display_id=True)
+            elif found != shown:
+                handle.update(found)
+            shown = found
+            time.sleep(1 / UPDATES_PER_SECOND)
+    except KeyboardInterrupt:
+        return
 
 
 def _frame(table: Table) -> Any:

@@ -6,9 +6,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -18,19 +16,6 @@ from tests.faults.reliability import note
 
 pytestmark = pytest.mark.kafka
 POINTS = ("F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10")
-
-
-@pytest.fixture
-def crew(broker: Any, tmp_path: Path) -> Iterator[Callable[..., Crew]]:
-    made: list[Crew] = []
-
-    def make(**options: Any) -> Crew:
-        made.append(Crew(broker.bootstrap_servers, tmp_path, **options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
 
 
 def campaign(crew: Crew, points: list[str], random_kills: int, *, records: int, seed: int, wipe: bool = False) -> list[str]:

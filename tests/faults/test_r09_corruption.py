@@ -6,9 +6,8 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -91,19 +90,6 @@ def damaged_environments(tmp_path: Path, count: int, *, closed: bool) -> None:
 
 
 # ---- an application
-
-
-@pytest.fixture
-def crew(broker: Any, tmp_path: Path) -> Iterator[Callable[..., Crew]]:
-    made: list[Crew] = []
-
-    def make(**options: Any) -> Crew:
-        made.append(Crew(broker.bootstrap_servers, tmp_path, **options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
 
 
 def local_files(crew: Crew) -> list[Path]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -19,19 +17,6 @@ from tests.faults.crew import PARTITIONS, Crew
 from tests.faults.reliability import note
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture
-def crew(broker: Any, tmp_path: Path) -> Iterator[Callable[..., Crew]]:
-    made: list[Crew] = []
-
-    def make(**options: Any) -> Crew:
-        made.append(Crew(broker.bootstrap_servers, tmp_path, **options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
 
 
 def logs(crew: Crew) -> list[TopicPartition]:
