@@ -15,7 +15,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import display
 from traitlets import Float, Integer
 
-from kernel_ext.node_edits import EDIT_FUNCTION, EDITED, edit_text
+from kernel_ext.node_edits import EDIT_FUNCTION, EDITED, EditOptions, edit_text
 from kernel_ext.workspace import Workspace
 from kstreams_repl.config import KEYS
 from kstreams_repl.display.table import Table
@@ -145,6 +145,14 @@ class TopoMagics(Magics):
         "--reset-state", action="append", nargs="?", const="", default=[], metavar="STORE",
         help="a store that begins empty; without a name: the node's; repeatable",
     )  # fmt: skip
+    @argument(
+        "--migrate", action="append", default=[], metavar="STORE=FUNCTION",
+        help='each value of a store through a function of key and value: a name, or "counts=lambda key, value: ..."; repeatable',
+    )  # fmt: skip
+    @argument(
+        "--migrate-rows", action="append", default=[], metavar="STORE=FUNCTION",
+        help="each row through a function that gives the new (key, value); repeatable",
+    )  # fmt: skip
     @no_var_expand
     @line_cell_magic
     def topo_edit(self, line: str, cell: str | None = None) -> Any:
@@ -161,10 +169,11 @@ class TopoMagics(Magics):
             self._define(name, cell)
         if "" in given.reset_state:
             raise UsageError("--reset-state needs a store's name here: --reset-state counts")
+        what = EditOptions.of(given, given.reset_state, self._shell.user_ns)
         with deployed_as(self._workspace.expression(name)):
             source = self._workspace.source(name)
-            plan = self._plan(app, source, given.reset_state)
-            return plan if given.dry_run else app.edit(source, reset_state=given.reset_state)
+            plan = self._plan(app, source, what)
+            return plan if given.dry_run else app.edit(source, **what.arguments)
 
     def _edit_node(self, app: Application, given: Any, cell: str) -> EditPlan:
         held = self._shell.user_ns.get(given.node)
@@ -177,15 +186,15 @@ class TopoMagics(Magics):
         self._shell.user_ns[EDITED] = builder
         try:
             exec(compile(source, file, "exec"), self._shell.user_ns)
-            stores = self._reset(definition, app, node, given.reset_state)
-            plan = self._plan(app, definition, stores)
+            what = EditOptions.of(given, self._reset(definition, app, node, given.reset_state), self._shell.user_ns)
+            plan = self._plan(app, definition, what)
             if given.dry_run:
                 return plan
             if expression is not None:
                 run = running_cell()
                 undo.append(history.note("" if run is None else run.cell, source, file=file, before=f"{EDITED} = {expression}"))
             with deployed_as(expression) if expression and definition is builder else nullcontext():
-                plan = app.edit(definition, reset_state=stores)
+                plan = app.edit(definition, **what.arguments)
             undo.clear()
             return plan
         finally:
@@ -202,8 +211,8 @@ class TopoMagics(Magics):
             raise UsageError(f"{node} has no store; name one: --reset-state STORE")
         return [*(name for name in named if name), *own]
 
-    def _plan(self, app: Application, source: Any, reset_state: list[str]) -> EditPlan:
-        plan = app.edit(source, dry_run=True, reset_state=reset_state)
+    def _plan(self, app: Application, source: Any, what: EditOptions) -> EditPlan:
+        plan = app.edit(source, dry_run=True, **what.arguments)
         if plan.diff.refused:
             display(plan)  # what the error that follows says in three lines
         return plan

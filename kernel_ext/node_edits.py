@@ -11,7 +11,9 @@ import ast
 import hashlib
 import re
 import textwrap
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from IPython.core.error import UsageError
 
@@ -19,6 +21,46 @@ EDITED = "__edited__"
 """The builder's name in the text."""
 EDIT_FUNCTION = "edit_of_"
 """What the names of the functions in it begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditOptions:
+    """What an edit's options say about stores."""
+
+    reset_state: Sequence[str]
+    migrate: Mapping[str, Callable[[Any, Any], Any]]
+    migrate_rows: Mapping[str, Callable[[Any, Any], Any]]
+
+    @staticmethod
+    def of(given: Any, reset_state: Sequence[str], names: Mapping[str, Any]) -> EditOptions:
+        """Of a line's arguments; the functions are looked up in, or made with, the notebook's names.
+
+        Raises:
+            UsageError: no STORE=FUNCTION, or what stands for the function is none.
+        """
+        rows = {"migrate": given.migrate, "migrate-rows": given.migrate_rows}
+        found = {option: dict(_conversion(option, text, names) for text in texts) for option, texts in rows.items()}
+        return EditOptions(reset_state, found["migrate"], found["migrate-rows"])
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """For `Application.edit`."""
+        return {"reset_state": self.reset_state, "migrate": self.migrate, "migrate_rows": self.migrate_rows}
+
+
+def _conversion(option: str, text: str, names: Mapping[str, Any]) -> tuple[str, Callable[[Any, Any], Any]]:
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
+    store, equals, expression = (text[1:-1] if quoted else text).partition("=")
+    store, expression = store.strip(), expression.strip()
+    if not equals or not store or not expression:
+        raise UsageError(f"--{option} {text}: give a store and a function: --{option} counts=to_object")
+    try:
+        function = eval(expression, dict(names))
+    except Exception as error:
+        raise UsageError(f"--{option} {store}: {expression} raised {type(error).__name__}: {error}") from error
+    if not callable(function):
+        raise UsageError(f"--{option} {store}: {expression} is a {type(function).__name__}, not a function of key and value")
+    return store, function
 
 
 def edit_text(node: str, body: str, parameters: Collection[str]) -> str:
@@ -51,7 +93,9 @@ def edit_text(node: str, body: str, parameters: Collection[str]) -> str:
     name = f"{EDIT_FUNCTION}{re.sub(r'[^0-9A-Za-z]', '_', node)}_{hashlib.sha256(body.encode()).hexdigest()[:8]}"
     lines = body.splitlines()[: (last.lineno - 1 if statements != tree.body else len(body.splitlines()))]
     inner = textwrap.indent("\n".join(lines), "    ")
-    if not _same(inner, statements):  # a text over several lines is not to be indented, a `;` may stand before the last expression
+    if not _same(
+        inner, statements
+    ):  # a text over several lines is not to be indented, a `;` may stand before the last expression
         inner = "\n".join(textwrap.indent(ast.unparse(item), "    ") for item in statements)
     head = f"def {name}():\n{inner}\n" if inner.strip() else f"def {name}():\n"
     return f"{head}    return {given}\n{EDITED}.replace({node!r}, {call}{name}())\n"

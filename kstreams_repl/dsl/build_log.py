@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 
 from kstreams_repl.dsl.graph_builder import GraphBuilder
 from kstreams_repl.errors import KStreamsError, TopologyError, did_you_mean
-from kstreams_repl.topology.diff import fingerprint
+from kstreams_repl.topology.fingerprint import fingerprint
 from kstreams_repl.topology.nodes import Origin
 from kstreams_repl.topology.origin import running_cell, user_origin
 from kstreams_repl.topology.topology import Topology

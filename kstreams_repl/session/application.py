@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +21,8 @@ from kstreams_repl.display.picture import Picture, picture_of
 from kstreams_repl.errors import DeployError, KStreamsError, TopologyError
 from kstreams_repl.inspection.query import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
-from kstreams_repl.session.editing import EditPlan
+from kstreams_repl.session.control_calls import CaughtUp, Work
+from kstreams_repl.session.editing import Conversions, EditPlan
 from kstreams_repl.session.errors_shown import with_source
 from kstreams_repl.session.live_taps import live_peek, live_tail, node_name
 from kstreams_repl.session.marks import Rates, marks_of
@@ -84,7 +85,7 @@ class Application:
         self._history = history
         self._found = found
         self._control = threading.Lock()
-        self._starting: _Work | None = None
+        self._starting: Work | None = None
         self._start_error: BaseException | None = None
 
     # ---- looks
@@ -224,7 +225,7 @@ class Application:
             return self
         self._check()
         self._start_error = None
-        self._starting = _Work(self._control, self._deployment.start, name=f"deploy-{self.name}", on_error=self._start_failed)
+        self._starting = Work(self._control, self._deployment.start, name=f"deploy-{self.name}", on_error=self._start_failed)
         return self
 
     def resume(self) -> Application:
@@ -242,7 +243,8 @@ class Application:
         *,
         dry_run: bool = False,
         reset_state: Collection[str] = (),
-        migrate: Mapping[str, Callable[[Any, Any], Any]] | None = None,
+        migrate: Conversions | None = None,
+        migrate_rows: Conversions | None = None,
     ) -> EditPlan:
         """Go on with another topology: functions changed, nodes added or taken out. The plan says what that does to nodes and state.
 
@@ -254,8 +256,11 @@ class Application:
             dry_run: only make the plan.
             reset_state: names of stores that begin empty with this edit; their rows and changelogs are deleted. The tasks that hold
                 them read their other stores' changelogs again.
-            migrate: by name of a key-value store, a function of (key, value) that gives each row's new value (None deletes it), for the
-                new value serde or shape. It runs here, once per row; all rows and the version are put in force in one transaction.
+            migrate: by name of a key-value, window or session store, a function of (key, value) that gives each row's new value (None
+                deletes it), for the new value serde or shape; the key of a window is a `Windowed`. It runs here, once per row; all rows
+                and the version are put in force in one transaction.
+            migrate_rows: by name of a key-value store, a function of (key, value) that gives each row's new (key, value), for another key
+                serde or shape. A row stays in its partition: a key that belongs to another one is refused.
 
         Raises:
             TopologyError: rows of a store would be read wrongly, or a store cannot be reset; the plan is in ``plan``, the ways
@@ -263,7 +268,7 @@ class Application:
         """
         built = topology_of(topology, self.config)
         stores = (reset_state,) if isinstance(reset_state, str) else tuple(reset_state)
-        plan = EditPlan(self, built, topology, reset_state=stores, migrate=migrate)
+        plan = EditPlan(self, built, topology, reset_state=stores, migrate=migrate, migrate_rows=migrate_rows)
         if dry_run:
             return plan
         return plan.apply()
@@ -279,11 +284,11 @@ class Application:
         self.stale = frozenset(node.name for node in plan.diff.nodes if node.change not in (NodeChange.UNCHANGED, NodeChange.NEW))
         return None if plan.diff.empty else plan
 
-    def rollback(self, *, migrate: Mapping[str, Callable[[Any, Any], Any]] | None = None) -> EditPlan:
+    def rollback(self, *, migrate: Conversions | None = None, migrate_rows: Conversions | None = None) -> EditPlan:
         """Edit back to the version before this one; the version that is left goes into the history, too.
 
         Args:
-            migrate: as `edit`: functions that lead back, for stores whose rows this version has converted.
+            migrate, migrate_rows: as `edit`: functions that lead back, for stores whose rows this version has converted.
 
         Raises:
             KStreamsError: this is the first version.
@@ -293,15 +298,15 @@ class Application:
         if len(versions) < 2:
             raise KStreamsError(f"{self.name} is at its first version", hint="there is nothing to go back to")
         before = versions[-2]
-        for store in set(versions[-1].migrated) - set(migrate or {}):
+        for store in set(versions[-1].migrated) - {*(migrate or {}), *(migrate_rows or {})}:
             raise TopologyError(
                 f"version {versions[-1].number} has converted the rows of store {store!r}, which version {before.number} cannot read",
-                hint=f"app.rollback(migrate={{{store!r}: function of key and value}}) converts them back",
+                hint=f"app.rollback(migrate={{{store!r}: function of key and value}}) converts them back (migrate_rows=, if it were rows)",
                 store=store,
             )
         saved = self._history.saved(before.number)
         program = Program("", ("its text",)) if saved is None else Program(saved.text.partition("\n")[2], saved.missing)
-        return EditPlan(self, before.topology, before.topology, program, migrate=migrate).apply()
+        return EditPlan(self, before.topology, before.topology, program, migrate=migrate, migrate_rows=migrate_rows).apply()
 
     def export(self, folder: str | os.PathLike[str], *, records: int = 200) -> Path:
         """Write a small Python package: ``app.py`` (the topology; ``python app.py`` deploys it) and a test made from a recording.
@@ -348,7 +353,7 @@ class Application:
             ApplicationFailedError and others: the application failed; the error is its own.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
-        condition = until or _CaughtUp()
+        condition = until or CaughtUp()
         while True:
             if self.status == "failed":
                 raise self.error or DeployError(f"{self.name} failed")
@@ -427,7 +432,9 @@ class Application:
             try:
                 self._deployment.replace(topology, version=text, emptied=emptied, **more)
             except Exception:
-                if self._deployment.topology is topology:  # its rows are converted: it stays, to be started when what hinders it is mended
+                if (
+                    self._deployment.topology is topology
+                ):  # its rows are converted: it stays, to be started when what hinders it is mended
                     self.topology = topology
                 elif len(history.versions) > count:
                     history.forget_last()
@@ -439,60 +446,7 @@ class Application:
         self.session._learn(self)
 
     def _run(self, call: Callable[[], Any]) -> None:
-        work = _Work(self._control, call, name=f"control-{self.name}")
+        work = Work(self._control, call, name=f"control-{self.name}")
         work.wait()
         if work.error is not None:
             raise work.error
-
-
-class _Work:
-    """A control call on its way on a thread of its own."""
-
-    def __init__(
-        self,
-        control: threading.Lock,
-        call: Callable[[], Any],
-        *,
-        name: str,
-        on_error: Callable[[BaseException], None] | None = None,
-    ) -> None:
-        self.error: BaseException | None = None
-        self._on_error = on_error
-        self._thread = threading.Thread(target=self._work, args=(control, call), name=name, daemon=True)
-        self._thread.start()
-
-    def _work(self, control: threading.Lock, call: Callable[[], Any]) -> None:
-        try:
-            with control:
-                call()
-        except BaseException as error:  # handed to whoever waits
-            self.error = error
-            if self._on_error is not None:
-                self._on_error(error)
-
-    @property
-    def done(self) -> bool:
-        return not self._thread.is_alive()
-
-    def wait(self) -> None:
-        self._thread.join()
-
-
-class _CaughtUp:
-    """Nothing is left on the topics, and every instance has reported since: a report follows the commit of the local stores."""
-
-    PATIENCE_SECONDS = 3.0
-
-    def __init__(self) -> None:
-        self._at: float | None = None
-
-    def __call__(self, app: Application) -> bool:
-        if app.status != "running" or app.remaining() > 0:
-            self._at = None
-            return False
-        now = time.time()
-        if self._at is None:
-            self._at = now
-        told = app.reports.instances.values()
-        reported = bool(told) and all(report.at_ms > self._at * 1000 for report in told)
-        return reported or now - self._at > self.PATIENCE_SECONDS

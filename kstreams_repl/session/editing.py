@@ -3,7 +3,8 @@
 A store that cannot be kept can be *reset*: between the pause and the new generation its changelog is deleted, and made anew and empty
 at the start; a local copy of another changelog is never believed (`instance.local_state`), so every task fills its stores again from the
 changelogs that are left. A crash in between leaves the old version with that store empty, never with rows that are read wrongly.
-Its values can be *migrated* instead: each row through a function, all of them and the version in one transaction (`spark.migrating`).
+Its values, or keys and values, can be *migrated* instead: each row through a function, all of them and the version in one transaction
+(`spark.migrating`).
 
 Apply, numbered: 1. refuse what would read rows wrongly · 2. check the new topology against the cluster · 3. write the version into the
 session file, pause at a commit, put it in place, start a new generation, whose first journal record confirms the version
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from kstreams_repl.session.application import Application
     from kstreams_repl.spark.migrating import Migration
 
+Conversions = Mapping[str, Callable[[Any, Any], Any]]
+"""By store: a function of each row's key and value."""
+
 
 class EditPlan:
     """What an edit does: every node, every store. `apply()` does it; looking changes nothing."""
@@ -43,20 +47,24 @@ class EditPlan:
         program: Program | None = None,
         *,
         reset_state: Collection[str] = (),
-        migrate: Mapping[str, Callable[[Any, Any], Any]] | None = None,
+        migrate: Conversions | None = None,
+        migrate_rows: Conversions | None = None,
     ) -> None:
         self.application = application
         self.topology = topology
         self.definition = definition
         self.program = program
-        self.functions = dict(migrate or {})
-        for name in self.functions.keys() & set(reset_state):
+        self.values, self.rows = dict(migrate or {}), dict(migrate_rows or {})
+        for name in (self.values.keys() | self.rows.keys()) & set(reset_state):
             raise TopologyError(f"store {name!r} cannot be both reset and migrated", hint="one of them", store=name)
+        for name in self.values.keys() & self.rows.keys():
+            hint = "migrate_rows converts the values, too"
+            raise TopologyError(f"store {name!r} is named in migrate and in migrate_rows", hint=hint, store=name)
         self.diff: TopologyDiff = diff(
-            application.topology, topology, reset=reset_state, migrate=self.functions.keys(), left=self._left
+            application.topology, topology, reset=reset_state, migrate=self.values, migrate_rows=self.rows, left=self._left
         )
         known = [store.name for store in self.diff.stores]
-        for what, names in (("reset", reset_state), ("migrate", self.functions)):
+        for what, names in (("reset", reset_state), ("migrate", self.values), ("migrate", self.rows)):
             for name in names:
                 if name not in known:
                     raise TopologyError(
@@ -93,18 +101,18 @@ class EditPlan:
         return self
 
     def _migrations(self) -> list[Migration]:
-        from kstreams_repl.spark.migrating import Migration
+        from kstreams_repl.spark.migrating import Migration, key_reader
 
         app, found = self.application, []
         key_default, value_default = app.config["default.key.serde"], app.config["default.value.serde"]
         for name in self.diff.rewritten:
             before, after = app.topology.stores[name], self.topology.stores[name]
-            serdes = (
-                resolve(before.key_serde, key_default),
-                resolve(before.value_serde, value_default),
-                resolve(after.value_serde, value_default),
-            )
-            found.append(Migration(name, changelog_topic(app.name, name), *serdes, self.functions[name]))
+            read_key = key_reader(before, resolve(before.key_serde, key_default))
+            values = resolve(before.value_serde, value_default), resolve(after.value_serde, value_default)
+            with_keys = name in self.rows
+            function, new_key = (self.rows if with_keys else self.values)[name], resolve(after.key_serde, key_default)
+            changelog = changelog_topic(app.name, name)
+            found.append(Migration(name, changelog, read_key, *values, function, new_key if with_keys else None))
         return found
 
     def _left(self, store: str) -> TopologyGraph | None:

@@ -1,14 +1,17 @@
-"""Rows of kept stores through a function of the user's, when an edit changes what their values mean: once each, all or none.
+"""Rows of kept stores through a function of the user's, when an edit changes what they mean: once each, all or none.
 
 Numbered: 1. fence every instance that may still write · 2. read the changelogs to their settled ends, and convert: an error of the function
 ends it here, with nothing changed · 3. in **one** transaction of the control id the converted rows go to the end of the changelogs, and the
 new version is put in force in the journal. Before its commit everything is of the old version, after it everything is of the new one:
 whoever starts next reads the journal, and its local stores catch up with their changelogs from their own positions.
+
+A row stays in its partition, for its changelog's partition is its task's: a new key that records of its own would look for elsewhere is
+refused (`Migration.converted`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +21,29 @@ from kstreams_repl.instance.take_over import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal import Beside
+from kstreams_repl.kafka.partitioning import partition_for_key
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.serdes import Serde
+from kstreams_repl.serdes import Serde, session_windowed, time_windowed
 from kstreams_repl.spark.generations import Generations, VersionText
+from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 
 TRANSACTION_MS = 600_000
 """How long the one transaction may take. A driver that dies in it holds its readers back until the next one takes the control id."""
+
+LastRows = Mapping[tuple[int, bytes], tuple[bytes, int]]
+"""By partition and key of a changelog: the last value and its timestamp."""
+
+_SEQUENCE_SIZE = 4
+
+
+def key_reader(store: StoreBuilder, key: Serde) -> Callable[[bytes], Any]:
+    """Makes the key that a function is given of a changelog's key: `Windowed` in window and session stores."""
+    if store.kind is StoreKind.SESSION:
+        return session_windowed(key).deserialize
+    if store.kind in (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW):
+        windowed = time_windowed(key, store.window_size_ms or 0).deserialize
+        return lambda data: windowed(data[:-_SEQUENCE_SIZE])
+    return key.deserialize
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,42 +51,120 @@ class Migration:
     """One store's conversion.
 
     Attributes:
-        function: (key, value) -> the new value; None deletes the row.
+        read_key, before: what the rows are read with.
+        after: what the new values are written with.
+        function: (key, value) -> the new value; with `new_key`, the new (key, value). None deletes the row.
+        new_key: what the new keys are written with; None: keys stay as they are.
     """
 
     store: str
     changelog: str
-    key: Serde
+    read_key: Callable[[bytes], Any]
     before: Serde
     after: Serde
     function: Callable[[Any, Any], Any]
+    new_key: Serde | None = None
 
     def rows(self, settings: ClientSettings, admin: Admin) -> Iterator[Beside]:
-        """The last record of each key, converted; time and partition stay.
+        """The last record of each key, converted.
 
         Raises:
-            TopologyError: the function or a serde raised; it names store and key.
+            TopologyError: as `converted`.
         """
-        last: dict[tuple[int, bytes | None], tuple[bytes | None, int]] = {}
+        last: dict[tuple[int, bytes], tuple[bytes, int]] = {}
         for at, batch in read_ranges(settings, ranges_of(admin, self.changelog, settled=True)):
             for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
-                last[at.partition, key] = value, timestamp
-        for (partition, key), (value, timestamp) in last.items():
-            if key is not None and value is not None:
-                yield self.changelog, partition, key, self._converted(key, value), timestamp
+                if key is not None and value is not None:
+                    last[at.partition, key] = value, timestamp
+                elif key is not None:
+                    last.pop((at.partition, key), None)
+        return self.converted(last, admin.partitions(self.changelog))
 
-    def _converted(self, key: bytes, value: bytes) -> bytes | None:
-        said: Any = key
+    def converted(self, last: LastRows, partitions: int) -> Iterator[Beside]:
+        """What is to be written to the changelog. Time and partition of a row stay; a key that no row has any more is deleted.
+
+        Raises:
+            TopologyError: the function or a serde raised, a new key lies in another partition, or two rows got one key; it names store
+                and key.
+        """
+        if self.new_key is not None:
+            yield from self._with_new_keys(last, partitions, self.new_key)
+            return
+        for (partition, key), (value, timestamp) in last.items():
+            new = self._called(key, value)
+            yield self.changelog, partition, key, None if new is None else self._written(self.after, key, new), timestamp
+
+    def _with_new_keys(self, last: LastRows, partitions: int, new_key: Serde) -> Iterator[Beside]:
+        made: dict[tuple[int, bytes], tuple[bytes, int]] = {}
+        of: dict[tuple[int, bytes], bytes] = {}
+        for (partition, key), (value, timestamp) in last.items():
+            pair = self._called(key, value)
+            if pair is None:
+                continue
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise self._refused(
+                    key, f"gave {type(pair).__name__} {str(pair)[:80]!r}, not a (key, value)", "nothing was changed"
+                )
+            data = self._written(new_key, key, pair[0])
+            if data is None:
+                raise self._refused(
+                    key, "got the key None", "nothing was changed; return None in place of the pair to delete the row"
+                )
+            if partitions > 1:
+                self._check_partition(key, data, pair[0], partition, partitions)
+            if pair[1] is None:
+                continue
+            content = self._written(self.after, key, pair[1])
+            if content is None:
+                continue
+            place = partition, data
+            if place in made:
+                both = f"and the row of key {self._named(of[place])!r} both got the key {str(pair[0])[:80]!r}"
+                raise self._refused(key, both, "nothing was changed; give each row a key of its own, or None to delete it")
+            made[place], of[place] = (content, timestamp), key
+        for place, (_, timestamp) in last.items():
+            if place not in made:
+                yield self.changelog, place[0], place[1], None, timestamp
+        for (partition, key), (value, timestamp) in made.items():
+            yield self.changelog, partition, key, value, timestamp
+
+    def _check_partition(self, key: bytes, data: bytes, new: Any, partition: int, partitions: int) -> None:
+        reset = f"reset the store (reset_state=[{self.store!r}])"
+        way_out = f"rows cannot change their task: {reset}, give it a new name, or keep keys that stay in their partition"
+        was, would = partition_for_key(key, partitions), partition_for_key(data, partitions)
+        if was != partition:
+            placed = f"lies in partition {partition}, not where its bytes lead (partition {was}), so the place of new keys is not known"
+            raise self._refused(key, placed, f"nothing was changed; {way_out}")
+        if would != partition:
+            moved = f"would move from partition {partition} to {would} with the key {str(new)[:80]!r}"
+            raise self._refused(key, moved, f"nothing was changed; {way_out}")
+
+    def _called(self, key: bytes, value: bytes) -> Any:
         try:
-            said = self.key.deserialize(key)
-            new = self.function(said, self.before.deserialize(value))
-            return None if new is None else self.after.serialize(new)
+            return self.function(self.read_key(key), self.before.deserialize(value))
         except Exception as error:
-            raise TopologyError(
-                f"store {self.store!r} cannot be migrated: the row of key {str(said)[:80]!r} raised {type(error).__name__}: {error}",
-                hint="nothing was changed; mend the function and edit again",
-                store=self.store,
-            ) from error
+            raise self._raised(key, error) from error
+
+    def _written(self, serde: Serde, key: bytes, new: Any) -> bytes | None:
+        try:
+            return serde.serialize(new)
+        except Exception as error:
+            raise self._raised(key, error) from error
+
+    def _raised(self, key: bytes, error: Exception) -> TopologyError:
+        return self._refused(
+            key, f"raised {type(error).__name__}: {error}", "nothing was changed; mend the function and edit again"
+        )
+
+    def _refused(self, key: bytes, what: str, hint: str) -> TopologyError:
+        said = f"store {self.store!r} cannot be migrated: the row of key {self._named(key)!r} {what}"
+        return TopologyError(said, hint=hint, store=self.store)
+
+    def _named(self, key: bytes) -> str:
+        try:
+            return str(self.read_key(key))[:80]
+        except Exception:  # the key itself cannot be read: its bytes are what can be told
+            return str(key)[:80]
 
 
 def migrate_stores(
@@ -81,7 +179,7 @@ def migrate_stores(
     """Convert stores of an application at rest and put the version in force that reads them.
 
     Raises:
-        TopologyError: a function raised; nothing was changed.
+        TopologyError: a function raised, or a row cannot stay where it is; nothing was changed.
     """
     admin = Admin(settings)
     generations = Generations(settings, admin, application_id, lease, transaction_timeout_ms=TRANSACTION_MS)

@@ -9,13 +9,13 @@ unchanged cell again changes nothing.
 
 from __future__ import annotations
 
-import dataclasses
 import types
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from kstreams_repl.topology.fingerprint import fields_of, fingerprint
 from kstreams_repl.topology.graph import TopologyGraph
 from kstreams_repl.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
@@ -125,13 +125,15 @@ def diff(
     *,
     reset: Collection[str] = (),
     migrate: Collection[str] = (),
+    migrate_rows: Collection[str] = (),
     left: Callable[[str], TopologyGraph | None] = lambda store: None,
 ) -> TopologyDiff:
     """The plan that leads from one topology to another.
 
     Args:
         reset: stores that shall begin empty.
-        migrate: stores whose rows shall go through a function.
+        migrate: stores whose values shall go through a function.
+        migrate_rows: stores whose keys and values shall.
         left: the topology that last wrote the rows which are still there under the name of a store that `old` does not have.
     """
     names = dict.fromkeys((*new.nodes, *old.nodes))
@@ -140,8 +142,8 @@ def diff(
     old_homes, new_homes = _homes(old), _homes(new)
     moved = {name: (home, new_homes[name]) for name, home in old_homes.items() if name in new_homes and new_homes[name] != home}
     stores = tuple(
-        _migrated_store(name, old_stores.get(name), new_stores.get(name), old, new)
-        if name in migrate
+        _converted_store(name, old_stores.get(name), new_stores.get(name), old, new, keys=name in migrate_rows)
+        if name in migrate or name in migrate_rows
         else _planned_store(name, old_stores, new_stores, old, new, name in reset, left)
         for name in dict.fromkeys((*new_stores, *old_stores))
     )
@@ -222,15 +224,9 @@ def serde_name(serde: Any) -> str | None:
     return str(getattr(serde, "name", None) or repr(serde))
 
 
-def _fields(operator: Any) -> dict[str, Any]:
-    if dataclasses.is_dataclass(operator):
-        return {f.name: getattr(operator, f.name) for f in dataclasses.fields(operator)}
-    return {"supplier": operator}
-
-
 def _settings(old: Any, new: Any) -> list[str]:
     """Names of an operator's plain fields (numbers, names, flags) that differ."""
-    before, after = _fields(old), _fields(new)
+    before, after = fields_of(old), fields_of(new)
     return [name for name in after if _plain(before.get(name)) and _plain(after[name]) and before.get(name) != after[name]]
 
 
@@ -248,53 +244,6 @@ def _code(node: Node) -> Any:
     return fingerprint(node.operator)
 
 
-_BUILT_IN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
-
-
-def fingerprint(value: Any, depth: int = 6) -> Any:
-    """Something comparable that is equal for functions that do the same: code, constants, defaults, values closed over.
-
-    Values that a function reads from its module are not part of it; classes are compared by their methods.
-    """
-    if depth == 0 or isinstance(value, (str, int, float, bool, bytes, types.NoneType)):
-        return value if isinstance(value, (str, int, float, bool, bytes, types.NoneType)) else type(value).__qualname__
-    if isinstance(value, types.CodeType):
-        constants = tuple(fingerprint(constant, depth - 1) for constant in value.co_consts)
-        return "code", value.co_code, value.co_names, value.co_varnames, constants
-    if isinstance(value, types.FunctionType):
-        cells = tuple(fingerprint(_content(cell), depth - 1) for cell in value.__closure__ or ())
-        defaults = fingerprint(value.__defaults__, depth - 1), fingerprint(value.__kwdefaults__, depth - 1)
-        return "function", fingerprint(value.__code__, depth), cells, defaults
-    if isinstance(value, types.MethodType):
-        return "method", fingerprint(value.__func__, depth), fingerprint(value.__self__, depth - 1)
-    if isinstance(value, _BUILT_IN):
-        return "built-in", getattr(value, "__module__", None), value.__qualname__
-    if isinstance(value, (list, tuple)):
-        return tuple(fingerprint(item, depth - 1) for item in value)
-    if isinstance(value, (dict, types.MappingProxyType)):
-        return tuple((str(key), fingerprint(item, depth - 1)) for key, item in value.items())
-    if isinstance(value, type):
-        methods = {k: v for k, v in vars(value).items() if isinstance(v, (types.FunctionType, str, int, float, bool))}
-        methods.pop("__module__", None), methods.pop("__doc__", None), methods.pop("__firstlineno__", None)
-        return "class", value.__qualname__, fingerprint(methods, depth - 1)
-    if dataclasses.is_dataclass(value):
-        return type(value).__qualname__, fingerprint(_fields(value), depth - 1)
-    state = getattr(value, "__dict__", None)
-    kind = type(value)
-    return (
-        kind.__qualname__,
-        fingerprint(kind, depth - 1) if kind.__module__ == "__main__" else None,
-        fingerprint(state, depth - 1),
-    )
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not yet filled
-        return None
-
-
 # ----------------------------------------------------------------------------------------------------------------- stores
 def _all_stores(topology: TopologyGraph) -> dict[str, StoreBuilder]:
     return {store.name: store for part in topology.subtopologies() for store in part.stores} | dict(topology.stores)
@@ -306,9 +255,15 @@ def _homes(topology: TopologyGraph) -> dict[str, int]:
 
 _RESET = "reset the store (reset_state=[{!r}]; its rows go), or give it a new name"
 _RENAME = "give it a new name"
-_MIGRATE = "convert its rows (migrate={{{!r}: function of key and value}})"
-_ROWS_BY_KEY = frozenset({StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE})
-_SAME_ROWS = {frozenset({StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW})}
+_MIGRATE = "convert its values (migrate={{{!r}: function of key and value}})"
+_MIGRATE_ROWS = "convert its rows (migrate_rows={{{!r}: function of key and value that gives both}})"
+_BY_KEY = frozenset({StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE})
+_BY_WINDOW = frozenset({StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW, StoreKind.SESSION})
+_NOT_CONVERTED = {
+    StoreKind.VERSIONED: "a versioned store keeps a history of each key, and only the last value of one would be converted",
+    StoreKind.LRU: "an LRU store drops its rows in the order of its changelog, and converted rows would be the newest of it",
+}
+"""Why rows of a kind cannot go through a function; rows of the others are private to their operators."""
 
 
 def _planned_store(
@@ -337,32 +292,61 @@ def _planned_store(
     why = _why_not_emptied(before, after, old, new)
     if not reset:
         hint = _RENAME if why else _RESET.format(name)
-        can = earlier is None and _migrated_store(name, before, after, old, new).rewritten
-        return replace(found, hint=f"{_MIGRATE.format(name)}, {hint}" if can else hint)
+        way = "" if earlier is not None else _conversion(name, before, after, old, new)
+        return replace(found, hint=f"{way}, {hint}" if way else hint)
     if why:
         return StoreDiff(name, StoreChange.REFUSED, why, _RENAME)
     return StoreDiff(name, StoreChange.RESET, f"its rows go{f': {found.reason}' if found.reason else ''}")
 
 
-def _migrated_store(
-    name: str, before: StoreBuilder | None, after: StoreBuilder | None, old: TopologyGraph, new: TopologyGraph
+def _converted_store(
+    name: str, before: StoreBuilder | None, after: StoreBuilder | None, old: TopologyGraph, new: TopologyGraph, *, keys: bool
 ) -> StoreDiff:
-    """The part of a store whose rows shall go through a function: its values may change in every way, and nothing else may."""
+    """The part of a store whose values, or keys and values, shall go through a function."""
+    what = "migrate_rows" if keys else "migrate"
     if before is None or after is None:
-        return StoreDiff(name, StoreChange.REFUSED, "it has no rows to migrate", "leave it out of migrate")
-    otherwise = _store_diff(before.with_(value_serde=after.value_serde), after, old, new)
-    if before.kind not in _ROWS_BY_KEY:
-        reason = f"a {before.kind} store has more than a value for each key, and only values are migrated"
-    elif otherwise.change is StoreChange.REFUSED:
-        reason = f"only values are migrated, and {otherwise.reason}"
-    elif not (before.logging and after.logging) or before.source_topic is not None or after.source_topic is not None:
-        reason = "only rows of a changelog of its own are migrated, and it has none"
-    else:
-        was, now = serde_name(before.value_serde), serde_name(after.value_serde)
-        how = "" if was == now else f", its value serde was {was}, is {now}"
-        return StoreDiff(name, StoreChange.MIGRATED, f"each row goes through migrate{how}", rewritten=True)
-    hint = _RENAME if _why_not_emptied(before, after, old, new) else _RESET.format(name)
-    return StoreDiff(name, StoreChange.REFUSED, reason, hint)
+        return StoreDiff(name, StoreChange.REFUSED, "it has no rows to migrate", f"leave it out of {what}")
+    reason = _why_not_converted(before, after, old, new, keys=keys)
+    if reason:
+        way = _conversion(name, before, after, old, new)
+        hint = _RENAME if _why_not_emptied(before, after, old, new) else _RESET.format(name)
+        return StoreDiff(name, StoreChange.REFUSED, reason, f"{way}, {hint}" if way else hint)
+    said = f"each {'row' if keys else 'value'} goes through {what}{_other_serdes(before, after)}"
+    return StoreDiff(name, StoreChange.MIGRATED, said, rewritten=True)
+
+
+def _conversion(name: str, before: StoreBuilder, after: StoreBuilder, old: TopologyGraph, new: TopologyGraph) -> str:
+    """The conversion that a store could go through, in words; "" when there is none."""
+    if not _why_not_converted(before, after, old, new, keys=False):
+        return _MIGRATE.format(name)
+    return _MIGRATE_ROWS.format(name) if not _why_not_converted(before, after, old, new, keys=True) else ""
+
+
+def _why_not_converted(before: StoreBuilder, after: StoreBuilder, old: TopologyGraph, new: TopologyGraph, *, keys: bool) -> str:
+    """Why values, or keys and values, cannot go through a function; "" when they can: these may change in every way, and nothing else may.
+    Whether a row with a new key can stay in its partition is seen when the function has run.
+    """
+    if before.kind not in _BY_KEY | _BY_WINDOW:
+        return _NOT_CONVERTED.get(before.kind, f"the rows of a {before.kind} store are private to the operator that writes them")
+    if before.retain_duplicates or after.retain_duplicates:
+        return "a join keeps several values for one key and time in it, which are private to the join"
+    if not (before.logging and after.logging) or before.source_topic is not None or after.source_topic is not None:
+        return "only rows of a changelog of its own are migrated, and it has none"
+    if keys and before.kind in _BY_WINDOW:
+        return f"the keys of a {before.kind} store carry its windows, so only its values are migrated"
+    as_after = before.with_(value_serde=after.value_serde, key_serde=after.key_serde if keys else before.key_serde)
+    otherwise = _store_diff(as_after, after, old, new)
+    if otherwise.change is StoreChange.REFUSED:
+        return f"only {'keys and values' if keys else 'values'} are migrated, and {otherwise.reason}"
+    return ""
+
+
+def _other_serdes(before: StoreBuilder, after: StoreBuilder) -> str:
+    said = ""
+    for what, old, new in (("key", before.key_serde, after.key_serde), ("value", before.value_serde, after.value_serde)):
+        was, now = serde_name(old), serde_name(new)
+        said += "" if was == now else f", its {what} serde was {was}, is {now}"
+    return said
 
 
 def _why_not_emptied(before: StoreBuilder, after: StoreBuilder, old: TopologyGraph, new: TopologyGraph) -> str:

@@ -111,7 +111,9 @@ def test_what_happens_in_the_middle_is_old_or_new(session: ks.Session, monkeypat
     assert app.wait(120)
     assert (app.status, rows(app, "counts")) == ("running", before | {"k0": 11})
     # it dies when all is committed and nothing started: the journal says which version it is
-    monkeypatch.setattr("kstreams_repl.spark.deployment.Deployment.start", lambda self: (_ for _ in ()).throw(KStreamsError("died")))
+    monkeypatch.setattr(
+        "kstreams_repl.spark.deployment.Deployment.start", lambda self: (_ for _ in ()).throw(KStreamsError("died"))
+    )
     with pytest.raises(KStreamsError, match="died"):
         app.edit(objects(topic), migrate={"counts": lambda key, value: {"n": value}})
     monkeypatch.undo()
@@ -123,6 +125,65 @@ def test_what_happens_in_the_middle_is_old_or_new(session: ks.Session, monkeypat
     again.resume()
     assert again.wait(120)
     assert rows(again, "counts") == {key: {"n": n} for key, n in (before | {"k0": 12}).items()}
+
+
+def keyed(topic: str, *, new: bool) -> ks.StreamsBuilder:
+    """A count by key, by window and by session; in the new version under JSON keys (where JSON has a text's bytes but for its quotes: a
+    number), and with objects as values.
+    """
+    builder = ks.StreamsBuilder()
+    key_serde, value_serde = ("json", "json") if new else ("string", "long")
+    stream: Any = builder.stream(topic, key_serde=key_serde, value_serde="string")
+    grouped = stream.group_by_key(key_serde=key_serde, value_serde="string")
+    by_text = builder.stream(f"{topic}-2", key_serde="string", value_serde="string").group_by_key(
+        key_serde="string", value_serde="string"
+    )
+
+    def count(to: Any, store: str, *merger: Any) -> None:
+        adder = (lambda key, value, total: {"n": total["n"] + 1}) if new else (lambda key, value, total: total + 1)
+        to.aggregate(lambda: {"n": 0} if new else 0, adder, *merger, store=store, name=store, value_serde=value_serde)
+
+    count(grouped, "by-key")
+    count(by_text.windowed_by(ks.TimeWindows.of_size(1000, grace=600_000)), "by-window")
+    merged = (lambda key, a, b: {"n": a["n"] + b["n"]}) if new else (lambda key, a, b: a + b)
+    count(by_text.windowed_by(ks.SessionWindows.of_inactivity_gap(200, grace=600_000)), "by-session", merged)
+    return builder
+
+
+def test_keys_windows_and_sessions_are_converted_and_counted_on(session: ks.Session) -> None:
+    name = f"app-{uuid.uuid4().hex[:8]}"
+    topic = f"{name}-in"
+    records = [(str(n % 50), "word", 1000 + n) for n in range(500)]
+    for source in (topic, f"{topic}-2"):
+        session.produce(source, records, partitions=4)
+    app = session.deploy(keyed(topic, new=False), name, config=CONFIG)
+    assert app.wait(120)
+    new = keyed(topic, new=True)
+    with pytest.raises(TopologyError, match="its key serde was string, would be json") as refused:
+        app.edit(new)
+    assert "migrate_rows={'by-key'" in str(refused.value.hint)
+    values = {"by-window": lambda key, value: {"n": value}, "by-session": lambda key, value: {"n": value, "from": key.start}}
+    with pytest.raises(TopologyError, match="would move from partition") as refused:
+        app.edit(new, migrate=values, migrate_rows={"by-key": lambda key, value: (f"k{key}", {"n": value})})
+    assert "give it a new name" in str(refused.value.hint)
+    assert (app.status, len(app.versions)) == ("running", 1)
+    app.edit(new, migrate=values, migrate_rows={"by-key": lambda key, value: (int(key), {"n": value}) if key != "49" else None})
+    for source in (topic, f"{topic}-2"):
+        session.produce(source, [(key, word, time + 20) for key, word, time in records[-50:]], key_serde="string")
+    assert app.wait(120)
+    found = session.sql(f'SELECT key, value.n FROM "{name}"."by-key" ORDER BY key').fetchall()
+    assert [(int(key), n) for key, n in found] == [(n, 11) for n in range(49)] + [(49, 1)]
+    windows = session.sql(f'SELECT key, window_start, value.n FROM "{name}"."by-window"').fetchall()
+    assert len(windows) == 50 and {n for _, _, n in windows} == {11}
+    sessions = session.sql(f'SELECT key, value.n FROM "{name}"."by-session"').fetchall()
+    assert len(sessions) == 50 and {n for _, n in sessions} == {11}
+    with pytest.raises(TopologyError, match="has converted the rows"):
+        app.rollback()
+    back = {"by-window": lambda key, value: value["n"], "by-session": lambda key, value: value["n"]}
+    app.rollback(migrate=back, migrate_rows={"by-key": lambda key, value: (str(key), value["n"])})
+    assert app.wait(120)
+    assert app.store("by-key").get("7") == 11
+    app.stop()
 
 
 def fails_at_seven(key: str, value: int) -> Any:

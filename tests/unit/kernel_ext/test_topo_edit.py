@@ -144,6 +144,58 @@ def test_reset_state_without_a_name_means_the_node_s_store(shell: InteractiveShe
     assert shell.user_ns["app"].store("totals").get("k") == -4
 
 
+OBJECTS = """def initializer():
+    return {"n": 0}
+
+def aggregator(key, value, total):
+    return {"n": total["n"] + value}"""
+
+
+def test_migrate_takes_a_function_s_name_and_the_count_goes_on(shell: InteractiveShell, cluster: SmallCluster) -> None:
+    produce(shell, cluster, 1, 2)
+    run(shell, BUILD.replace('store="totals", value_serde="long"', 'store="totals", value_serde="json"'), "build")
+    run(shell, "def to_object(key, value):\n    return {'n': value}", "function")
+    plan = edit(shell, "app total --migrate totals=to_object --dry-run", OBJECTS)
+    assert not plan.applied and plan.diff.rewritten == ("totals",)
+    assert edit(shell, "app total --migrate totals=to_object", OBJECTS).applied
+    produce(shell, cluster, 4)
+    assert shell.user_ns["app"].store("totals").get("k") == {"n": 7}
+
+
+def test_migrate_takes_a_lambda_in_quotes_and_a_function_of_the_cell_itself(
+    shell: InteractiveShell, cluster: SmallCluster
+) -> None:
+    produce(shell, cluster, 1, 2)
+    edit(
+        shell,
+        'app total --migrate "totals=lambda key, value: value * 100"',
+        "def aggregator(key, value, total):\n    return total + value",
+    )
+    assert shell.user_ns["app"].store("totals").get("k") == 300
+    again = (
+        BUILD.replace("b.stream", "builder.stream").replace("total + value", "total - value")
+        + "\nhalf = lambda key, value: value // 2"
+    )
+    result, printed = run(shell, f"%%topo_edit app --migrate totals=half\n{again}", "whole")
+    assert result.success, printed
+    produce(shell, cluster, 4)
+    assert shell.user_ns["app"].store("totals").get("k") == 146
+
+
+def test_migrate_rows_gives_rows_other_keys(shell: InteractiveShell, cluster: SmallCluster) -> None:
+    produce(shell, cluster, 1, 2)
+    same_partition = next(key for key in ("a", "b", "c", "d", "e", "f", "g") if partition_of(key.encode()) == partition_of(b"k"))
+    function = f"totals=lambda key, value: ({same_partition!r}, value)"
+    edit(shell, f'app total --migrate-rows "{function}"', "def aggregator(key, value, total):\n    return total + value")
+    store = shell.user_ns["app"].store("totals")
+    assert (store.get("k"), store.get(same_partition)) == (None, 3)
+    elsewhere = next(key for key in ("a", "b", "c", "d", "e", "f", "g") if partition_of(key.encode()) != partition_of(b"k"))
+    line = f'%topo_edit app b --migrate-rows "totals=lambda key, value: ({elsewhere!r}, value)"'
+    result, _ = run(shell, line, "line")
+    assert "would move from partition" in str(result.error_in_exec) and "give it a new name" in str(result.error_in_exec)
+    assert store.get(same_partition) == 3 and len(shell.user_ns["app"].versions) == 2
+
+
 @pytest.mark.parametrize(
     ("line", "body", "said"),
     [
@@ -153,6 +205,10 @@ def test_reset_state_without_a_name_means_the_node_s_store(shell: InteractiveShe
         ("app kept", "42", "cannot call a int"),
         ("app kept", "", "empty"),
         ("app numbers", "lambda key, value: True", "takes no function"),
+        ("app kept --migrate totals", "lambda key, value: True", "give a store and a function"),
+        ("app kept --migrate totals=nothing", "lambda key, value: True", "nothing raised NameError"),
+        ("app kept --migrate totals=42", "lambda key, value: True", "42 is a int, not a function"),
+        ("app kept --migrate-rows totlas=str", "lambda key, value: True", "did you mean 'totals'"),
         ("nobody kept", "lambda key, value: True", "no application 'nobody'"),
     ],
 )

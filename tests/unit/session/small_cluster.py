@@ -29,6 +29,7 @@ from kstreams_repl.session.directory import SessionDirectory
 from kstreams_repl.session.session import Session
 from kstreams_repl.session.versions import VersionHistory
 from kstreams_repl.spark.generations import VersionText
+from kstreams_repl.spark.migrating import Migration
 from kstreams_repl.spark.planning import make_plan
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.stores.restore import Restorer
@@ -101,7 +102,8 @@ class SmallCluster:
 
     def offsets_for_time(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         return {
-            at: next((offset for offset, record in enumerate(self.logs[at]) if record[2] >= time), None) for at, time in times.items()
+            at: next((offset for offset, record in enumerate(self.logs[at]) if record[2] >= time), None)
+            for at, time in times.items()
         }
 
     def values(self, topic: str) -> list[Record]:
@@ -164,13 +166,21 @@ class SmallDeployment:
         self.status = "running"
         self.work()
 
-    def replace(self, topology: Any, *, version: VersionText | None = None, emptied: Collection[str] = ()) -> None:
+    def replace(
+        self,
+        topology: Any,
+        *,
+        version: VersionText | None = None,
+        emptied: Collection[str] = (),
+        migrations: Collection[Migration] = (),
+    ) -> None:
         running = self.status == "running"
         if running:
             self.pause()
         before, earlier = self.topology, self.version
         try:
             self.cluster.delete_topics(emptied)
+            self._convert(migrations)
             self.topology, self.version = topology, version
             if running:
                 self.start()
@@ -181,6 +191,23 @@ class SmallDeployment:
             if running and self.status != "running":
                 self.start()
             raise
+
+    def _convert(self, migrations: Collection[Migration]) -> None:
+        converted = []
+        for migration in migrations:
+            if migration.changelog not in self.cluster.described:
+                continue
+            last: dict[tuple[int, bytes], tuple[bytes, int]] = {}
+            for at, log in self.cluster.logs.items():
+                for key, value, timestamp in log if at.topic == migration.changelog else ():
+                    assert key is not None
+                    if value is None:
+                        last.pop((at.partition, key), None)
+                    else:
+                        last[at.partition, key] = value, timestamp
+            converted += list(migration.converted(last, self.cluster.partitions(migration.changelog)))
+        for topic, partition, key, new, timestamp in converted:
+            self.cluster.logs[TopicPartition(topic, partition)].append((key, new, timestamp))
 
     def pause(self) -> None:
         self._halt("paused", keep=True)
@@ -224,7 +251,14 @@ class SmallDeployment:
             )
             with ExitStack() as undo:
                 environments, logs = take_over._own_stores(
-                    instance, specs, "driver", undo, token, self.cluster, self._spares, lambda: True  # type: ignore[arg-type]
+                    instance,
+                    specs,
+                    "driver",
+                    undo,
+                    token,
+                    self.cluster,
+                    self._spares,
+                    lambda: True,  # type: ignore[arg-type]
                 )
                 undo.pop_all()
             starts = take_over._starts(plan, specs, environments, self.cluster)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ import shutil
 import struct
 import tempfile
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,14 @@ class Rows:
 
 
 Deployed = dict[str, Branch]
+
+
+class Converted(Deployed):
+    """A version for which the rows of these stores were converted."""
+
+    def __init__(self, branches: Deployed, stores: set[str]) -> None:
+        super().__init__(branches)
+        self.stores = stores
 
 
 def stores_of(branches: Deployed) -> dict[str, Branch]:
@@ -301,6 +310,25 @@ class SessionScripts(RuleBasedStateMachine):
         self.edit(stores, False)
         self.produce(values)
 
+    @precondition(lambda self: self.notebook == self.deployed and bool(stores_of(self.deployed)))
+    @rule(data=st.data(), values=RECORDS)
+    def convert_what_runs(self, data: st.DataObject, values: list[tuple[str, str, int]]) -> None:
+        """A hundred more on each row, and every fifth goes; the new version can only be left by a function that leads back."""
+        stores = data.draw(st.sets(st.sampled_from(sorted(stores_of(self.deployed))), min_size=1))
+        self.produce(values)
+        functions = ", ".join(f"{store!r}: lambda key, value: value + 100 if value % 5 else None" for store in sorted(stores))
+        plan = self.run("look", f"result = app.edit(builder, migrate={{{functions}}})\n")
+        assert plan.applied and set(plan.diff.rewritten) == stores
+        self.convert(stores, lambda value: value + 100 if value % 5 else None)
+        self.versions.append(Converted(self.deployed, stores))
+        self.filed = list(self.versions)
+        self.produce(values)
+
+    def convert(self, stores: set[str], function: Callable[[int], int | None]) -> None:
+        for store in stores:
+            found = {key: function(value) for key, value in self.store_rows[store].rows.items()}
+            self.store_rows[store].rows = {key: value for key, value in found.items() if value is not None}
+
     @precondition(lambda self: self.state == "created")
     @rule()
     def deploy(self) -> None:
@@ -348,8 +376,15 @@ class SessionScripts(RuleBasedStateMachine):
             with pytest.raises(KStreamsError, match="first version"):
                 self.app.rollback()
             return
-        before = self.versions[-2]
-        if self.refused(before):
+        before, present = self.versions[-2], self.versions[-1]
+        if isinstance(present, Converted):
+            with pytest.raises(TopologyError, match="has converted the rows"):
+                self.app.rollback()
+            self.app.rollback(migrate=dict.fromkeys(present.stores, lambda key, value: value - 100))
+            self.convert(present.stores, lambda value: value - 100)
+            self.versions.append(Converted(before, present.stores))
+            self.filed = list(self.versions)
+        elif self.refused(before):
             with pytest.raises(TopologyError, match="cannot be kept"):
                 self.app.rollback()
         else:

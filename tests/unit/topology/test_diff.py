@@ -11,7 +11,8 @@ from kstreams_repl import serdes
 from kstreams_repl.dsl import EmitStrategy, SessionWindows, StreamsBuilder, TimeWindows
 from kstreams_repl.processor import Processor
 from kstreams_repl.topology import StoreBuilder, StoreKind, Topology
-from kstreams_repl.topology.diff import NodeChange, StoreChange, TopologyDiff, diff, fingerprint
+from kstreams_repl.topology.diff import NodeChange, StoreChange, TopologyDiff, diff
+from kstreams_repl.topology.fingerprint import fingerprint
 
 
 def counting(
@@ -243,18 +244,16 @@ def test_a_new_store_is_compared_with_what_an_earlier_version_left_under_its_nam
     assert diff(bare, counting(value_serde=serdes.integer), left=left.get, reset=["counts"]).reset == ("counts",)
 
 
-def totals(value_serde: str, *, grace: int | None = None, store: str = "totals", **keep: Any) -> Topology:
+def totals(value_serde: str, *, store: str = "totals", **keep: Any) -> Topology:
     builder = StreamsBuilder()
     grouped: Any = builder.stream("in", key_serde="string", value_serde="string").group_by_key()
-    if grace is not None:
-        grouped = grouped.windowed_by(TimeWindows.of_size(1000, grace=grace))
     grouped.count(store=store, name="count", value_serde=value_serde, **keep)
     return builder.build()
 
 
 def test_another_value_serde_can_be_migrated_and_the_refusal_says_so() -> None:
     refused = only_store(diff(totals("long"), totals("integer")))
-    assert refused.change is StoreChange.REFUSED and refused.hint.startswith("convert its rows (migrate={'totals': function")
+    assert refused.change is StoreChange.REFUSED and refused.hint.startswith("convert its values (migrate={'totals': function")
     plan = diff(totals("long"), totals("integer"), migrate=["totals"])
     assert plan.rewritten == ("totals",) and not plan.refused and not plan.empty
     assert "its value serde was long, is integer" in only_store(plan).reason
@@ -265,10 +264,67 @@ def test_another_shape_under_the_same_serde_can_be_migrated() -> None:
     assert only_store(plan).change is StoreChange.MIGRATED and plan.rewritten == ("totals",) and not plan.empty
 
 
-def test_rows_of_windows_are_not_migrated() -> None:
-    plan = diff(totals("long", grace=0), totals("integer", grace=0), migrate=["totals"])
-    assert only_store(plan).change is StoreChange.REFUSED and "more than a value for each key" in only_store(plan).reason
-    assert "migrate" not in only_store(diff(totals("long", grace=0), totals("integer", grace=0))).hint
+@pytest.mark.parametrize("windows", [TimeWindows.of_size(1000, grace=0), SessionWindows.of_inactivity_gap(1000, grace=0)])
+@pytest.mark.parametrize("strategy", [EmitStrategy.ON_WINDOW_UPDATE, EmitStrategy.ON_WINDOW_CLOSE])
+def test_values_of_windows_and_sessions_can_be_migrated_and_their_keys_cannot(windows: Any, strategy: Any) -> None:
+    old, new = windowed(windows, strategy, "long"), windowed(windows, strategy, "integer")
+    assert "migrate={'totals'" in only_store(diff(old, new)).hint
+    plan = diff(old, new, migrate=["totals"])
+    assert plan.rewritten == ("totals",) and not plan.refused
+    refused = only_store(diff(old, new, migrate_rows=["totals"]))
+    assert refused.change is StoreChange.REFUSED and "carry its windows" in refused.reason
+    assert refused.hint == "convert its values (migrate={'totals': function of key and value}), " + reset_or_rename("totals")
+
+
+def test_another_window_size_is_refused_also_with_a_function() -> None:
+    sizes = [windowed(TimeWindows.of_size(size, grace=0), EmitStrategy.ON_WINDOW_UPDATE, "long") for size in (1000, 2000)]
+    refused = only_store(diff(*sizes, migrate=["totals"]))
+    assert refused.change is StoreChange.REFUSED and refused.reason.startswith(
+        "only values are migrated, and its window size was 1000"
+    )
+    assert refused.hint == reset_or_rename("totals")
+
+
+def test_another_key_serde_can_be_migrated_with_the_values_and_the_refusal_says_so() -> None:
+    old, new = totals("long"), totals("integer", key_serde="json")
+    refused = only_store(diff(old, new))
+    assert refused.change is StoreChange.REFUSED
+    assert refused.hint.startswith("convert its rows (migrate_rows={'totals': function of key and value that gives both})")
+    assert "migrate_rows=" in only_store(diff(old, new, migrate=["totals"])).hint, "values alone are not enough"
+    plan = diff(old, new, migrate_rows=["totals"])
+    assert plan.rewritten == ("totals",) and not plan.refused
+    assert only_store(plan).reason.endswith("its key serde was string, is json, its value serde was long, is integer")
+
+
+@pytest.mark.parametrize(
+    ("store", "because"),
+    [
+        (StoreBuilder("s", StoreKind.VERSIONED, retention_ms=1000), "a history of each key"),
+        (StoreBuilder("s", StoreKind.LRU, max_entries=5), "in the order of its changelog"),
+        (StoreBuilder("s", StoreKind.OUTER_JOIN), "private to the operator"),
+        (StoreBuilder("s", StoreKind.WINDOW, retain_duplicates=True, window_size_ms=5), "private to the join"),
+    ],
+)
+def test_rows_that_no_function_can_convert_are_refused_with_the_reason_and_the_ways_out(
+    store: StoreBuilder, because: str
+) -> None:
+    def topology() -> Topology:
+        return Topology().add_source("in", "t").add_processor("p", Processor, "in").add_state_store(store, "p")
+
+    for how in ({"migrate": ["s"]}, {"migrate_rows": ["s"]}):
+        refused = only_store(diff(topology(), topology(), **how))  # type: ignore[arg-type]
+        assert refused.change is StoreChange.REFUSED and because in refused.reason and refused.hint == reset_or_rename("s")
+
+
+def reset_or_rename(store: str) -> str:
+    return f"reset the store (reset_state=['{store}']; its rows go), or give it a new name"
+
+
+def windowed(windows: Any, strategy: Any, value_serde: str) -> Topology:
+    builder = StreamsBuilder()
+    grouped: Any = builder.stream("in", key_serde="string", value_serde="string").group_by_key().windowed_by(windows)
+    grouped.emit_strategy(strategy).count(store="totals", name="count", value_serde=value_serde)
+    return builder.build()
 
 
 def test_a_store_without_a_changelog_is_not_migrated() -> None:

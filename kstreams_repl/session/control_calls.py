@@ -1,0 +1,64 @@
+"""`Work`: a control call of an application on its way; `CaughtUp`: the condition that `Application.wait` waits for by default."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kstreams_repl.session.application import Application
+
+
+class Work:
+    """A control call on its way on a thread of its own."""
+
+    def __init__(
+        self,
+        control: threading.Lock,
+        call: Callable[[], Any],
+        *,
+        name: str,
+        on_error: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.error: BaseException | None = None
+        self._on_error = on_error
+        self._thread = threading.Thread(target=self._work, args=(control, call), name=name, daemon=True)
+        self._thread.start()
+
+    def _work(self, control: threading.Lock, call: Callable[[], Any]) -> None:
+        try:
+            with control:
+                call()
+        except BaseException as error:  # handed to whoever waits
+            self.error = error
+            if self._on_error is not None:
+                self._on_error(error)
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def wait(self) -> None:
+        self._thread.join()
+
+
+class CaughtUp:
+    """Nothing is left on the topics, and every instance has reported since: a report follows the commit of the local stores."""
+
+    PATIENCE_SECONDS = 3.0
+
+    def __init__(self) -> None:
+        self._at: float | None = None
+
+    def __call__(self, app: Application) -> bool:
+        if app.status != "running" or app.remaining() > 0:
+            self._at = None
+            return False
+        now = time.time()
+        if self._at is None:
+            self._at = now
+        told = app.reports.instances.values()
+        reported = bool(told) and all(report.at_ms > self._at * 1000 for report in told)
+        return reported or now - self._at > self.PATIENCE_SECONDS
