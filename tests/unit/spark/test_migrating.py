@@ -83,6 +83,11 @@ def test_what_is_no_row_is_refused(given: Any, said: str) -> None:
 
 def test_the_function_of_a_window_s_value_gets_the_window() -> None:
     seen: list[Any] = []
+
+    def eight(key: Any, value: Any) -> int:
+        seen.append((key, value))
+        return 8
+
     long = (7).to_bytes(8, "big")
     for kind, key, window in (
         (StoreKind.TIMESTAMPED_WINDOW, b"k" + (500).to_bytes(8, "big") + bytes(4), Windowed("k", 500, 1500)),
@@ -90,7 +95,7 @@ def test_the_function_of_a_window_s_value_gets_the_window() -> None:
         (StoreKind.SESSION, b"k" + (900).to_bytes(8, "big") + (500).to_bytes(8, "big"), Windowed("k", 500, 900)),
     ):
         store = StoreBuilder("rows", kind, window_size_ms=1000)
-        found = list(migration(lambda *given: next(iter((8, seen.append(given)))), store=store).converted({(1, key): (long, 5)}, 2))
+        found = list(migration(eight, store=store).converted({(1, key): (long, 5)}, 2))
         assert found == [("log", 1, key, b"8", 5)] and seen.pop() == (window, 7)
 
 
