@@ -1,8 +1,7 @@
 """Gets or starts the Spark session that hosts applications.
 
 Local by default, with more slots than cores (workers mostly wait): ``local[N,F]`` where F is how often a task may fail before
-Spark gives up. The JVM gets a process session of its own, so that a notebook's Ctrl-C, which goes to the whole foreground
-group, does not reach it; it ends with its driver because it reads the driver's pipe. Everything is on loopback and quiet.
+Spark gives up. Everything is on loopback and quiet.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from typing import Any
 
 from kstreams_repl.errors import DeployError
 from kstreams_repl.java import shim_cache, spark_environment
+from kstreams_repl.spark.jvm import start_jvm
 
 LOCAL_SLOTS = 16
 TASK_FAILURES = 8
@@ -99,6 +99,7 @@ def get_session(master: str | None = None, *, slots: int = LOCAL_SLOTS, settings
 
     Raises:
         JavaNotFoundError: there is no Java to start Spark with.
+        DeployError: the JVM ended before Spark could be reached.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -115,7 +116,11 @@ def get_session(master: str | None = None, *, slots: int = LOCAL_SLOTS, settings
         for name, value in chosen.items():
             conf.set(name, value)
         if SparkContext._gateway is None:
-            _launch(conf)
+            own = spark_environment()
+            environment = {**os.environ, **own, "PYTHONPATH": python_path(os.environ.get("PYTHONPATH"))}
+            os.environ.update({name: own[name] for name in own if name != "JAVA_HOME"})  # PySpark reads them in this process, too
+            SparkContext._gateway = start_jvm(chosen, environment, spark_log())
+            SparkContext._jvm = SparkContext._gateway.jvm
         session = SparkSession.builder.config(conf=conf).getOrCreate()
         _quiet(session)
         return session
@@ -126,29 +131,6 @@ def _quiet(session: Any) -> None:
     log4j = session.sparkContext._jvm.org.apache.logging.log4j
     for name in _NOISY:
         log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
-
-
-def _launch(conf: Any) -> None:
-    """Start the JVM in its own process session, under a Java that Spark can run on."""
-    from pyspark import SparkContext
-    from pyspark.java_gateway import launch_gateway
-
-    before = {name: os.environ.get(name) for name in ("JAVA_HOME", "PYTHONPATH")}
-    os.environ.update(spark_environment())
-    os.environ["PYTHONPATH"] = python_path(before["PYTHONPATH"])
-    log = spark_log()
-    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    try:
-        with log.open("wb") as stderr:
-            gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True, "stderr": stderr})  # type: ignore[no-untyped-call]
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-    SparkContext._gateway = gateway
-    SparkContext._jvm = gateway.jvm
 
 
 def python_path(before: str | None) -> str:
