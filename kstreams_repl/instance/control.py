@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from kstreams_repl.commit.failpoints import failpoint
 from kstreams_repl.disk import is_full
+from kstreams_repl.instance.loop_lock import LoopLock, SlotLock
 
 LEASE = "lease.json"
 RESERVE_BYTES = 16 * 1024
@@ -63,6 +64,9 @@ class InstanceControl(Protocol):
 
     def metrics(self, snapshot: Mapping[str, Any]) -> None:
         """Leave what the instance measured (`metrics.snapshot`) beside its report."""
+
+    def loop_lock(self) -> SlotLock | None:
+        """What keeps the loops of a slot apart, so that one may go on between epochs (`bridge`); None: it may not."""
 
 
 def write_whole(path: Path, content: Mapping[str, Any]) -> None:
@@ -159,7 +163,7 @@ class LeaseWriter:
         """Take away what earlier queries left: reports, claims, and the checkpoints of drivers that were killed."""
         for path in self.directory.glob("checkpoint-*"):
             shutil.rmtree(path, ignore_errors=True)
-        for pattern in ("report-*.json", ".report-*", "metrics-*.json", "claim-*", "tapped-*.json"):
+        for pattern in ("report-*.json", ".report-*", "metrics-*.json", "claim-*", "loop-*", "tapped-*.json"):
             for path in self.directory.glob(pattern):
                 with suppress(FileNotFoundError):
                     path.unlink()
@@ -252,6 +256,9 @@ class Control:
                 write_last_word(self._report, report)
             elif _write_if_room(self._report, report):
                 keep_reserve(self._report)
+
+    def loop_lock(self) -> SlotLock | None:
+        return LoopLock(self.directory, self.generation, self.slot)
 
     def metrics(self, snapshot: Mapping[str, Any]) -> None:
         """Leave what the instance measured beside its report."""

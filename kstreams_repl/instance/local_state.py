@@ -233,7 +233,7 @@ def _open(path: Path, token: str, end_former: bool = False) -> Environment:
     except OSError as error:
         raise storage_error(error, str(path), "making") from error
     with opening(path.parent):
-        environment = LmdbEnvironment(path, lock_timeout=_LOCK_SECONDS, on_locked=_kill_holder)
+        environment = LmdbEnvironment(path, lock_timeout=_LOCK_SECONDS, on_locked=end_process)
     try:
         if end_former:
             _end_former(environment, token)
@@ -254,7 +254,7 @@ def _end_former(environment: LmdbEnvironment, token: str) -> None:
     deadline = time.monotonic() + _LEAVE_SECONDS
     while not environment.closed_in_order and _is_alive(holder):
         if time.monotonic() > deadline:
-            _kill_holder(holder)
+            end_process(holder)
             return
         time.sleep(0.02)
 
@@ -265,7 +265,7 @@ def _is_alive(token: str) -> bool:
     return len(parts) >= 5 and parts[2].isdigit() and int(parts[2]) != os.getpid() and start_time(int(parts[2])) == parts[3]
 
 
-def _kill_holder(token: str | None) -> bool:
+def end_process(token: str | None) -> bool:
     """kill -9 the process of a token, if it is still that process and not this one."""
     if token is None or not _is_alive(token):
         return False

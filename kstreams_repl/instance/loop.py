@@ -69,6 +69,8 @@ class Loop:
     ) -> None:
         config = instance.plan.config
         self.instance = instance
+        self.until = 0.0
+        """When to end; may be moved while it runs."""
         self._signal = signal
         self._report = report
         self._report_seconds = report_seconds
@@ -100,10 +102,11 @@ class Loop:
         monotonic = time.monotonic
         next_report, paged_at = 0.0, max(instance.totals.records, SETTLED_RECORDS)
         idle = False
+        self.until = until
         while True:
             now = monotonic()
             signal = self._signal(now)
-            if signal is not Signal.RUN or now >= until:
+            if signal is not Signal.RUN or now >= self.until:
                 return self._end(signal)
             if now >= next_report:
                 self._report(instance)
@@ -117,7 +120,7 @@ class Loop:
             if buffered < self._room or self._stuck:
                 messages, self._ahead = self._ahead or consume(_BATCH, 0), []
                 if not messages and idle:
-                    message = poll(self._nap(now, until))
+                    message = poll(self._nap(now, self.until))
                     if message is not None:
                         messages = [message, *consume(_BATCH, 0)]
                 polled(monotonic() - now, len(messages))

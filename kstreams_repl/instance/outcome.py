@@ -47,10 +47,14 @@ class Outcome:
 class Done:
     """Adds up what tasks do in a stretch, also over take-overs within it."""
 
-    def __init__(self) -> None:
+    def __init__(self, carried: Mapping[str, TaskOutcome] | None = None) -> None:
         self._before: dict[str, tuple[int, int]] = {}
-        self._done: dict[str, TaskOutcome] = {}
-        self._restored: dict[str, int] = {}
+        self._done: dict[str, TaskOutcome] = dict(carried or {})
+        self._restored: dict[str, int] = {name: task.restored for name, task in self._done.items()}
+
+    def told(self) -> None:
+        """What was done up to now has been reported."""
+        self._done, self._restored = {}, {}
 
     def begin(self, tasks: Iterable[ActiveTask]) -> None:
         """The tasks are there, from now on; a kept one has done something before."""

@@ -187,6 +187,10 @@ class RemoteControl:
     def told(self, state: str) -> bool:
         return self._state == state
 
+    def loop_lock(self) -> None:
+        """None: the signals of an instance on a cluster belong to the claim of one epoch."""
+        return None
+
     def report(self, content: Mapping[str, Any]) -> None:
         self._state = str(content.get("state"))
         if self._state == Signal.SUPERSEDED.value and self._follower.signal(self.generation) is not Signal.SUPERSEDED:

@@ -1,10 +1,10 @@
 """`run_instance`: one slot for one stretch of time. The same function for an epoch of the Spark host, a bounded batch job and
 tests.
 
-Actors: the *warm* instance that this process kept from the last stretch, the take-over when there is none or it is not to be
-trusted, the loop. Errors sort into four: a user's error ends the application (FAILED); being fenced while this generation is
-in force, or a commit in doubt, means closing everything and taking over anew; a higher generation means leaving at once; the
-broker being away is waited for.
+Actors: the *bridge*, when the runner of the last stretch goes on and this one only attends it; the *warm* instance that this process
+kept, the take-over when there is none or it is not to be trusted, the loop. Errors sort into four: a user's error ends the application
+(FAILED); being fenced while this generation is in force, or a commit in doubt, means closing everything and taking over anew; a higher
+generation means leaving at once; the broker being away is waited for.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from kstreams_repl.errors import (
     ProducerFencedError,
     TaskMigratedError,
 )
+from kstreams_repl.instance.bridge import Attendance, Bridge
 from kstreams_repl.instance.cleanup import clean_application
 from kstreams_repl.instance.control import InstanceControl, Signal
 from kstreams_repl.instance.crash_watch import CrashWatch
+from kstreams_repl.instance.garbage import free_closed
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.loop import Ending, Loop, failure_of
 from kstreams_repl.instance.meter import InstanceMeter
@@ -48,6 +50,7 @@ _BACKOFF_SECONDS = 0.1
 _BACKOFF_MOST_SECONDS = 2.0
 
 
+_CLOSED = frozenset({"stopped", "superseded", "failed"})
 _REST = {Signal.PAUSE: "paused", Signal.STOP: "stopped"}
 _STATES = {Ending.DEADLINE: "running", Ending.PAUSED: "paused", Ending.STOPPED: "stopped", Ending.SUPERSEDED: "superseded"}
 
@@ -65,37 +68,55 @@ def run_instance(
     """Run the slot's tasks until the monotonic time `until` or a signal.
 
     Args:
-        warm: where instances are kept between stretches; None closes the instance at the end.
+        warm: where instances are kept between stretches, running or at rest; None closes the instance at the end.
         own_process: this process does nothing else and is started again when it dies: user code that does not return may end it, and
             how the one before it died is looked at (`crash_watch`).
 
     Returns:
         The outcome; a user's error too comes as one and is never raised.
     """
-    runner = _Runner(plan, slot, control, executor, warm)
-    if own_process:
-        runner.watch = CrashWatch(plan, slot, executor)
-    try:
-        return runner.run(until)
-    except Exception as error:
-        runner.drop()
-        failure = failure_of(error)
-        control.report({"state": "failed", "failure": failure, **runner.figures()})
-        return runner.outcome("failed", failure=failure)
-    finally:
-        if runner.watch is not None:
-            runner.watch.rest()
+
+    def run(attendance: Attendance) -> Outcome:
+        watch = CrashWatch(plan, slot, executor) if own_process else None
+        outcome = _Runner(plan, slot, control, executor, warm, attendance, watch).run()
+        if outcome.state in _CLOSED:
+            free_closed()
+        return outcome
+
+    lock = None if warm is None or plan.config["num.processing.threads"] > 1 else control.loop_lock()
+    if warm is None or lock is None:
+        return run(Attendance(until))
+    former = warm.bridge(plan, slot)
+    if former is not None:
+        outcome = former.attend(until)
+        if outcome is not None:
+            return outcome
+    end_holder = not plan.config.exactly_once
+    bridge = Bridge(plan.generation, slot, until, run, lock=lock, end_holder=end_holder, former=former)
+    warm.run(plan, bridge)
+    return bridge.begin()
 
 
 class _Runner:
-    def __init__(self, plan: ApplicationPlan, slot: int, control: InstanceControl, executor: str, warm: WarmInstances | None) -> None:
+    def __init__(
+        self,
+        plan: ApplicationPlan,
+        slot: int,
+        control: InstanceControl,
+        executor: str,
+        warm: WarmInstances | None,
+        attendance: Attendance,
+        watch: CrashWatch | None,
+    ) -> None:
         self.plan = plan
         self.slot = slot
         self.control = control
         self.executor = executor
         self.keep = warm
         self.instance: Instance | None = None
-        self._done = Done()
+        self._attendance = attendance
+        self._loop: Loop | None = None
+        self._done = Done(attendance.carried)
         self._began = time.monotonic()
         self._last_rate = (time.monotonic(), 0)
         self._rate = 0.0
@@ -104,10 +125,27 @@ class _Runner:
         self._trouble: str | None = None
         self._retries = 0
         self._meter: InstanceMeter | None = None
-        self._refusals = Refusals()
-        self.watch: CrashWatch | None = None
+        self._watch = watch
 
-    def run(self, until: float) -> Outcome:
+    @property
+    def _refusals(self) -> Refusals:
+        return self._attendance.refusals
+
+    def run(self) -> Outcome:
+        """Never raises a user's error: it is part of the outcome."""
+        try:
+            return self._run()
+        except Exception as error:
+            self.drop()
+            failure = failure_of(error)
+            self.control.report({"state": "failed", "failure": failure, **self.figures()})
+            return self.outcome("failed", failure=failure)
+        finally:
+            if self._watch is not None:
+                self._watch.rest()
+
+    def _run(self) -> Outcome:
+        attendance = self._attendance
         backoff = _BACKOFF_SECONDS
         signal = self.control.signal()
         if signal is not Signal.RUN:
@@ -116,13 +154,16 @@ class _Runner:
             try:
                 self._open()
                 assert self.instance is not None
-                watch = self.watch
-                inline = self.plan.config["num.processing.threads"] == 1 or watch is not None and watch.careful
+                inline = self.plan.config["num.processing.threads"] == 1 or self._watch is not None and self._watch.careful
                 kind = Loop if inline else ThreadedLoop
-                loop = kind(self.instance, signal=lambda now: self.control.signal(now=now), report=self._report)
-                ending = loop.run(self._refusals.bound(until if watch is None else watch.bound(until)))
-                if ending is Ending.DEADLINE and time.monotonic() < until and self._calm():
-                    self.drop()
+                self._loop = kind(self.instance, signal=self._look, report=self._report)
+                try:
+                    ending = self._loop.run(self._bound())
+                finally:
+                    self._loop = None
+                if ending is Ending.DEADLINE and attendance.lasts():
+                    if self._calm():
+                        self.drop()
                     continue
                 return self._finish(ending)
             except Interrupted:
@@ -134,6 +175,8 @@ class _Runner:
                         "instance %d of %s looks closer at its open commit: %s", self.slot, self.plan.application_id, error
                     )
                     self.drop()
+                    if attendance.leaves():
+                        return self.outcome("running")
                     continue
                 if not isinstance(error, _AGAIN) and (type(error) is not KStreamsError or self._retries >= _MOST_RETRIES):
                     raise
@@ -142,12 +185,12 @@ class _Runner:
                 signal = self.control.signal()
                 if signal is not Signal.RUN:
                     return self._ended(signal)
-                if time.monotonic() >= until:
+                if attendance.leaves() or not attendance.lasts():
                     return self.outcome("running")
                 self._trouble = str(error)
                 _LOG.warning("instance %d of %s takes its tasks over again: %s", self.slot, self.plan.application_id, error)
                 self._tell("recovering")
-                time.sleep(min(backoff, max(0.0, until - time.monotonic())))
+                time.sleep(min(backoff, max(0.0, attendance.until - time.monotonic())))
                 backoff = min(2 * backoff, _BACKOFF_MOST_SECONDS)
 
     def drop(self) -> None:
@@ -165,6 +208,31 @@ class _Runner:
 
     # ---- steps
 
+    def _look(self, now: float) -> Signal:
+        """In every round of the loop: an epoch may be over, a new one may have come."""
+        attendance = self._attendance
+        attendance.look(now, self._turn)
+        assert self._loop is not None
+        self._loop.until = self._bound()
+        return self.control.signal(now=now)
+
+    def _bound(self) -> float:
+        """When the loop is to end, as of now: a careful stretch, of whichever kind, is short."""
+        watch, refusals, attendance = self._watch, self._refusals, self._attendance
+        attendance.careful = refusals.careful or watch is not None and watch.careful
+        until = refusals.bound(attendance.bound())
+        return until if watch is None else watch.bound(until)
+
+    def _turn(self) -> Outcome:
+        """What an epoch came to whose end the instance outlives."""
+        instance = self.instance
+        assert instance is not None
+        self._done.count(instance.tasks, instance.lags())
+        outcome = self.outcome("running", warm=instance.warm)
+        self._done.told()
+        self._began, instance.warm = time.monotonic(), True
+        return outcome
+
     def _open(self) -> None:
         if self.instance is not None:
             return
@@ -172,13 +240,13 @@ class _Runner:
         if kept is not None:
             self.instance = kept
             self._measure(kept.meter)
-            self._refusals = kept.collector.refusals
-            self.watch = kept.watch
-            if self.watch is not None:
-                self.watch.arm()
+            self._attendance.refusals = kept.collector.refusals
+            self._watch = kept.watch
+            if self._watch is not None:
+                self._watch.arm()
         else:
-            if self.watch is not None:
-                self.watch.begin()
+            if self._watch is not None:
+                self._watch.begin()
             self._measure(InstanceMeter(self.plan, self.slot))
             self._tell("restoring")
             self.instance = open_instance(
@@ -191,7 +259,7 @@ class _Runner:
                 refusals=self._refusals,
                 go_on=lambda: self._in_force(time.monotonic()),
                 spares={} if self.keep is None else self.keep.take_spares(self.plan.application_id),
-                watch=self.watch,
+                watch=self._watch,
             )
         if self.instance.taps is None:
             self.instance.taps = TapBoard(self.control)
@@ -205,7 +273,7 @@ class _Runner:
     def _calm(self) -> bool:
         """Whether a careful stretch is over, of whichever kind."""
         over = self._refusals.calm()
-        return (self.watch is not None and self.watch.calm()) or over
+        return (self._watch is not None and self._watch.calm()) or over
 
     def _in_force(self, now: float | None = None) -> bool:
         signal = self.control.signal(now=now)
@@ -241,11 +309,11 @@ class _Runner:
         query.
         """
         if signal is not Signal.PAUSE and self.keep is not None:
-            self.keep.close(self.plan.application_id)
+            self.keep.close_resting(self.plan.application_id)
         state = _REST.get(signal, "superseded")
         if not self.control.told(state):
             self._tell(state)
-        return Outcome(self.slot, state)
+        return self.outcome(state)
 
     def _ended(self, signal: Signal) -> Outcome:
         state = _REST.get(signal, "superseded")

@@ -1,8 +1,8 @@
-"""Instances kept by a worker process between epochs.
+"""Instances kept by a worker process between epochs: those that go on (`bridge`), and those at rest.
 
 A kept instance may go on only if nothing happened to its tasks meanwhile: the group's committed metadata still carries its
 commit id *and* the changelogs still end where they did. "Same position" alone is not "still mine". Else it is closed and the
-tasks are taken over anew.
+tasks are taken over anew. A running one is not here: its thread owns it until it puts it here, at rest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from pathlib import Path
 
 from kstreams_repl.commit.offset_metadata import decode
 from kstreams_repl.errors import KStreamsError
+from kstreams_repl.instance.bridge import Bridge
 from kstreams_repl.instance.control import LEASE, Signal, read_whole
+from kstreams_repl.instance.garbage import free_closed
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.instance.remote_control import followed
@@ -38,17 +40,35 @@ class WarmInstances:
         self._seconds = seconds
         self._kept: dict[Place, tuple[float, Instance]] = {}
         self._spares: dict[str, Spares] = {}
+        self._bridges: dict[Place, Bridge] = {}
         self._lock = threading.Lock()
         self._watch: threading.Thread | None = None
 
     def held(self, application_id: str, generation: int) -> tuple[int, ...]:
         """Slots that this process holds warm, of that generation or, with stores that may stay open, of one before."""
         with self._lock:
-            return tuple(
-                slot
-                for (name, slot), (_, kept) in self._kept.items()
-                if name == application_id and kept.plan.generation <= generation
-            )
+            resting = ((place, kept.plan.generation) for place, (_, kept) in self._kept.items())
+            running = ((place, bridge.generation) for place, bridge in self._bridges.items() if bridge.going_on)
+            found = [slot for (name, slot), of in (*running, *resting) if name == application_id and of <= generation]
+            return tuple(dict.fromkeys(found))
+
+    def bridge(self, plan: ApplicationPlan, slot: int) -> Bridge | None:
+        """What runs, or ran last, this slot in this generation. Whatever else of the application goes on here is ended."""
+        with self._lock:
+            mine = {place: self._bridges[place] for place in self._bridges if place[0] == plan.application_id}
+            found = mine.get((plan.application_id, slot))
+            if found is not None and found.generation != plan.generation:
+                found = None
+            others = [place for place, bridge in mine.items() if bridge is not found]
+            ended = [self._bridges.pop(place) for place in others]
+        for bridge in ended:
+            bridge.end()
+        return found
+
+    def run(self, plan: ApplicationPlan, bridge: Bridge) -> None:
+        """Know of a bridge that is about to begin."""
+        with self._lock:
+            self._bridges[(plan.application_id, bridge.slot)] = bridge
 
     def put(self, instance: Instance) -> None:
         """Keep an instance that has just committed; one whose changelog ends cannot be learnt now is closed."""
@@ -91,8 +111,16 @@ class WarmInstances:
             return
         self._spares.setdefault(instance.plan.application_id, {}).update(spares)
 
-    def close(self, application_id: str | None = None) -> None:
-        """Close what is kept, of one application or of all."""
+    def close(self) -> None:
+        """End what goes on and close what is kept."""
+        with self._lock:
+            bridges, self._bridges = list(self._bridges.values()), {}
+        for bridge in bridges:
+            bridge.end()
+        self.close_resting()
+
+    def close_resting(self, application_id: str | None = None) -> None:
+        """Close what is kept at rest, of one application or of all."""
         with self._lock:
             places = [place for place in self._kept if application_id in (None, place[0])]
             kept = [self._kept.pop(place)[1] for place in places]
@@ -117,6 +145,9 @@ class WarmInstances:
                     return
             for instance in late:
                 _close(instance)
+            if late:
+                del instance, late, kept
+                free_closed()
 
 
 def _wanted(instance: Instance) -> Signal:

@@ -38,6 +38,7 @@ _LMDB = "kstreams_repl.stores.engine.lmdb"
 _LOCAL = "kstreams_repl.instance.local_state"
 _RESTORE = "kstreams_repl.instance.restore"
 _WARM = "kstreams_repl.instance.warm"
+_BRIDGE = "kstreams_repl.instance.bridge"
 _TXN = "kstreams_repl.kafka.transactional"
 
 _FINISH = "    positions = output.take_positions()\n    for task in tasks:\n        task.finish(commit_id, positions)\n"
@@ -226,6 +227,30 @@ MUTANTS: dict[str, Mutant] = {
         _WARM,
         (("instance.plan.generation == plan.generation and _unchanged(instance)", "True"),),
         "warm resume: commit id and changelog ends",
+    ),
+    # ---- between epochs
+    "the loop that goes on is not known to the next epoch": Mutant(
+        "kstreams_repl.instance.run",
+        (("        outcome = former.attend(until)\n", "        outcome = None\n"),),
+        "bridge 1: one runner of a slot in a process",
+    ),
+    "a loop's end is not waited for": Mutant(
+        _BRIDGE,
+        (("        self._leaving = True\n        self._thread.join()\n", "        self._leaving = True\n"),),
+        "bridge 1: a new one begins when the thread of the former has ended",
+    ),
+    "the loop that goes on elsewhere is not waited for": Mutant(
+        _BRIDGE,
+        (("                self._loop_lock.take(end_holder=self._end_holder)\n", ""),),
+        "bridge 2: one runner of a slot on a host",
+    ),
+    "a loop that is wanted elsewhere goes on": Mutant(
+        _BRIDGE, (("elif self._loop_lock.wanted(now):", "elif False:"),), "bridge 2: it leaves, at a commit, when it is wanted"
+    ),
+    "a loop that no epoch attends takes over again": Mutant(
+        _BRIDGE,
+        (("            self._over = self._turned.is_set()\n", "            self._over = False\n"),),
+        "bridge 3: only an attended one takes over",
     ),
 }
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -157,6 +161,37 @@ def test_epochs_turn_warm_and_lose_nothing(host: Host) -> None:
     assert all(report.warm for report in deployment.reports.instances.values())
     deployment.stop()
     assert decoded(host.table(sink)) == expected_counts(numbered(6_000))
+
+
+def test_half_a_second_after_a_stop_no_loop_runs_and_no_client_or_environment_is_open(host: Host) -> None:
+    source, sink = host.topic("in"), host.topic("out")
+    host.produce(source, numbered(500))
+    deployment = host.deploy(counting(source, sink), repl_epoch_ms=500)
+    processed(deployment, 500)
+    running(deployment)
+    pids = {report.pid for report in deployment.reports.instances.values()}
+    directory = str(deployment.state_root)
+    assert all(client_threads(pid) and stores_open(pid, directory) for pid in pids)
+    deployment.stop()
+    time.sleep(0.5)
+    assert [pid for pid in pids if client_threads(pid) or stores_open(pid, directory)] == []
+
+
+def client_threads(pid: int) -> list[str]:
+    """Threads of client libraries; an instance's loop has some as long as it runs."""
+    names = []
+    for path in Path(f"/proc/{pid}/task").glob("*/comm"):
+        with suppress(OSError):  # it has just ended
+            names.append(path.read_text())
+    return [name for name in names if name.startswith("rdk:")]
+
+
+def stores_open(pid: int, directory: str) -> list[str]:
+    found = []
+    for path in Path(f"/proc/{pid}/fd").glob("*"):
+        with suppress(OSError):
+            found.append(os.readlink(path))
+    return [file for file in found if file.startswith(directory) and file.endswith(".mdb")]
 
 
 def test_two_instances_share_a_repartition_topic(host: Host) -> None:

@@ -1,7 +1,8 @@
 """One seed from its beginning to its verdict: a driver, workers, epochs, faults, and at last calm and a look at everything.
 
-The instances are the project's own `run_instance` with its loop, take-over, restore, commit, warm instances and LMDB environments.
-Simulated are the client library, LMDB's file, the clock, the lease and Spark's part (starting workers, starting them again).
+The instances are the project's own `run_instance` with its loop, take-over, restore, commit, bridges between epochs, warm instances and
+LMDB environments. Simulated are the client library, LMDB's file, the clock, threads, the lease, the lock of a slot, and Spark's part: which
+worker gets which slot of an epoch, starting workers, starting them again, using them for the next generation.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from unittest.mock import patch
 
 from kstreams_repl.commit import exactly_once, failpoints
 from kstreams_repl.errors import KStreamsError
+from kstreams_repl.instance import bridge as bridge_module
 from kstreams_repl.instance import local_state, run, take_over, warm
 from kstreams_repl.instance.assignment import assign_tasks
 from kstreams_repl.instance.control import Signal
@@ -36,8 +38,9 @@ from kstreams_repl.stores.engine import lmdb as lmdb_module
 from tests.faults.simulation.application import APPLICATION, prepared, violations
 from tests.faults.simulation.broker import Broker
 from tests.faults.simulation.clients import AdminClient, Consumer, Network, Producer
+from tests.faults.simulation.control import Lease, LeaseControl, Loops
 from tests.faults.simulation.disk import Disk, waiting
-from tests.faults.simulation.world import Actor, Killed, Stuck, World
+from tests.faults.simulation.world import Actor, Killed, Stuck, Threads, World
 
 END_SECONDS = 300.0
 
@@ -97,7 +100,8 @@ class _OpenPaths(dict[str, Any]):
         self._world = world
 
     def _key(self, path: str) -> str:
-        return f"{id(self._world.current)}:{path}"
+        current = self._world.current
+        return f"{id(current and current.process)}:{path}"
 
     def __contains__(self, path: object) -> bool:
         return super().__contains__(self._key(str(path)))
@@ -107,45 +111,6 @@ class _OpenPaths(dict[str, Any]):
 
     def pop(self, path: str, default: Any = None) -> Any:  # type: ignore[override]
         return super().pop(self._key(path), default)
-
-
-@dataclass
-class Lease:
-    generation: int = 0
-    signal: Signal = Signal.STOP
-
-
-class LeaseControl:
-    """`instance.control.Control` over a lease in memory."""
-
-    def __init__(
-        self,
-        world: World,
-        lease: Lease,
-        generation: int,
-        slot: int,
-        reports: dict[tuple[int, int], Mapping[str, Any]],
-        directory: Path,
-    ) -> None:
-        self._world = world
-        self._lease = lease
-        self._reports = reports
-        self.directory = directory
-        self.generation = generation
-        self.slot = slot
-
-    def signal(self, *, now: float | None = None) -> Signal:
-        self._world.check_alive()
-        return self._lease.signal if self._lease.generation == self.generation else Signal.SUPERSEDED
-
-    def told(self, state: str) -> bool:
-        return self._reports.get((self.generation, self.slot), {}).get("state") == state
-
-    def metrics(self, snapshot: Mapping[str, Any]) -> None: ...
-
-    def report(self, content: Mapping[str, Any]) -> None:
-        self._world.check_alive()
-        self._reports[(self.generation, self.slot)] = content
 
 
 class Scenario:
@@ -172,6 +137,11 @@ class Scenario:
         self.total = random.choice((30, 60, 100))
         self.slots_ever: set[int] = set()
         self.workers: dict[tuple[int, int], Actor] = {}
+        self.jobs: dict[Actor, ApplicationPlan] = {}
+        """The generation that a worker process is used for."""
+        self.claims: dict[tuple[int, int], Actor] = {}
+        """Which process runs an epoch of which slot now."""
+        self.loops = Loops(world)
         self.plan: ApplicationPlan | None = None
         self.finished = False
         self._settled_at: float | None = None
@@ -214,26 +184,63 @@ class Scenario:
         for slot in range(plan.instances):
             self.start(plan, slot)
 
-    def start(self, plan: ApplicationPlan, slot: int) -> None:
-        key = (plan.generation, slot)
+    def start(self, plan: ApplicationPlan, number: int) -> None:
+        """A worker for the generation: one of an earlier generation that is there, or a new one."""
+        key = (plan.generation, number)
         self.reports.pop(key, None)
-        self.workers[key] = self.world.spawn(f"g{plan.generation}-s{slot}", partial(self._work, plan, slot))
-
-    def _work(self, plan: ApplicationPlan, slot: int) -> None:
-        """A worker process: one epoch after the other, warm in between."""
         world = self.world
-        kept = WarmInstances()
-        control = LeaseControl(world, self.lease, plan.generation, slot, self.reports, self.directory / "control")
+        there = [
+            worker
+            for worker, job in self.jobs.items()
+            if worker.alive and job.generation < plan.generation and worker.stopped_until <= world.now
+        ]
+        if there and world.random.random() < 0.5:
+            worker = self.workers[key] = world.random.choice(there)
+            world.tell(f"{worker.name} goes on as {key}")
+            self.jobs[worker] = plan
+        else:
+            worker = self.workers[key] = world.spawn(f"g{plan.generation}-s{number}", self._work)
+            self.jobs[worker] = plan
+
+    def _work(self) -> None:
+        """A worker process: one epoch after the other, of whatever slot is free, going on or at rest in between."""
+        world, kept, me = self.world, WarmInstances(), self.world.current
+        assert me is not None
         while True:
+            plan = self.jobs[me]
+            slot = self._claim(plan, kept)
+            control = LeaseControl(
+                world, self.lease, plan.generation, slot, self.reports, self.directory / "control", self.loops
+            )
             until = world.now + world.random.choice((1.0, 3.0, 8.0))
-            outcome = run_instance(plan, slot, until=until, control=control, warm=kept)  # type: ignore[arg-type]
+            outcome = run_instance(plan, slot, until=until, control=control, warm=kept)
+            self.claims.pop((plan.generation, slot), None)
             self.outcomes.append(outcome)
             if outcome.state in ("stopped", "superseded", "failed"):
                 why = outcome.failure["message"].replace(str(self.directory), "state") if outcome.failure else ""
                 world.tell(f"{outcome.state} {why[:200]}")
-                kept.close()
-                return
-            world.pause(0.1, "between epochs")
+                if self.jobs[me] is plan:
+                    kept.close()
+                    return
+            world.pause(world.random.choice((0.02, 0.1, 0.1, 0.5, 6.5)), "between epochs")
+
+    def _claim(self, plan: ApplicationPlan, kept: WarmInstances) -> int:
+        """A slot that nobody runs now: mostly one that this process holds, sometimes any."""
+        world = self.world
+        while True:
+            free = [
+                slot
+                for slot in range(plan.instances)
+                if (holder := self.claims.get((plan.generation, slot))) is None or not holder.alive
+            ]
+            held = [slot for slot in kept.held(APPLICATION, plan.generation) if slot in free]
+            if free:
+                slot = held[0] if held and world.random.random() < 0.8 else world.random.choice(free)
+                assert world.current is not None
+                self.claims[(plan.generation, slot)] = world.current
+                world.tell(f"an epoch of slot {slot}, holding {held}")
+                return slot
+            world.pause(0.01, "no slot is free", fragile=False)
 
     def _watch(self) -> None:
         """Spark: a worker that died is started again."""
@@ -276,7 +283,7 @@ class Scenario:
     def _happen(self, what: str) -> None:
         world, random = self.world, self.world.random
         world.tell(f"event: {what}")
-        alive = [actor for actor in world.actors if actor.alive and actor is not world.current]
+        alive = [actor for actor in world.actors if actor.alive and actor.process is actor is not world.current]
         if what == "deploy":
             self.deploy(random.choice((1, 2, 3, 4)))
         elif what == "kill" and alive:
@@ -333,7 +340,7 @@ class Scenario:
         owners = {
             self.workers[(plan.generation, slot)] for slot in range(plan.instances) if (plan.generation, slot) in self.workers
         }
-        if plan.generation != self.lease.generation or any(actor.alive and actor not in owners for actor in self.world.actors):
+        if plan.generation != self.lease.generation or any(actor.alive and actor.process not in owners for actor in self.world.actors):
             return False
         if any(self.reports.get((plan.generation, slot), {}).get("state") != "running" for slot in range(plan.instances)):
             return False
@@ -386,12 +393,14 @@ class Scenario:
 
     def holder_lives(self, token: str) -> bool:
         actor = self.owners.get(token)
-        return actor is not None and actor.alive and actor is not self.world.current
+        current = self.world.current
+        return actor is not None and actor.alive and (current is None or actor is not current.process)
 
     def kill_holder(self, token: str | None) -> bool:
         """In place of the kill -9 of a recorded process."""
         actor = self.owners.get(token or "")
-        if actor is None or actor is self.world.current:
+        current = self.world.current
+        if actor is None or current is None or actor is current.process:
             return False
         self.world.kill(actor, "held the write lock")
         return True
@@ -410,7 +419,7 @@ def simulated(scenario: Scenario) -> Iterator[None]:
     def token(generation: int, slot: int) -> str:
         name = f"{generation}/{slot}/{next(tokens)}/0/0"
         if world.current is not None:
-            scenario.owners[name] = world.current
+            scenario.owners[name] = world.current.process
         return name
 
     def locked(path: str, seconds: float) -> Exception:
@@ -429,9 +438,11 @@ def simulated(scenario: Scenario) -> Iterator[None]:
             (take_over, "ThreadPoolExecutor", _Nothing),
             (take_over, "owner_token", token),
             (warm, "threading", _Threads),
+            (bridge_module, "threading", Threads(world)),
             (run, "METRICS_THREAD", _Nothing()),
+            (run, "free_closed", lambda: None),
             (local_state, "discard", disk.discard),
-            (local_state, "_kill_holder", scenario.kill_holder),
+            (local_state, "end_process", scenario.kill_holder),
             (local_state, "_is_alive", scenario.holder_lives),
             (lmdb_module, "lmdb", disk),
             (lmdb_module, "_OPEN", _OpenPaths(world)),

@@ -15,13 +15,17 @@ from kstreams_repl.commit.offset_metadata import encode
 from kstreams_repl.errors import TaskCorruptedError, TaskMigratedError
 from kstreams_repl.instance.control import Signal
 from kstreams_repl.instance.instance import Instance
+from kstreams_repl.instance.outcome import Outcome
 from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.instance.run import run_instance
 from kstreams_repl.instance.take_over import open_instance
 from kstreams_repl.instance.warm import WarmInstances
 from kstreams_repl.kafka.transactional import TransactionalProducer, TransactionDoubtError
 from kstreams_repl.types import TaskId
 from tests.faults.simulation.application import APPLICATION, prepared
+from tests.faults.simulation.control import LeaseControl
 from tests.faults.simulation.scenario import Scenario, simulated
+from tests.faults.simulation.world import Actor
 
 SEEN_LOG = f"{APPLICATION}-seen-changelog"
 
@@ -56,6 +60,26 @@ class Stage:
     def write(self, *numbers: int) -> None:
         stamp = int(self.world.now * 1000)
         self.broker.produce(None, 0, ("in", 0), [(b"k", b"%d:%d" % (number, number), stamp, None) for number in numbers])
+
+    def epoch(self, warm: WarmInstances, seconds: float = 1.0) -> Outcome:
+        """An epoch of the slot in the current actor's process."""
+        scenario = self.scenario
+        scenario.lease.generation, scenario.lease.signal = 1, Signal.RUN
+        directory = scenario.directory / "control"
+        control = LeaseControl(self.world, scenario.lease, 1, 0, scenario.reports, directory, scenario.loops)
+        return run_instance(self.plan(), 0, until=self.world.now + seconds, control=control, warm=warm)
+
+    def worker(self) -> tuple[Actor, WarmInstances]:
+        """A process that has run one epoch and waits for the next; the loop goes on in it."""
+        warm, over = WarmInstances(), []
+
+        def act() -> None:
+            over.append(self.epoch(warm))
+            self.world.sleep(1e6)
+
+        actor = self.world.spawn("worker", act)
+        self.world.run(lambda: bool(over), seconds=60)
+        return actor, warm
 
     def work(self, instance: Instance) -> None:
         """Process and commit what is there."""
@@ -267,6 +291,76 @@ def a_warm_instance_whose_offsets_moved_is_not_used() -> None:
         assert made.as_actor(live)
 
 
+def between_epochs_the_loop_goes_on_and_the_next_epoch_meets_the_same() -> None:
+    with stage() as made:
+
+        def live() -> tuple[Outcome, int]:
+            warm = WarmInstances()
+            made.epoch(warm)
+            made.write(0, 1, 2)
+            made.world.sleep(1.0)
+            visible = len(made.broker.visible("out")[0])
+            told = made.epoch(warm)
+            warm.close()
+            return told, visible
+
+        told, visible = made.as_actor(live)
+        assert visible == 3, "nothing went through between the epochs"
+        assert told.state == "running", told
+        assert told.records["0_0"] == 3
+        assert made.broker.ids[f"{APPLICATION}-0"].epoch == 0, "the slot was taken over again"
+
+
+def a_worker_that_is_given_a_slot_waits_for_the_commit_of_the_loop_that_goes_on_elsewhere() -> None:
+    with stage() as made:
+        former, _ = made.worker()
+        init, met = made.broker.init, []
+
+        def noted(name: str, timeout: float) -> int:
+            met.append([thread for thread in former.threads if thread.alive])
+            return init(name, timeout)
+
+        made.broker.init = noted  # type: ignore[method-assign]
+
+        def live() -> None:
+            made.write(0, 1, 2)
+            made.world.sleep(0.03)  # they are processed, but not committed
+            warm = WarmInstances()
+            made.epoch(warm)
+            warm.close()
+
+        made.as_actor(live)
+        assert made.broker.aborts == 0, "an open commit was taken back"
+        assert met == [[]], "the slot was taken over beside the loop"
+
+
+def a_loop_that_no_epoch_attends_takes_nothing_over() -> None:
+    with stage() as made:
+        former, warm = made.worker()
+        name = f"{APPLICATION}-0"
+        made.broker.init(name, 60.0)
+        made.write(0, 1, 2)
+        made.world.run(lambda: not any(thread.alive for thread in former.threads), seconds=60)
+        assert made.broker.ids[name].epoch == 1, "it has fenced its successor"
+        assert not warm.held(APPLICATION, 1)
+
+
+def a_loop_of_the_generation_before_has_ended_when_its_process_opens_the_stores() -> None:
+    with stage() as made:
+        former, warm = made.worker()
+        made.write(0, 1, 2)
+        [thread] = former.threads
+        seen: list[bool] = []
+
+        def live() -> None:
+            bridge = warm.bridge(made.plan(2), 0)
+            seen.extend([bridge is None, thread.alive])
+
+        made.world.spawn("the same process", live, former)
+        made.world.run(lambda: bool(seen), seconds=60)
+        assert seen == [True, False]
+
+
 STEPS: dict[str, Callable[[], None]] = {
     step.__name__: step
     for step in (
@@ -282,5 +376,9 @@ STEPS: dict[str, Callable[[], None]] = {
         a_task_that_lost_its_stores_commits_nothing_to_them,
         at_least_once_the_former_process_is_ended_before_offsets_are_read,
         a_warm_instance_whose_offsets_moved_is_not_used,
+        between_epochs_the_loop_goes_on_and_the_next_epoch_meets_the_same,
+        a_worker_that_is_given_a_slot_waits_for_the_commit_of_the_loop_that_goes_on_elsewhere,
+        a_loop_that_no_epoch_attends_takes_nothing_over,
+        a_loop_of_the_generation_before_has_ended_when_its_process_opens_the_stores,
     )
 }

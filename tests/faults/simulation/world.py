@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import greenlet
@@ -24,10 +25,14 @@ class Stuck(AssertionError):
 
 
 class Actor:
-    """A process of the simulated machines."""
+    """A process of the simulated machines, or a further thread of one: what ends or stops one of them ends or stops all."""
 
-    def __init__(self, world: World, name: str, work: Callable[[], Any]) -> None:
+    def __init__(self, world: World, name: str, work: Callable[[], Any], process: Actor | None = None) -> None:
         self.name = name
+        self.process = process or self
+        self.threads: list[Actor] = []
+        """Of a process, besides itself."""
+        self.process.threads += [] if process is None else [self]
         self.alive = True
         self.stopped_until = 0.0
         self.sleeping: object = None
@@ -89,8 +94,8 @@ class World:
     def current(self) -> Actor | None:
         return self._by_greenlet.get(greenlet.getcurrent())
 
-    def spawn(self, name: str, work: Callable[[], Any]) -> Actor:
-        actor = Actor(self, name, work)
+    def spawn(self, name: str, work: Callable[[], Any], process: Actor | None = None) -> Actor:
+        actor = Actor(self, name, work, process)
         self.actors.append(actor)
         self._by_greenlet[actor.greenlet] = actor
         self._wake(actor, self.random.uniform(0, 0.01))
@@ -120,22 +125,29 @@ class World:
             dice = self.random.random()
             if dice < self.kill_chance:
                 self.tell(f"killed at {what}")
-                actor.alive = False
+                self._kill_all(actor.process)
                 raise Killed
             if dice < self.kill_chance + self.stop_chance:
                 held = self.random.choice((0.5, 3.0, 6.0, 12.0))
                 self.tell(f"stopped for {held} s at {what}")
-                actor.stopped_until = self.now + held
+                actor.process.stopped_until = self.now + held
         self._wake(actor, max(seconds, 0.0) * self.random.uniform(0.9, 1.1) + 1e-5)
         self.main.switch()
         if self.over or not actor.alive:
             raise Killed
 
     def kill(self, actor: Actor, why: str) -> None:
-        """End an actor from outside, as kill -9 would."""
+        """End the process of an actor from outside, as kill -9 would."""
         if actor.alive:
             self.trace.append(f"{self.now - 1_000_000:.6f} {actor.name} killed: {why}")
+            self._kill_all(actor.process)
+
+    def _kill_all(self, process: Actor) -> None:
+        """End all threads of a process; the current one, if it is among them, is to raise `Killed`."""
+        ending = [actor for actor in (process, *process.threads) if actor.alive]
+        for actor in ending:
             actor.alive = False
+        for actor in ending:
             self._end(actor)
 
     def _end(self, actor: Actor) -> None:
@@ -175,8 +187,8 @@ class World:
                 continue
             if not what.alive:
                 continue
-            if what.stopped_until > self.now:
-                self._push(what.stopped_until, what)
+            if what.process.stopped_until > self.now:
+                self._push(what.process.stopped_until, what)
                 continue
             what.greenlet.switch()
             if not what.alive:
@@ -189,3 +201,67 @@ class World:
             actor.alive = False
             self._end(actor)
         self._queue.clear()
+
+
+class Threads:
+    """What stands in for the module `threading` where the project's code starts threads that work: further actors of the process."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def Thread(self, *, target: Callable[[], Any], name: str, daemon: bool) -> _Thread:
+        return _Thread(self._world, target, name)
+
+    def Event(self) -> _Event:
+        return _Event(self._world)
+
+    def Lock(self) -> nullcontext[None]:
+        """Actors give way only where the world makes them wait, and nobody waits inside a lock."""
+        return nullcontext()
+
+
+class _Thread:
+    def __init__(self, world: World, target: Callable[[], Any], name: str) -> None:
+        self._world, self._target, self._name = world, target, name
+        self._actor: Actor | None = None
+
+    def start(self) -> None:
+        current = self._world.current
+        assert current is not None
+        self._actor = self._world.spawn(f"{current.process.name}/{self._name}", self._target, current.process)
+
+    def join(self) -> None:
+        while self._actor is not None and self._actor.alive:
+            self._world.pause(0.002, "joining a thread", fragile=False)
+
+    def is_alive(self) -> bool:
+        return self._actor is not None and self._actor.alive
+
+
+class _Event:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._waiting: list[Actor] = []
+        self._set = False
+
+    def set(self) -> None:
+        self._set = True
+        waiting, self._waiting = self._waiting, []
+        for actor in waiting:
+            self._world._wake(actor, self._world.random.uniform(0.00001, 0.001))
+
+    def clear(self) -> None:
+        self._set = False
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def wait(self) -> bool:
+        world, actor = self._world, self._world.current
+        assert actor is not None
+        while not self._set:
+            world.check_alive()
+            self._waiting.append(actor)
+            world.main.switch()
+        world.check_alive()
+        return True

@@ -71,9 +71,9 @@ def test_token_names_a_process_and_only_that_one_is_ended() -> None:
     generation, slot, pid, started, _ = token.split("/")
     assert (generation, slot, pid) == ("3", "1", str(os.getpid()))
     assert started == local_state.start_time(os.getpid())
-    assert not local_state._kill_holder(token), "this process ends itself"
-    assert not local_state._kill_holder(f"3/1/{os.getppid()}/1/x"), "another process that has got the pid since"
-    assert not local_state._kill_holder("nonsense")
+    assert not local_state.end_process(token), "this process ends itself"
+    assert not local_state.end_process(f"3/1/{os.getppid()}/1/x"), "another process that has got the pid since"
+    assert not local_state.end_process("nonsense")
 
 
 def test_former_owner_cannot_commit(tmp_path: Path) -> None:

@@ -1,0 +1,100 @@
+"""Signals, reports and the lock of a slot, in memory: what files of the control directory are to real instances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kstreams_repl.instance import loop_lock
+from kstreams_repl.instance.control import Signal
+from tests.faults.simulation.world import Actor, World
+
+
+@dataclass
+class Lease:
+    generation: int = 0
+    signal: Signal = Signal.STOP
+
+
+class Loops:
+    """The locks of all slots, as flocks are: the end of a process lets go of them."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.held: dict[tuple[int, int], tuple[Actor, SimulatedLock]] = {}
+        self.wanted: set[tuple[int, int]] = set()
+
+
+class SimulatedLock:
+    """`instance.loop_lock.LoopLock` over a dictionary."""
+
+    def __init__(self, loops: Loops, generation: int, slot: int) -> None:
+        self._loops = loops
+        self._key = (generation, slot)
+        self._next_look = 0.0
+
+    def take(self, *, end_holder: bool) -> bool:
+        loops, world = self._loops, self._loops.world
+        deadline = world.now + loop_lock.PATIENCE_SECONDS
+        while (held := loops.held.get(self._key)) is not None and held[0].alive:
+            loops.wanted.add(self._key)
+            if world.now >= deadline:
+                if not end_holder or held[0] is world.current:
+                    return False
+                world.kill(held[0], "held the slot")
+            world.pause(0.005, "waiting for a slot")
+        assert world.current is not None
+        loops.held[self._key] = (world.current.process, self)
+        loops.wanted.discard(self._key)
+        return True
+
+    def release(self) -> None:
+        held = self._loops.held.get(self._key)
+        if held is not None and held[1] is self:
+            del self._loops.held[self._key]
+
+    def wanted(self, now: float) -> bool:
+        if now < self._next_look:
+            return False
+        self._next_look = now + 0.005
+        return self._key in self._loops.wanted
+
+
+class LeaseControl:
+    """`instance.control.Control` over a lease in memory."""
+
+    def __init__(
+        self,
+        world: World,
+        lease: Lease,
+        generation: int,
+        slot: int,
+        reports: dict[tuple[int, int], Mapping[str, Any]],
+        directory: Path,
+        loops: Loops,
+    ) -> None:
+        self._loops = loops
+        self._world = world
+        self._lease = lease
+        self._reports = reports
+        self.directory = directory
+        self.generation = generation
+        self.slot = slot
+
+    def signal(self, *, now: float | None = None) -> Signal:
+        self._world.check_alive()
+        return self._lease.signal if self._lease.generation == self.generation else Signal.SUPERSEDED
+
+    def told(self, state: str) -> bool:
+        return self._reports.get((self.generation, self.slot), {}).get("state") == state
+
+    def metrics(self, snapshot: Mapping[str, Any]) -> None: ...
+
+    def loop_lock(self) -> SimulatedLock:
+        return SimulatedLock(self._loops, self.generation, self.slot)
+
+    def report(self, content: Mapping[str, Any]) -> None:
+        self._world.check_alive()
+        self._reports[(self.generation, self.slot)] = content
