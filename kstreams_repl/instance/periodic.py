@@ -57,13 +57,16 @@ class PeriodicThread:
     def _run(self) -> None:
         with self._changed:
             while self._watched:
-                now = time.monotonic()
-                for owner, (seconds, call) in list(self._watched.items()):
-                    if self._due[owner] <= now:
-                        self._due[owner] = now + seconds
-                        self._make(call)
+                self._make_due(time.monotonic())
                 self._changed.wait(max(0.0, min(self._due[owner] for owner in self._watched) - time.monotonic()))
             self._thread = None
+
+    def _make_due(self, now: float) -> None:
+        """A method of its own: while the thread waits it keeps no owner, and so no client of a closed instance, alive."""
+        for owner, (seconds, call) in list(self._watched.items()):
+            if self._due[owner] <= now:
+                self._due[owner] = now + seconds
+                self._make(call)
 
     def _make(self, call: Callable[[], object]) -> None:
         try:

@@ -76,9 +76,12 @@ def run_instance(
         The outcome; a user's error too comes as one and is never raised.
     """
 
-    def run(attendance: Attendance) -> Outcome:
+    def runner(attendance: Attendance) -> _Runner:
         watch = CrashWatch(plan, slot, executor) if own_process else None
-        outcome = _Runner(plan, slot, control, executor, warm, attendance, watch).run()
+        return _Runner(plan, slot, control, executor, warm, attendance, watch)
+
+    def run(attendance: Attendance) -> Outcome:
+        outcome = runner(attendance).run()
         if outcome.state in _CLOSED:
             free_closed()
         return outcome

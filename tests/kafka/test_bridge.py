@@ -47,9 +47,12 @@ class Epochs:
     sink: str
     warm: WarmInstances
 
+    own_process: bool = False
+    """As in Spark's worker: what user code does to the process is watched."""
+
     def epoch(self, seconds: float) -> Outcome:
-        control = Control(self.plan.control_directory, self.plan.generation, 0)
-        return run_instance(self.plan, 0, until=time.monotonic() + seconds, control=control, warm=self.warm)
+        control, until = Control(self.plan.control_directory, self.plan.generation, 0), time.monotonic() + seconds
+        return run_instance(self.plan, 0, until=until, control=control, warm=self.warm, own_process=self.own_process)
 
     @property
     def running(self) -> threading.Thread:
@@ -183,7 +186,9 @@ def test_a_pause_between_epochs_ends_the_loop_and_says_so_itself(epochs: Epochs)
     assert epochs.out()[-1] == b"2"
 
 
-def test_after_a_stop_between_epochs_no_loop_runs_and_no_client_or_environment_is_open(epochs: Epochs) -> None:
+@pytest.mark.parametrize("own_process", [False, True])
+def test_after_a_stop_between_epochs_no_loop_runs_and_no_client_or_environment_is_open(epochs: Epochs, own_process: bool) -> None:
+    epochs.own_process = own_process
     gc.collect()
     before = clients()
     epochs.begin()
