@@ -39,8 +39,18 @@ def started(directory: Path) -> subprocess.Popen[str]:
     return driver
 
 
-@pytest.mark.parametrize("after", [0.3, 1.2, *(pytest.param(n * 0.15, marks=pytest.mark.slow) for n in range(20))])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("number", "after"),
+    [
+        (signal.SIGKILL, 0.3),
+        (signal.SIGINT, 1.2),
+        *(
+            pytest.param(number, n * 0.15, marks=pytest.mark.slow)
+            for n in range(20)
+            for number in (signal.SIGKILL, signal.SIGINT)
+        ),
+    ],
+)
 def test_a_driver_that_ends_while_spark_starts_leaves_nothing(tmp_path: Path, number: signal.Signals, after: float) -> None:
     driver = started(tmp_path)
     time.sleep(after)
