@@ -43,6 +43,7 @@ class ActiveTask:
         source_logs: frozenset[TopicPartition] = frozenset(),
         token: str = "",
         watch: TaskWatch | None = None,
+        life: TaskLife | None = None,
     ) -> None:
         self.task = task
         self.watch = watch
@@ -64,7 +65,7 @@ class ActiveTask:
         self.records = 0
         self.joins = len(starts) > 1
         self.counters = TaskCounters(task)
-        self.life = TaskLife(task.id)
+        self.life = life or TaskLife(task.id)
         self.life.enter(TaskState.RUNNING, f"taken over at commit {environment.commit_id}")
         self.cut: bytes | None = None
         """What the stores note with the commit they take next (`instance.cut`)."""

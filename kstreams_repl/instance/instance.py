@@ -24,6 +24,7 @@ from kstreams_repl.instance.instance_counters import InstanceCounters
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.instance.snapshots import Snapshotter
 from kstreams_repl.instance.standby import Spares, StandbyCopies
+from kstreams_repl.instance.state_updater import StateUpdater
 from kstreams_repl.instance.taps import TapBoard
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.group_offsets import known_end
@@ -82,6 +83,8 @@ class Instance:
         self.collector = collector
         self.tasks: list[ActiveTask] = []
         self.by_partition: dict[TopicPartition, ActiveTask] = {}
+        self.updater: StateUpdater | None = None
+        """Has the tasks whose stores are not up to date yet; None: all are RUNNING."""
         self.ends: dict[TopicPartition, int] = {}
         """Where the consumer last met the end of each partition, beyond any transaction markers."""
         self.reached: dict[TopicPartition, int] = {}
@@ -238,6 +241,8 @@ class Instance:
 
     def close(self) -> None:
         """Let go of everything; what is not committed is taken back by whoever comes next."""
+        if self.updater is not None:
+            self.updater.close()
         if self.snapshotter is not None:
             self.snapshotter.close()
         if self.standbys is not None:
@@ -248,13 +253,17 @@ class Instance:
         """`close`, but leave the environments open, of tasks and of standby copies, for the generation that comes next in this
         process.
         """
+        restoring = [] if self.updater is None else self.updater.release()
         if self.snapshotter is not None:
             self.snapshotter.close()
         spares = {} if self.standbys is None else self.standbys.release()
-        for task in self.tasks:
-            if task.environment.path is not None and getattr(task.environment, "failed", None) is None:
-                spares[task.environment.path] = task.environment
+        for environment in (*restoring, *(task.environment for task in self.tasks)):
+            if environment.path is not None and getattr(environment, "failed", None) is None:
+                spares[environment.path] = environment
         keep = {id(environment) for environment in spares.values()}
+        for environment in restoring:
+            if id(environment) not in keep:
+                environment.close()
         try:
             self._close([partial(task.close, keep=id(task.environment) in keep) for task in self.tasks])
         except Exception as error:  # its clients are fenced by now; the environments are what is wanted of it

@@ -61,8 +61,9 @@ class Done:
         self._before = {str(task.id): (task.records, sum(task.task.dropped.values())) for task in tasks}
 
     def restored(self, counts: Mapping[str, int]) -> None:
-        """What a restore that is under way, or over, has restored."""
-        self._restored |= counts
+        """Take what a restore that is under way, or over, has restored since the last call."""
+        for name, count in counts.items():
+            self._restored[name] = self._restored.get(name, 0) + count
 
     def count(self, tasks: Iterable[ActiveTask], lags: Mapping[TaskId, int]) -> None:
         """Take what the tasks did since the last call."""

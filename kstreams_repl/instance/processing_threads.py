@@ -59,6 +59,7 @@ class ThreadedLoop(Loop):
         self._progress: dict[TaskId, tuple[int, float]] = {}
 
     def run(self, until: float) -> Ending:
+        self.until = until
         name = f"process-{self.instance.plan.application_id}-{self.instance.slot}"
         threads = [
             threading.Thread(target=self._process_tasks, args=(f"{name}-{number}",), name=f"{name}-{number}", daemon=True)
@@ -69,7 +70,7 @@ class ThreadedLoop(Loop):
         for thread in threads:
             thread.start()
         try:
-            return self._poll_until(until)
+            return self._poll()
         finally:
             self.manager.end()
             for thread in threads:
@@ -78,7 +79,7 @@ class ThreadedLoop(Loop):
 
     # ---- the polling thread
 
-    def _poll_until(self, until: float) -> Ending:
+    def _poll(self) -> Ending:
         instance, monotonic = self.instance, time.monotonic
         polled, serve = instance.counters.polled, instance.producer.poll
         next_report = 0.0
@@ -87,7 +88,7 @@ class ThreadedLoop(Loop):
             if self._errors:
                 raise self._errors[0]
             signal = self._signal(now)
-            if signal is not Signal.RUN or now >= until:
+            if signal is not Signal.RUN or now >= self.until:
                 if signal is not Signal.SUPERSEDED:
                     self._stop(None)
                     for managed in self.manager.tasks.values():
@@ -100,7 +101,7 @@ class ThreadedLoop(Loop):
                 if self._busy():
                     messages = instance.consumer.consume(_BATCH, _POLL_SECONDS)
                 else:
-                    message = instance.consumer.poll(self._nap(now, until))
+                    message = instance.consumer.poll(self._nap(now, self.until))
                     messages = [] if message is None else [message, *instance.consumer.consume(_BATCH, 0)]
                 polled(monotonic() - now, len(messages))
                 if messages:

@@ -5,6 +5,9 @@ The target is the *read_uncommitted* end after fencing, and a changelog counts a
 passed it: beside an open transaction the read_committed end lies before records that commit later. A store whose position
 lies below the log's start cannot be brought up to date by replay over it (deleted keys would come back), so it is emptied
 first.
+
+The targets are fixed when a `Restore` is made, before any task of the instance runs. From the step that returns a task on, its
+stores belong to whoever takes it: its logs are taken off the consumer, for what the task writes to them is none of the restore's.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from kstreams_repl.errors import TaskCorruptedError
@@ -21,7 +23,7 @@ from kstreams_repl.instance.local_state import Changelog, forget_inputs
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, Isolation, make_consumer
 from kstreams_repl.kafka.failures import translate
-from kstreams_repl.kafka.group_offsets import assign, is_partition_end, is_passing
+from kstreams_repl.kafka.group_offsets import assign, is_partition_end, is_passing, unassign
 from kstreams_repl.kafka.reading import READ_GROUP, positions
 from kstreams_repl.kafka.record_batch import columns
 from kstreams_repl.stores.engine.base import Environment
@@ -43,67 +45,174 @@ class RestoreProgress:
     tasks: dict[str, tuple[int, int]] = field(default_factory=dict)
     """(records restored, remaining) of each task."""
 
+    def copied(self) -> RestoreProgress:
+        return RestoreProgress(self.records, self.remaining, self.batches, dict(self.tasks))
 
-def restore_changelogs(
-    settings: ClientSettings,
-    admin: Admin,
-    logs: Sequence[tuple[Environment, Changelog]],
-    *,
-    limits: Mapping[TopicPartition, int],
-    isolation: Isolation,
-    go_on: Callable[[], bool],
-    progress: Callable[[RestoreProgress], None] | None = None,
-) -> bool:
-    """Restore all of them over one consumer; False when `go_on` said no before the end.
+
+class Restore:
+    """The restore of several stores over one consumer; one thread at a time works at it.
 
     Args:
         limits: where a log that is an input of its task ends: its committed offset.
 
+    Attributes:
+        missing: logs whose ends are not reached.
+        progress: as of the last step, brought up to date a few times a second.
+
     Raises:
         TaskCorruptedError: a changelog does not fit its store.
     """
-    if not logs:
-        return True
-    by_partition: dict[TopicPartition, list[tuple[Environment, Changelog]]] = {}
-    for environment, log in logs:
-        by_partition.setdefault(log.partition, []).append((environment, log))
-    ends = admin.end_offsets(by_partition, isolation="read_uncommitted")
-    for at, owners in by_partition.items():
-        if any(log.is_source for _, log in owners):
-            ends[at] = min(ends[at], limits.get(at, 0))
-    firsts = admin.beginning_offsets(by_partition)
-    for at, owners in by_partition.items():
-        for environment, log in owners:
-            _check_whole(environment, log, firsts[at])
-    starts = {
-        at: min(
-            max(environment.positions.get(str(at), 0) if log.store.persistent else 0, firsts[at]) for environment, log in owners
-        )
-        for at, owners in by_partition.items()
-    }
-    missing = {at for at in by_partition if starts[at] < ends[at]}
-    task_of = {at: str(owners[0][1].task) for at, owners in by_partition.items()}
-    told = RestoreProgress(remaining=sum(ends[at] - starts[at] for at in missing))
-    for at in missing:
-        told.tasks[task_of[at]] = (0, told.tasks.get(task_of[at], (0, 0))[1] + ends[at] - starts[at])
-    if not missing:
-        return True
-    from kstreams_repl.stores.restore import Restorer
 
-    ids = {name: topic.id for name, topic in admin.describe_topics({at.topic for at in missing}).items()}
-    appliers = {at: [Restorer(log.store, environment, str(at)) for environment, log in by_partition[at]] for at in missing}
-    if progress is not None:
-        progress(told)
-    consumer = make_consumer(
-        settings, group_id=READ_GROUP, isolation=isolation, enable_partition_eof=True, queued_max_messages_kbytes=128 * 1024
-    )
-    try:
-        assign(consumer, {at: starts[at] for at in missing})
-        owners_of = {at: [environment for environment, _ in by_partition[at]] for at in missing}
-        still = partial(_check_there, admin, ids)
-        return _read(consumer, settings, missing, ends, appliers, owners_of, go_on, progress, told, task_of, still)
-    finally:
-        consumer.close()
+    def __init__(
+        self,
+        settings: ClientSettings,
+        admin: Admin,
+        logs: Sequence[tuple[Environment, Changelog]],
+        *,
+        limits: Mapping[TopicPartition, int],
+        isolation: Isolation,
+    ) -> None:
+        self._settings = settings
+        self._admin = admin
+        self._isolation = isolation
+        self._consumer: Any = None
+        self.missing: set[TopicPartition] = set()
+        self.progress = self._told = RestoreProgress()
+        if not logs:
+            return
+        by_partition: dict[TopicPartition, list[tuple[Environment, Changelog]]] = {}
+        for environment, log in logs:
+            by_partition.setdefault(log.partition, []).append((environment, log))
+        ends = admin.end_offsets(by_partition, isolation="read_uncommitted")
+        for at, owners in by_partition.items():
+            if any(log.is_source for _, log in owners):
+                ends[at] = min(ends[at], limits.get(at, 0))
+        firsts = admin.beginning_offsets(by_partition)
+        for at, owners in by_partition.items():
+            for environment, log in owners:
+                _check_whole(environment, log, firsts[at])
+        self._starts = starts = {
+            at: min(
+                max(environment.positions.get(str(at), 0) if log.store.persistent else 0, firsts[at])
+                for environment, log in owners
+            )
+            for at, owners in by_partition.items()
+        }
+        missing = self.missing = {at for at in by_partition if starts[at] < ends[at]}
+        self._ends = ends
+        self._tasks_of = {at: tuple(dict.fromkeys(str(log.task) for _, log in by_partition[at])) for at in missing}
+        self._told.remaining = sum(ends[at] - starts[at] for at in missing)
+        for at in missing:
+            done, left = self._told.tasks.get(self._tasks_of[at][0], (0, 0))
+            self._told.tasks[self._tasks_of[at][0]] = (done, left + ends[at] - starts[at])
+        self.progress = self._told.copied()
+        if not missing:
+            return
+        from kstreams_repl.stores.restore import Restorer
+
+        self._ids = {name: topic.id for name, topic in admin.describe_topics({at.topic for at in missing}).items()}
+        self._appliers = {
+            at: [Restorer(log.store, environment, str(at)) for environment, log in by_partition[at]] for at in missing
+        }
+        self._untouched = {at: [environment for environment, _ in by_partition[at]] for at in missing}
+        """Environments whose task's last commit is to be forgotten with the first record."""
+        self._next_report = self._next_look = 0.0
+
+    @property
+    def lacking(self) -> set[str]:
+        """Tasks whose stores have not reached their targets."""
+        return {name for at in self.missing for name in self._tasks_of[at]}
+
+    def run(self, go_on: Callable[[], bool], progress: Callable[[RestoreProgress], None], *, until: float | None = None) -> bool:
+        """Restore all of them, or what can be done until a monotonic time; False when `go_on` said no before.
+
+        Args:
+            progress: called now and then, and at the end.
+        """
+        if not self.missing:
+            return True
+        progress(self.progress)
+        told = self.progress
+        while self.missing and (until is None or time.monotonic() < until):
+            if not go_on():
+                return False
+            self.step()
+            if self.progress is not told:
+                told = self.progress
+                progress(told)
+        return True
+
+    def step(self) -> set[str]:
+        """Apply what has arrived; returns the tasks whose stores are complete with it, which are not touched any more."""
+        now = time.monotonic()
+        if self._consumer is None:
+            self._open()
+            self._next_report, self._next_look = now + _REPORT_SECONDS, now + _QUIET_SECONDS
+        missing, ends, told = self.missing, self._ends, self._told
+        messages = self._consumer.consume(_BATCH, 0.02)
+        if messages:
+            self._next_look = time.monotonic() + _QUIET_SECONDS
+        elif time.monotonic() >= self._next_look:
+            _check_there(self._admin, self._ids, missing)
+            self._next_look = time.monotonic() + _QUIET_SECONDS
+        for at, batch in columns(messages, self._on_error):
+            if at not in missing:  # fetched before it was taken off the consumer
+                continue
+            if batch.offsets[-1] >= ends[at]:
+                batch = _before(batch, ends[at])
+            for environment in self._untouched.pop(at, ()):
+                forget_inputs(environment)
+            for applier in self._appliers[at]:
+                applier.apply(batch)
+            told.records += len(batch)
+            told.batches += 1
+            done, left = told.tasks[self._tasks_of[at][0]]
+            told.tasks[self._tasks_of[at][0]] = (done + len(batch), left)
+        reached = positions(self._consumer, missing)
+        over = sorted(at for at, position in reached.items() if position >= ends[at])
+        lacked = self.lacking if over else set()
+        for at in over:
+            missing.discard(at)
+            for applier in self._appliers.pop(at):
+                applier.finish(reached[at])
+        if over and missing:
+            unassign(self._consumer, over)
+        if not missing or time.monotonic() >= self._next_report:
+            self._report(reached)
+        if not missing:
+            self.close()
+        return lacked - self.lacking
+
+    def close(self) -> None:
+        """Let go of the consumer; the stores keep what they have, with its position."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def _open(self) -> None:
+        self._consumer = make_consumer(
+            self._settings,
+            group_id=READ_GROUP,
+            isolation=self._isolation,
+            enable_partition_eof=True,
+            queued_max_messages_kbytes=128 * 1024,
+        )
+        assign(self._consumer, {at: self._starts[at] for at in self.missing})
+
+    def _report(self, reached: Mapping[TopicPartition, int]) -> None:
+        told = self._told
+        self._next_report = time.monotonic() + _REPORT_SECONDS
+        left_of: dict[str, int] = {}
+        for at in self.missing:
+            name = self._tasks_of[at][0]
+            left_of[name] = left_of.get(name, 0) + self._ends[at] - reached.get(at, self._starts[at])
+        told.remaining = sum(left_of.values())
+        told.tasks = {name: (done, left_of.get(name, 0)) for name, (done, _) in told.tasks.items()}
+        self.progress = told.copied()
+
+    def _on_error(self, message: Any, error: Any) -> None:
+        if not is_partition_end(error) and not is_passing(error):
+            raise translate(error, "restoring a store", topic=message.topic(), bootstrap_servers=self._settings.bootstrap_servers)
 
 
 def _check_whole(environment: Environment, log: Changelog, first: int) -> None:
@@ -120,66 +229,6 @@ def _check_whole(environment: Environment, log: Changelog, first: int) -> None:
             partition=log.partition.partition,
             task=str(log.task),
         )
-
-
-def _read(
-    consumer: Any,
-    settings: ClientSettings,
-    missing: set[TopicPartition],
-    ends: dict[TopicPartition, int],
-    appliers: dict[TopicPartition, list[Any]],
-    owners_of: dict[TopicPartition, list[Environment]],
-    go_on: Callable[[], bool],
-    progress: Callable[[RestoreProgress], None] | None,
-    told: RestoreProgress,
-    task_of: Mapping[TopicPartition, str],
-    check_there: Callable[[set[TopicPartition]], None],
-) -> bool:
-    def on_error(message: Any, error: Any) -> None:
-        if not is_partition_end(error) and not is_passing(error):
-            raise translate(error, "restoring a store", topic=message.topic(), bootstrap_servers=settings.bootstrap_servers)
-
-    next_report = time.monotonic() + _REPORT_SECONDS
-    next_look = time.monotonic() + _QUIET_SECONDS
-    while missing:
-        if not go_on():
-            return False
-        messages = consumer.consume(_BATCH, 0.02)
-        if messages:
-            next_look = time.monotonic() + _QUIET_SECONDS
-        elif time.monotonic() >= next_look:
-            check_there(missing)
-            next_look = time.monotonic() + _QUIET_SECONDS
-        for at, batch in columns(messages, on_error):
-            if batch.offsets[-1] >= ends[at]:
-                batch = _before(batch, ends[at])
-            for environment in owners_of.pop(at, ()):
-                forget_inputs(environment)
-            for restorer in appliers[at]:
-                restorer.apply(batch)
-            told.records += len(batch)
-            told.batches += 1
-            done, left = told.tasks[task_of[at]]
-            told.tasks[task_of[at]] = (done + len(batch), left)
-        reached = positions(consumer, missing)
-        for at, position in reached.items():
-            if position >= ends[at]:
-                missing.discard(at)
-                for restorer in appliers[at]:
-                    restorer.finish(position)
-        if progress is not None and time.monotonic() >= next_report:
-            next_report = time.monotonic() + _REPORT_SECONDS
-            left_of: dict[str, int] = {}
-            for at in missing:
-                left_of[task_of[at]] = left_of.get(task_of[at], 0) + ends[at] - reached.get(at, 0)
-            told.remaining = sum(left_of.values())
-            told.tasks = {name: (done, left_of.get(name, 0)) for name, (done, _) in told.tasks.items()}
-            progress(told)
-    if progress is not None:
-        told.remaining = 0
-        told.tasks = {name: (done, 0) for name, (done, _) in told.tasks.items()}
-        progress(told)
-    return True
 
 
 def _check_there(admin: Admin, ids: Mapping[str, str], missing: set[TopicPartition]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +22,7 @@ from kstreams_repl.errors import (
     ProducerFencedError,
     TaskMigratedError,
 )
+from kstreams_repl.instance.admission import admit
 from kstreams_repl.instance.bridge import Attendance, Bridge
 from kstreams_repl.instance.cleanup import clean_application
 from kstreams_repl.instance.control import InstanceControl, Signal
@@ -40,6 +41,7 @@ from kstreams_repl.instance.take_over import Interrupted, open_instance
 from kstreams_repl.instance.taps import TapBoard
 from kstreams_repl.instance.warm import WarmInstances
 from kstreams_repl.kafka.transactional import TransactionDoubtError
+from kstreams_repl.types import TopicPartition
 
 _LOG = logging.getLogger("kstreams_repl.instance")
 _AGAIN = (TransactionDoubtError, BrokerUnavailableError, ProducerFencedError, TaskMigratedError, OutputRetryError)
@@ -125,6 +127,9 @@ class _Runner:
         self._rate = 0.0
         self._task_rates: dict[str, float] = {}
         self._task_counts: dict[str, int] = {}
+        self._restored: dict[str, int] = {}
+        """Changelog records told of the restore that is under way."""
+        self._restore_told: RestoreProgress | None = None
         self._trouble: str | None = None
         self._retries = 0
         self._meter: InstanceMeter | None = None
@@ -164,6 +169,8 @@ class _Runner:
                     ending = self._loop.run(self._bound())
                 finally:
                     self._loop = None
+                if ending is Ending.DEADLINE:
+                    self._admit()
                 if ending is Ending.DEADLINE and attendance.lasts():
                     if self._calm():
                         self.drop()
@@ -219,8 +226,18 @@ class _Runner:
         self._loop.until = self._bound()
         return self.control.signal(now=now)
 
+    def _admit(self) -> None:
+        """At a commit: let in the tasks that have been restored since."""
+        instance = self.instance
+        assert instance is not None
+        if instance.updater is not None and instance.updater.due:
+            self._restore_progress(instance.updater.progress)
+            admit(instance)
+
     def _bound(self) -> float:
-        """When the loop is to end, as of now: a careful stretch, of whichever kind, is short."""
+        """When the loop is to end, as of now: a careful stretch, of whichever kind, is short, and restored tasks wait for a commit."""
+        if self.instance is not None and self.instance.updater is not None and self.instance.updater.due:
+            return 0.0
         watch, refusals, attendance = self._watch, self._refusals, self._attendance
         attendance.careful = refusals.careful or watch is not None and watch.careful
         until = refusals.bound(attendance.bound())
@@ -243,6 +260,7 @@ class _Runner:
         if kept is not None:
             self.instance = kept
             self._measure(kept.meter)
+            self._restored = {} if kept.updater is None else kept.updater.told
             self._attendance.refusals = kept.collector.refusals
             self._watch = kept.watch
             if self._watch is not None:
@@ -252,6 +270,7 @@ class _Runner:
                 self._watch.begin()
             self._measure(InstanceMeter(self.plan, self.slot))
             self._tell("restoring")
+            self._restored = {}
             self.instance = open_instance(
                 self.plan,
                 self.slot,
@@ -263,7 +282,10 @@ class _Runner:
                 go_on=lambda: self._in_force(time.monotonic()),
                 spares={} if self.keep is None else self.keep.take_spares(self.plan.application_id),
                 watch=self._watch,
+                beside=not (self._refusals.careful or self._watch is not None and self._watch.careful),
             )
+            if self.instance.updater is not None:
+                self.instance.updater.told = self._restored
         if self.instance.taps is None:
             self.instance.taps = TapBoard(self.control)
         assert self._meter is not None
@@ -295,7 +317,7 @@ class _Runner:
         state = _STATES[ending]
         if ending in (Ending.DEADLINE, Ending.PAUSED) and self.keep is not None:
             self.keep.put(instance)
-            self._tell(state)
+            self._tell(self._running() if ending is Ending.DEADLINE else state)
             self.instance = None
         else:
             figures = self.figures()
@@ -363,6 +385,7 @@ class _Runner:
             self._task_counts = counts
         lags = instance.lags()
         rates = self._task_rates
+        restoring = {} if instance.updater is None else instance.updater.restoring
         return {
             "commits": instance.totals.commits,
             "commit_id": instance.commit_id,
@@ -370,6 +393,7 @@ class _Runner:
             "rate": round(self._rate, 1),
             "warm": instance.warm,
             "restored": instance.restored,
+            "restore_remaining": 0 if instance.updater is None else instance.updater.progress.remaining,
             "recycled": instance.recycled,
             "from_snapshots": instance.from_snapshots,
             "snapshots": {} if instance.snapshotter is None else instance.snapshotter.taken,
@@ -387,7 +411,8 @@ class _Runner:
                     "committed": {str(at): offset for at, offset in task.committed.items()},
                 }
                 for task in instance.tasks
-            },
+            }
+            | {name: _not_yet(task.offsets) for name, task in restoring.items()},
         }
 
     def _report(self, instance: Instance) -> None:
@@ -397,7 +422,9 @@ class _Runner:
         instance.taps.serve([task.task for task in instance.tasks])
         if self._meter is not None:
             self._meter.fold()
-        self.control.report({"state": "running", "trouble": self._trouble, **self.figures()})
+        if instance.updater is not None:
+            self._restore_progress(instance.updater.progress)
+        self.control.report({"state": self._running(), "trouble": self._trouble, **self.figures()})
 
     def _tell(self, state: str) -> None:
         self.control.report({"state": state, "trouble": self._trouble, **self.figures()})
@@ -405,11 +432,31 @@ class _Runner:
     def _stage(self, name: str) -> None:
         self.control.report({"state": "restoring", "trouble": self._trouble, "stage": name})
 
+    def _running(self) -> str:
+        """How an instance that runs is called: one that still restores tasks is not all there, as in Kafka Streams."""
+        return "running" if self.instance is None or self.instance.updater is None else "restoring"
+
     def _restoring(self, progress: RestoreProgress) -> None:
+        self._restore_progress(progress)
+        self.control.report({"state": "restoring", "restored": progress.records, "restore_remaining": progress.remaining})
+
+    def _restore_progress(self, progress: RestoreProgress) -> None:
+        if progress is self._restore_told:
+            return
+        self._restore_told = progress
+        if self.instance is not None:
+            self.instance.restored = progress.records
         if self._meter is not None:
             self._meter.restoring(progress)
-        self._done.restored({name: done for name, (done, _) in progress.tasks.items()})
-        self.control.report({"state": "restoring", "restored": progress.records, "restore_remaining": progress.remaining})
+        counts = {name: done for name, (done, _) in progress.tasks.items()}
+        self._done.restored({name: done - self._restored.get(name, 0) for name, done in counts.items()})
+        self._restored.update(counts)
+
+
+def _not_yet(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    """What is told of a task that does not run yet: how far behind it is nobody knows."""
+    committed = {str(at): offset for at, offset in offsets.items()}
+    return {"records": 0, "rate": 0.0, "lag": -1, "buffered": 0, "stream_time": -1, "dropped": {}, "committed": committed}
 
 
 Run = Callable[..., Outcome]

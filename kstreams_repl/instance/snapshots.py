@@ -259,6 +259,10 @@ class Snapshotter:
         self._thread.start()
         return self
 
+    def add(self, task: str, environment: Any) -> None:
+        """Look after one more task."""
+        self._tasks.append((task, environment))
+
     @property
     def taken(self) -> dict[str, int]:
         """The commit id of each task's last snapshot."""

@@ -6,24 +6,25 @@
 2. `init_transactions` on its own id, then the generation again: a zombie that comes between is seen by one of the two looks.
 3. The owner token of each environment.
 4. Committed offsets and their metadata. A missing offset is never reset for a store that has content.
-5. Restore up to the read_uncommitted end as it is after step 2.
-6. RUNNING.
+5. Restore up to the read_uncommitted end as it is after step 2. What takes longer than a moment goes on in the restore thread
+   (`state_updater`), beside the tasks that are ready.
+6. RUNNING; for a task that was restored meanwhile later, at a commit (`admission.admit`).
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, OffsetMetadata, decode
+from kstreams_repl.commit.offset_metadata import OffsetMetadata, decode
 from kstreams_repl.errors import KStreamsError, TaskCorruptedError, TaskMigratedError
-from kstreams_repl.instance.active_task import ActiveTask
+from kstreams_repl.instance.admission import Start, snapshotter_of, start_task, taken_over
 from kstreams_repl.instance.collector import KafkaRecordCollector, counts_of
 from kstreams_repl.instance.crash_watch import CrashWatch
 from kstreams_repl.instance.global_tables import GlobalTables
@@ -42,33 +43,28 @@ from kstreams_repl.instance.local_state import (
 )
 from kstreams_repl.instance.plan import ApplicationPlan, transactional_id
 from kstreams_repl.instance.refusals import Refusals, producer_settings
-from kstreams_repl.instance.restore import RestoreProgress, restore_changelogs
+from kstreams_repl.instance.restore import Restore, RestoreProgress
 from kstreams_repl.instance.snapshot_directory import snapshot_directory
-from kstreams_repl.instance.snapshots import Snapshotter, fetch_snapshot, why_refused
+from kstreams_repl.instance.snapshots import fetch_snapshot, why_refused
 from kstreams_repl.instance.standby import Spares, StandbyCopies
-from kstreams_repl.instance.state_directory import application_directory, task_directory
-from kstreams_repl.instance.task_meter import task_meter
+from kstreams_repl.instance.state_directory import task_directory
+from kstreams_repl.instance.state_updater import StateUpdater
 from kstreams_repl.kafka.admin import Admin, CommittedOffset
 from kstreams_repl.kafka.clients import ClientSettings, make_consumer, make_producer
 from kstreams_repl.kafka.group_offsets import assign
 from kstreams_repl.kafka.transactional import TransactionalProducer
-from kstreams_repl.runtime.task import StreamTask, TaskSpec
+from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.types import TopicPartition
 
 _LOG = logging.getLogger("kstreams_repl.instance")
+_MOMENT_SECONDS = 0.2
+"""How long the tasks that are ready wait for the others: most restores are shorter."""
+
 
 class Interrupted(KStreamsError):
     """A signal came during the take-over; nothing is owned."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """Where one input partition begins, and what was committed beside that offset."""
-
-    offset: int
-    metadata: OffsetMetadata
 
 
 def fence_instances(settings: ClientSettings, application_id: str, slots: Iterable[int], *, timeout_ms: int) -> None:
@@ -102,6 +98,7 @@ def open_instance(
     go_on: Callable[[], bool] | None = None,
     spares: Spares | None = None,
     watch: CrashWatch | None = None,
+    beside: bool = False,
 ) -> Instance:
     """Take the slot's tasks over and return them running.
 
@@ -111,6 +108,8 @@ def open_instance(
         stage: told each step as it begins, so that one that does not end can be seen.
         refusals: what the slot knows of output that the broker refused; it outlives the instance.
         watch: is told when user code runs.
+        beside: return the tasks that are ready after a moment, while the stores of the others are brought up to date by a thread;
+            whoever runs the instance admits them (`admission.admit`).
 
     Raises:
         TaskMigratedError: a newer generation is in force.
@@ -165,27 +164,35 @@ def open_instance(
                 progress(restored)
 
         stage("restoring stores")
-        finished = restore_changelogs(
+        restore = Restore(
             plan.settings,
             admin,
             [(environments[str(log.task)], log) for log in logs],
             limits={at: start.offset for at, start in starts.items()},
             isolation="read_committed" if exactly_once else "read_uncommitted",
-            go_on=in_force if go_on is None else go_on,
-            progress=told,
         )
-        if not finished:
+        undo.callback(_quietly(restore.close))
+        until = time.monotonic() + _MOMENT_SECONDS if beside else None
+        if not restore.run(in_force if go_on is None else go_on, told, until=until):
             raise Interrupted("stopped while stores were restored")
-        # 6. Running.
-        for spec in specs:
-            instance.tasks.append(_start_task(instance, spec, environments[str(spec.task_id)], starts, token))
-        instance.by_partition = {at: task for task in instance.tasks for at in task.starts}
+        # 6. Running. Commit ids go on from the highest of all, of those that are still restored, too.
         committed = [start.metadata.commit_id for start in starts.values()]
-        instance.commit_id = max([0, *committed, *(task.environment.commit_id for task in instance.tasks)])
+        instance.commit_id = max([0, *committed, *(environment.commit_id for environment in environments.values())])
+        taken = [taken_over(spec, environments[str(spec.task_id)], starts, token) for spec in specs]
+        lacking = restore.lacking
+        for task in taken:
+            if str(task.spec.task_id) not in lacking:
+                instance.tasks.append(start_task(instance, task))
+        instance.by_partition = {at: task for task in instance.tasks for at in task.starts}
         assign(instance.consumer, {at: task.starts[at] for at, task in instance.by_partition.items()})
+        if lacking:
+            still = [task for task in taken if str(task.spec.task_id) in lacking]
+            instance.updater = StateUpdater(f"{plan.application_id}-{slot}", restore, still)
         if slot < len(plan.standbys) and plan.standbys[slot]:
             instance.standbys = StandbyCopies(plan, slot, executor, spare).start()
-        instance.snapshotter = _snapshotter(instance)
+        instance.snapshotter = snapshotter_of(instance)
+        if instance.updater is not None:
+            instance.updater.start()
         undo.pop_all()
         return instance
 
@@ -333,25 +340,9 @@ def _from_snapshot(
     return open_environment(path, spec, token)
 
 
-def _snapshotter(instance: Instance) -> Snapshotter | None:
-    config = instance.plan.config
-    uri = config["repl.snapshot.dir"]
-    tasks = [(str(task.id), task.environment) for task in instance.tasks if task.environment.path is not None and task.changelogs]
-    if uri is None or not tasks:
-        return None
-    return Snapshotter(
-        tasks,
-        snapshot_directory(uri),
-        instance.plan.application_id,
-        seconds=config["repl.snapshot.interval.ms"] / 1000,
-        keep=config["repl.snapshot.retention"],
-        work=application_directory(Path(instance.plan.state_directory), instance.plan.application_id) / "snapshots",
-    ).start()
-
-
 def _starts(
     plan: ApplicationPlan, specs: Iterable[TaskSpec], environments: Mapping[str, Environment], admin: Admin
-) -> dict[TopicPartition, _Start]:
+) -> dict[TopicPartition, Start]:
     wanted = {at: spec for spec in specs for at in spec.partitions}
     committed = admin.committed_offsets(plan.application_id, list(wanted))
     missing = [at for at in wanted if at not in committed]
@@ -364,7 +355,7 @@ def _starts(
         if known is None:
             known = _kept(environment, at)
         if known is not None:
-            starts[at] = _Start(max(known.offset, first[at]) if _may_skip(spec, at) else known.offset, decode(known.metadata))
+            starts[at] = Start(max(known.offset, first[at]) if _may_skip(spec, at) else known.offset, decode(known.metadata))
         elif environment.commit_id >= 0 and not _is_new(environment, at) and any(store.persistent for store in spec.subtopology.stores):
             raise TaskCorruptedError(
                 f"task {spec.task_id} has local state of commit {environment.commit_id}, but {at} has no committed offset",
@@ -374,7 +365,7 @@ def _starts(
                 partition=at.partition,
             )
         else:
-            starts[at] = _Start(first[at] if _reset(plan, spec, at) == "earliest" else last[at], OffsetMetadata())
+            starts[at] = Start(first[at] if _reset(plan, spec, at) == "earliest" else last[at], OffsetMetadata())
     return starts
 
 
@@ -412,39 +403,3 @@ def _reset(plan: ApplicationPlan, spec: TaskSpec, at: TopicPartition) -> str:
             partition=at.partition,
         )
     return str(policy)
-
-
-def _start_task(
-    instance: Instance, spec: TaskSpec, environment: Environment, starts: Mapping[TopicPartition, _Start], token: str
-) -> ActiveTask:
-    watch = None if instance.watch is None else instance.watch.task(str(spec.task_id), len(instance.tasks))
-    task = StreamTask(
-        spec,
-        environment=environment,
-        collector=instance.collector,
-        wall_clock=wall_clock,
-        global_stores={} if instance.globals is None else instance.globals.stores,
-        meter=task_meter(spec),
-        by_record=instance.collector.careful,
-        trace=watch if watch is not None and watch.traced else None,
-    )
-    for at in spec.partitions:
-        metadata: Any = starts[at].metadata
-        task.set_partition_time(at, metadata.partition_time)
-        task.services.clock.now = max(task.services.clock.now, metadata.stream_time)
-        task.set_metadata({name: number for name, number in metadata.entries.items() if name not in (COMMIT_ID, STREAM_TIME)})
-    logs = changelogs_of(spec)
-    active = ActiveTask(
-        task,
-        environment,
-        {at: starts[at].offset for at in spec.partitions},
-        frozenset(log.partition for log in logs if not log.is_source and log.store.persistent),
-        frozenset(log.partition for log in logs if log.is_source and log.store.persistent),
-        token,
-        watch,
-    )
-    instance.begin()
-    active.initialize()
-    active.touched = environment.commit_id < 0
-    instance.counters.created += 1
-    return active

@@ -1,9 +1,11 @@
 """The states of a task at its instance, in one transition table; what is not in it is refused with the story of how the task came here.
 
-    CREATED → RUNNING ⇄ COMMITTING          RUNNING, COMMITTING → FAILED          any → CLOSED
+    CREATED → RESTORING → RUNNING ⇄ COMMITTING          RUNNING, COMMITTING → FAILED          any → CLOSED
 
-Source: Kafka Streams' Task.State. RESTORING is missing, because a task is made when its stores are restored; SUSPENDED, because a pause
-keeps the whole instance (`warm`) and its tasks stay RUNNING, at a commit.
+RESTORING: with the restore thread, while other tasks run; a task whose stores were complete at the take-over goes from CREATED to RUNNING.
+
+Source: Kafka Streams' Task.State. SUSPENDED is missing, because a pause keeps the whole instance (`warm`) and its tasks stay as they are,
+at a commit.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ class TaskState(StrEnum):
     """Where a task is."""
 
     CREATED = "created"
+    RESTORING = "restoring"
     RUNNING = "running"
     COMMITTING = "committing"
     FAILED = "failed"
@@ -27,7 +30,8 @@ class TaskState(StrEnum):
 
 
 _NEXT: Mapping[TaskState, frozenset[TaskState]] = {
-    TaskState.CREATED: frozenset({TaskState.RUNNING, TaskState.CLOSED}),
+    TaskState.CREATED: frozenset({TaskState.RESTORING, TaskState.RUNNING, TaskState.CLOSED}),
+    TaskState.RESTORING: frozenset({TaskState.RUNNING, TaskState.CLOSED}),
     TaskState.RUNNING: frozenset({TaskState.COMMITTING, TaskState.FAILED, TaskState.CLOSED}),
     TaskState.COMMITTING: frozenset({TaskState.RUNNING, TaskState.FAILED, TaskState.CLOSED}),
     TaskState.FAILED: frozenset({TaskState.CLOSED}),

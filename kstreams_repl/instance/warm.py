@@ -73,6 +73,8 @@ class WarmInstances:
     def put(self, instance: Instance) -> None:
         """Keep an instance that has just committed; one whose changelog ends cannot be learnt now is closed."""
         try:
+            if instance.updater is not None:
+                instance.updater.rest()
             instance.changelog_ends = _changelog_ends(instance)
         except KStreamsError:
             _close(instance)
@@ -98,6 +100,8 @@ class WarmInstances:
                 _close(instance)
         if chosen is not None:
             chosen.warm = True
+            if chosen.updater is not None:
+                chosen.updater.start()
         return chosen
 
     def take_spares(self, application_id: str) -> Spares:
@@ -167,17 +171,21 @@ def _close(instance: Instance) -> None:
 
 
 def _changelog_ends(instance: Instance) -> dict[TopicPartition, int]:
-    wanted = [at for task in instance.tasks for at in task.changelogs]
+    held = () if instance.updater is None else instance.updater.restoring.values()
+    wanted = [at for task in (*instance.tasks, *held) for at in task.changelogs]
     return instance.admin.end_offsets(wanted, isolation="read_uncommitted") if wanted else {}
 
 
 def _unchanged(instance: Instance) -> bool:
     try:
-        expected = {at: task for task in instance.tasks for at in task.starts}
+        expected = {at: (task.commit_id, task.committed[at]) for task in instance.tasks for at in task.starts}
+        if instance.updater is not None:  # of these the offsets are as they were found
+            restoring = instance.updater.restoring.values()
+            expected |= {at: (start.metadata.commit_id, start.offset) for task in restoring for at, start in task.starts.items()}
         committed = committed_by(instance.consumer, list(expected), seconds=5.0)
-        for at, task in expected.items():
+        for at, (commit_id, offset) in expected.items():
             known = committed.get(at)
-            if known is None or decode(known.metadata).commit_id != task.commit_id or known.offset != task.committed[at]:
+            if known is None or decode(known.metadata).commit_id != commit_id or known.offset != offset:
                 return False
         for task in instance.tasks:
             task.check_owner()

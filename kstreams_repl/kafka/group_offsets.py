@@ -26,6 +26,16 @@ def assign(consumer: Consumer, positions: Mapping[TopicPartition, int]) -> None:
     consumer.assign([ClientTopicPartition(at.topic, at.partition, offset) for at, offset in positions.items()])
 
 
+def assign_more(consumer: Consumer, positions: Mapping[TopicPartition, int]) -> None:
+    """Read these partitions, too; what is read already goes on where it is."""
+    consumer.incremental_assign([ClientTopicPartition(at.topic, at.partition, offset) for at, offset in positions.items()])
+
+
+def unassign(consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
+    """Read these partitions no longer; the others go on where they are."""
+    consumer.incremental_unassign([ClientTopicPartition(at.topic, at.partition) for at in partitions])
+
+
 def pause(consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
     """Stop fetching; what was prefetched of them is dropped and fetched again, so this is for long imbalance only."""
     consumer.pause([ClientTopicPartition(at.topic, at.partition) for at in partitions])

@@ -39,6 +39,8 @@ _LOCAL = "kstreams_repl.instance.local_state"
 _RESTORE = "kstreams_repl.instance.restore"
 _WARM = "kstreams_repl.instance.warm"
 _BRIDGE = "kstreams_repl.instance.bridge"
+_ADMIT = "kstreams_repl.instance.admission"
+_UPDATER = "kstreams_repl.instance.state_updater"
 _TXN = "kstreams_repl.kafka.transactional"
 
 _FINISH = "    positions = output.take_positions()\n    for task in tasks:\n        task.finish(commit_id, positions)\n"
@@ -206,8 +208,8 @@ MUTANTS: dict[str, Mutant] = {
         _RESTORE,
         (
             (
-                '    ends = admin.end_offsets(by_partition, isolation="read_uncommitted")\n',
-                '    ends = admin.end_offsets(by_partition, isolation="read_committed")\n',
+                '        ends = admin.end_offsets(by_partition, isolation="read_uncommitted")\n',
+                '        ends = admin.end_offsets(by_partition, isolation="read_committed")\n',
             ),
         ),
         "take-over 5: the target is the read_uncommitted end",
@@ -216,17 +218,84 @@ MUTANTS: dict[str, Mutant] = {
         _TAKE,
         (
             (
-                '            isolation="read_committed" if exactly_once else "read_uncommitted",\n            go_on',
-                '            isolation="read_uncommitted",\n            go_on',
+                '            isolation="read_committed" if exactly_once else "read_uncommitted",\n        )\n        undo',
+                '            isolation="read_uncommitted",\n        )\n        undo',
             ),
         ),
         "take-over 5: read_committed",
     ),
-    "nothing is restored": Mutant(_RESTORE, (("    if not logs:\n", "    if True:\n"),), "take-over 5: restore"),
+    "nothing is restored": Mutant(_RESTORE, (("        if not logs:\n", "        if True:\n"),), "take-over 5: restore"),
     "a warm instance goes on unchecked": Mutant(
         _WARM,
         (("instance.plan.generation == plan.generation and _unchanged(instance)", "True"),),
         "warm resume: commit id and changelog ends",
+    ),
+    # ---- restore beside running tasks
+    "ready tasks wait for those that are restored": Mutant(
+        _TAKE,
+        (("        until = time.monotonic() + _MOMENT_SECONDS if beside else None\n", "        until = None\n"),),
+        "take-over 5: beside the tasks that are ready",
+    ),
+    "commit ids go on from those of the ready tasks": Mutant(
+        _TAKE,
+        (
+            (
+                "        committed = [start.metadata.commit_id for start in starts.values()]\n",
+                "        ready = {s.task_id for s in specs if str(s.task_id) not in restore.lacking}\n"
+                "        committed = [starts[at].metadata.commit_id for s in specs if s.task_id in ready for at in s.partitions]\n",
+            ),
+        ),
+        "take-over 6: commit ids go on from the highest of all",
+    ),
+    "the changelog of an admitted task is read on": Mutant(
+        _RESTORE,
+        (
+            ("            if at not in missing:  # fetched before it was taken off the consumer\n                continue\n", ""),
+            ("            unassign(self._consumer, over)\n", "            pass\n"),
+        ),
+        "updater 2: a complete task is not touched",
+    ),
+    "a task is complete when one of its stores is": Mutant(
+        _RESTORE,
+        (
+            (
+                "        return lacked - self.lacking\n",
+                "        return {name for at in over for name in self._tasks_of[at]}\n",
+            ),
+        ),
+        "updater: a task goes over when its stores have reached the targets",
+    ),
+    "what the restore thread met is lost": Mutant(
+        _UPDATER,
+        (("            self._error = error\n", "            pass\n"),),
+        "updater 3: the loop raises it",
+    ),
+    "a restore that rested stays so": Mutant(
+        _WARM, (("                chosen.updater.start()\n", "                pass\n"),), "a warm instance goes on restoring"
+    ),
+    "all input begins anew when a task is admitted": Mutant(
+        _ADMIT,
+        (
+            (
+                "        assign_more(instance.consumer, task.starts)\n",
+                "        from kstreams_repl.kafka.group_offsets import assign\n"
+                "        assign(instance.consumer, {at: each.starts[at] for at, each in instance.by_partition.items()})\n",
+            ),
+        ),
+        "admission: running tasks go on",
+    ),
+    "an admitted task waits for something to do": Mutant(
+        _ADMIT, (("        task.touched = True\n", ""),), "admission: it takes part in the next commit"
+    ),
+    "stores that are restored stay open": Mutant(
+        "kstreams_repl.instance.instance",
+        (
+            (
+                "        if self.updater is not None:\n            self.updater.close()\n",
+                "",
+            ),
+        ),
+        "close: everything is let go of",
     ),
     # ---- between epochs
     "the loop that goes on is not known to the next epoch": Mutant(

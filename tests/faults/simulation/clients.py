@@ -222,6 +222,15 @@ class Consumer:
         self._told.clear()
         self._seen = -1
 
+    def incremental_assign(self, partitions: Sequence[Any]) -> None:
+        for at in partitions:
+            place = (at.topic, at.partition)
+            assert place not in self._at, f"{place} is assigned already"
+            self._at[place] = at.offset
+            self._told.pop(place, None)
+        self._at = dict(sorted(self._at.items()))
+        self._seen = -1
+
     def incremental_unassign(self, partitions: Sequence[Any]) -> None:
         for at in partitions:
             self._at.pop((at.topic, at.partition), None)

@@ -24,7 +24,7 @@ from unittest.mock import patch
 from kstreams_repl.commit import exactly_once, failpoints
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance import bridge as bridge_module
-from kstreams_repl.instance import local_state, run, take_over, warm
+from kstreams_repl.instance import local_state, run, state_updater, take_over, warm
 from kstreams_repl.instance.assignment import assign_tasks
 from kstreams_repl.instance.control import Signal
 from kstreams_repl.instance.plan import ApplicationPlan
@@ -135,6 +135,8 @@ class Scenario:
         self.sent: dict[bytes, list[int]] = {}
         self.written = 0
         self.total = random.choice((30, 60, 100))
+        self.moment = random.choice((0.0, 0.0, 0.2))
+        """How long ready tasks wait for those that are restored."""
         self.slots_ever: set[int] = set()
         self.workers: dict[tuple[int, int], Actor] = {}
         self.jobs: dict[Actor, ApplicationPlan] = {}
@@ -439,6 +441,8 @@ def simulated(scenario: Scenario) -> Iterator[None]:
             (take_over, "owner_token", token),
             (warm, "threading", _Threads),
             (bridge_module, "threading", Threads(world)),
+            (state_updater, "threading", Threads(world)),
+            (take_over, "_MOMENT_SECONDS", scenario.moment),
             (run, "METRICS_THREAD", _Nothing()),
             (run, "free_closed", lambda: None),
             (local_state, "discard", disk.discard),

@@ -8,16 +8,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kstreams_repl.commit.offset_metadata import encode
-from kstreams_repl.errors import TaskCorruptedError, TaskMigratedError
+from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, decode, encode
+from kstreams_repl.errors import BrokerUnavailableError, TaskCorruptedError, TaskMigratedError
+from kstreams_repl.instance.admission import admit
 from kstreams_repl.instance.control import Signal
+from kstreams_repl.instance.cut import CUT, TaskCommit, at_one_commit
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.outcome import Outcome
 from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.instance.restore import Restore
 from kstreams_repl.instance.run import run_instance
+from kstreams_repl.instance.state_directory import task_directory
 from kstreams_repl.instance.take_over import open_instance
 from kstreams_repl.instance.warm import WarmInstances
 from kstreams_repl.kafka.transactional import TransactionalProducer, TransactionDoubtError
@@ -28,6 +33,8 @@ from tests.faults.simulation.scenario import Scenario, simulated
 from tests.faults.simulation.world import Actor
 
 SEEN_LOG = f"{APPLICATION}-seen-changelog"
+TOTALS_LOG = f"{APPLICATION}-totals-changelog"
+COUNTING, TOTALLING = TaskId(0, 0), TaskId(1, 0)
 
 
 class Stage:
@@ -36,6 +43,7 @@ class Stage:
     def __init__(self, directory: Path) -> None:
         scenario = self.scenario = Scenario(1, directory)
         scenario.exactly = True
+        scenario.moment = 0.0
         self.world = scenario.world
         self.world.calm = True
         scenario.topics, scenario.specs, scenario.config = prepared(1, "exactly_once_v2", -1)
@@ -54,8 +62,8 @@ class Stage:
             partition_counts=self.scenario.topics,
         )
 
-    def open(self, generation: int = 1, in_force: Callable[[], bool] = lambda: True) -> Instance:
-        return open_instance(self.plan(generation), 0, in_force=in_force)
+    def open(self, generation: int = 1, in_force: Callable[[], bool] = lambda: True, *, beside: bool = False) -> Instance:
+        return open_instance(self.plan(generation), 0, in_force=in_force, beside=beside)
 
     def write(self, *numbers: int) -> None:
         stamp = int(self.world.now * 1000)
@@ -103,6 +111,30 @@ class Stage:
         self.broker.init("somebody", 60.0)
         work()
         self.world.after(seconds, lambda: self.broker.end("somebody", 0, "committed"))
+
+    def hold(self, seconds: float) -> None:
+        """The second task's changelog gets a record that nobody may read yet."""
+        row = (b"g9", (1).to_bytes(8, "big"), 1, None)
+        self.in_doubt(lambda: self.broker.produce("somebody", 0, (TOTALS_LOG, 0), [row]), seconds=seconds)
+
+    def path(self, task: TaskId) -> str:
+        return str(task_directory(self.scenario.directory, APPLICATION, task).resolve())
+
+    def out(self) -> int:
+        return len(self.broker.visible("out")[0])
+
+    def one_epoch(self, seconds: float = 8.0) -> Outcome:
+        """An epoch in a process of its own, which ends with it."""
+
+        def live() -> Outcome:
+            warm = WarmInstances()
+            told = self.epoch(warm, seconds)
+            warm.close()
+            return told
+
+        told = self.as_actor(live)
+        assert isinstance(told, Outcome)
+        return told
 
     def as_actor(self, work: Callable[[], Any], *, seconds: float = 60.0) -> Any:
         results: list[Any] = []
@@ -361,6 +393,112 @@ def a_loop_of_the_generation_before_has_ended_when_its_process_opens_the_stores(
         assert seen == [True, False]
 
 
+def a_task_that_is_ready_works_while_another_one_is_restored() -> None:
+    with stage() as made:
+        made.hold(5.0)
+        made.write(0, 1, 2)
+        early: list[int] = []
+        made.world.after(4.0, lambda: early.append(made.out()))
+        made.one_epoch()
+        assert early == [3], "it waited for the other one"
+        assert len(made.broker.visible("totalled")[0]) > 0, "the other one was never admitted"
+        assert made.broker.ids[f"{APPLICATION}-0"].epoch == 0
+
+
+def commit_ids_go_on_from_that_of_a_task_that_is_still_restored() -> None:
+    """Else the same id would stand for two commits, and nobody could tell from it which one was made."""
+    with stage() as made:
+        [place] = [(at.topic, at.partition) for at in made.scenario.specs[TOTALLING].partitions]
+        made.broker.committed[(APPLICATION, place)] = (0, encode(-1, {COMMIT_ID: 50, STREAM_TIME: -1}))
+        made.hold(5.0)
+        made.write(0, 1, 2)
+        made.one_epoch(3.0)
+        _, metadata = made.broker.committed[(APPLICATION, ("in", 0))]
+        assert decode(metadata).commit_id > 50
+
+
+def what_an_admitted_task_writes_is_none_of_the_restores_business() -> None:
+    """Its changelog held nothing but an aborted transaction, so that the restore has not touched its stores before."""
+    with stage() as made:
+        made.broker.init("aborted", 60.0)
+        made.broker.produce("aborted", 0, (SEEN_LOG, 0), [(b"k", (7).to_bytes(8, "big"), 1, None)])
+        made.broker.end("aborted", 0, "aborted")
+        made.hold(5.0)
+        made.world.after(2.0, lambda: made.write(0, 1, 2))
+        told = made.one_epoch()
+        assert told.state == "running", told.failure
+        assert made.out() == 3
+        assert made.broker.ids[f"{APPLICATION}-0"].epoch == 0, "the slot was taken over again"
+
+
+def an_error_of_the_restore_thread_is_the_instances() -> None:
+    with stage() as made:
+        step, errors = Restore.step, [BrokerUnavailableError("away")]
+
+        def once_failing(restore: Restore) -> set[str]:
+            if errors:
+                raise errors.pop()
+            return step(restore)
+
+        made.hold(1.0)
+        made.write(0, 1, 2)
+        with patch.object(Restore, "step", once_failing):
+            made.one_epoch()
+        assert not errors
+        assert made.scenario.reports[(1, 0)]["state"] == "running", "the task is still waited for"
+
+
+def a_restore_that_rested_goes_on() -> None:
+    with stage() as made:
+        made.write(0, 1, 2)
+        made.lived()
+        made.scenario.disk.files.pop(made.path(TOTALLING))
+        made.hold(3.0)
+
+        def live() -> int:
+            kept = WarmInstances()
+            instance = made.open(2, beside=True)
+            made.world.sleep(1.0)
+            assert admit(instance) == 1, "the marker at the end of the other task's changelog"
+            made.work(instance)
+            kept.put(instance)
+            made.world.sleep(1.0)
+            assert kept.take(made.plan(2), 0) is instance
+            made.world.sleep(5.0)
+            admitted = admit(instance)
+            made.work(instance)
+            instance.close()
+            return admitted
+
+        assert made.as_actor(live) == 1
+
+
+def readers_learn_of_an_admitted_task_with_the_next_commit() -> None:
+    """Nothing comes any more: what the instance notes beside its stores must name the task all the same."""
+    with stage() as made:
+        made.write(0, 1, 2)
+        made.lived()
+        made.hold(3.0)
+
+        def live() -> None:
+            instance = made.open(2, beside=True)
+            made.world.sleep(1.0)
+            assert admit(instance) == 1
+            made.work(instance)
+            made.world.sleep(3.0)
+            assert admit(instance) == 1
+            instance.commit()
+            instance.close()
+
+        made.as_actor(live)
+        commits = []
+        for task in (COUNTING, TOTALLING):
+            meta = made.scenario.disk.files[made.path(task)].trees[b"meta"]
+            commit = int.from_bytes(meta[b"commit"], "big", signed=True)
+            commits.append(TaskCommit(str(task), meta[b"owner"].decode(), commit, meta[b"a:" + CUT.encode()]))
+        assert at_one_commit(commits, {str(COUNTING), str(TOTALLING)})
+
+
 STEPS: dict[str, Callable[[], None]] = {
     step.__name__: step
     for step in (
@@ -380,5 +518,11 @@ STEPS: dict[str, Callable[[], None]] = {
         a_worker_that_is_given_a_slot_waits_for_the_commit_of_the_loop_that_goes_on_elsewhere,
         a_loop_that_no_epoch_attends_takes_nothing_over,
         a_loop_of_the_generation_before_has_ended_when_its_process_opens_the_stores,
+        a_task_that_is_ready_works_while_another_one_is_restored,
+        commit_ids_go_on_from_that_of_a_task_that_is_still_restored,
+        what_an_admitted_task_writes_is_none_of_the_restores_business,
+        an_error_of_the_restore_thread_is_the_instances,
+        a_restore_that_rested_goes_on,
+        readers_learn_of_an_admitted_task_with_the_next_commit,
     )
 }

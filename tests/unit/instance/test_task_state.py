@@ -15,11 +15,12 @@ from tests.unit.runtime.rig import Rig
 
 IN = TopicPartition("in", 0)
 ALLOWED = {
-    ("created", "running"), ("created", "closed"), ("running", "committing"), ("running", "failed"), ("running", "closed"),
+    ("created", "running"), ("created", "restoring"), ("created", "closed"), ("restoring", "running"), ("restoring", "closed"),
+    ("running", "committing"), ("running", "failed"), ("running", "closed"),
     ("committing", "running"), ("committing", "failed"), ("committing", "closed"), ("failed", "closed"),
 }  # fmt: skip
-WAYS = {"created": [], "running": ["running"], "committing": ["running", "committing"], "failed": ["running", "failed"],
-        "closed": ["closed"]}  # fmt: skip
+WAYS = {"created": [], "restoring": ["restoring"], "running": ["running"], "committing": ["running", "committing"],
+        "failed": ["running", "failed"], "closed": ["closed"]}  # fmt: skip
 
 
 def life_in(state: str) -> TaskLife:
