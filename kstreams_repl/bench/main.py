@@ -10,6 +10,7 @@ BENCHES = {
     "control": "kstreams_repl.bench.control",
     "engine": "kstreams_repl.bench.engine",
     "latency": "kstreams_repl.bench.latency",
+    "memory": "kstreams_repl.bench.memory",
     "notebook": "kstreams_repl.bench.notebook",
     "python-peers": "kstreams_repl.bench.python_peers",
     "report": "kstreams_repl.bench.report",

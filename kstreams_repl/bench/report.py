@@ -75,6 +75,13 @@ asks for, in seconds.""",
         "Restore",
         """`./kstreams bench restore`: an empty key-value store brought up to its changelog, per instance, as its reports tell.""",
     ),
+    "memory": (
+        "Memory over time",
+        """`./kstreams bench memory`: an application over uniform keys at an even pace, exactly once; each process's memory once per
+second after a warm-up. Value: the rise of the straight line nearest to the samples of *private* memory (without pages of files, so
+without the stores' mapped ones), over all and over the second half of the time. `peak rss` has everything resident. A heap of Java grows
+until it is collected, whatever it holds.""",
+    ),
     "state-growth": (
         "Growth of state",
         """`./kstreams bench state-growth`: a count under exactly once over uniform keys, measured once every key is in the store.""",

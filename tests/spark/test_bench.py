@@ -55,6 +55,8 @@ def test_latency_control_restore_and_growth_print_their_lines(broker: Any) -> No
     assert len(bench(broker, "latency", "--seconds", "1", "--turns", "1", "--fast", "500")) == 3
     control = bench(broker, "control", "--runs", "1")
     assert [line["case"] for line in control] == ["deploy to first record", "pause", "resume to first record", "stop"]
+    memory = bench(broker, "memory", "--seconds", "5", "--warm", "2", "--rate", "500", "--keys", "100")
+    assert [(line["unit"], line["samples"] > 2) for line in memory] == [("MB/min", True)] * 3
     notebook = bench(broker, "notebook", "--keys", "3000", "--nodes", "12", "--runs", "2")
     assert [line["case"] for line in notebook] == [
         "edit to first record", "pause", "resume to first record", "peek undeployed", "sql over a store", "picture update",

@@ -1,0 +1,193 @@
+"""Whether memory grows while records go through: a line through samples of the resident memory, in MB per minute.
+
+An application runs over uniform keys at an even pace, all of which its store has after the first stretch; that one is not measured. Private
+memory (without pages of files, such as the stores' mapped ones) tells of a leak; the whole of it, of what a machine needs.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import psutil
+
+from kstreams_repl.bench import lines, workloads
+from kstreams_repl.bench.probe import await_running
+from kstreams_repl.bench.site import COMPRESSION, LINGER_MS, Site, open_site, where
+from kstreams_repl.bench.workloads import Topics
+from kstreams_repl.config import EXACTLY_ONCE_V2
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.kafka.clients import make_producer
+from kstreams_repl.session.application import Application
+
+BENCH = "memory"
+GROUPS = ("workers", "driver", "Spark's JVM")
+_SAMPLE_SECONDS = 1.0
+_TICK_SECONDS = 0.02
+_LEAST_WARM_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """At one moment (seconds since the start): bytes resident, and those of them that are private."""
+
+    at: float
+    rss: int
+    private: int
+
+
+@click.command(help="MB per minute by which memory grows while records go through at an even pace; of which the first part is left out.")
+@click.option("--seconds", type=click.FloatRange(5), default=600, show_default=True, help="Measured, after the warm-up.")
+@click.option("--warm", type=click.FloatRange(0), help="Seconds before that; default: a fifth of them, at least 15.")
+@click.option("--workload", type=click.Choice(["count", "sum", "window"]), default="count", show_default=True)
+@click.option("--keys", type=click.IntRange(1), default=100_000, show_default=True)
+@click.option("--rate", type=click.FloatRange(1), default=20_000, show_default=True, help="Records per second.")
+@click.option("--instances", type=click.IntRange(1), default=2, show_default=True)
+@where
+def main(
+    seconds: float,
+    warm: float | None,
+    workload: str,
+    keys: int,
+    rate: float,
+    instances: int,
+    bootstrap: str | None,
+    directory: Path | None,
+) -> None:
+    """One line per group of processes."""
+    lines.emit_machine()
+    warm = max(_LEAST_WARM_SECONDS, seconds / 5) if warm is None else warm
+    with open_site(bootstrap, directory) as site:
+        topics = Topics(site.fresh_topic("bench-memory-in"), "", site.fresh_topic("bench-memory-out"))
+        config = {"processing.guarantee": EXACTLY_ONCE_V2, "num.stream.threads": instances}
+        app = site.session.deploy(workloads.topology(workload, topics), "bench-memory", config=config)
+        try:
+            await_running(app)
+            with Pace(site, topics.input, keys, rate) as pace:
+                samples = _sampled(site, app, pace, warm, seconds)
+                sent, processed = pace.sent, app.reports.records
+        finally:
+            app.stop()
+            site.session.cleanup("bench-memory", confirm=True)
+            site.admin.delete_topics([topics.input, topics.output])
+    for group in GROUPS:
+        _tell(group, samples[group], workload=workload, keys=keys, pace=rate, sent=sent, processed=processed, instances=instances)
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """The rise of the straight line nearest to the points (least squares), per unit of x; 0 for fewer than two.
+
+    Example:
+        >>> slope([(0, 5.0), (1, 7.0), (2, 9.0)])
+        2.0
+    """
+    count = len(points)
+    if count < 2:
+        return 0.0
+    middle = sum(x for x, _ in points) / count
+    level = sum(y for _, y in points) / count
+    spread = sum((x - middle) ** 2 for x, _ in points)
+    return sum((x - middle) * (y - level) for x, y in points) / spread if spread else 0.0
+
+
+def per_minute(samples: Sequence[Sample]) -> float:
+    """MB of private memory per minute."""
+    return round(slope([(sample.at / 60, sample.private / 2**20) for sample in samples]), 3)
+
+
+def _tell(group: str, samples: list[Sample], **fields: object) -> None:
+    half = samples[len(samples) // 2 :]
+    lines.emit(
+        BENCH,
+        f"{group}, private memory",
+        per_minute(samples),
+        "MB/min",
+        second_half=per_minute(half),
+        first_mb=round(samples[0].private / 2**20),
+        last_mb=round(samples[-1].private / 2**20),
+        peak_rss_mb=round(max(sample.rss for sample in samples) / 2**20),
+        samples=len(samples),
+        seconds=round(samples[-1].at - samples[0].at),
+        **fields,
+    )
+
+
+def _sampled(site: Site, app: Application, pace: Pace, warm: float, seconds: float) -> dict[str, list[Sample]]:
+    """Samples of each group, those of the warm-up left out."""
+    found: dict[str, list[Sample]] = {group: [] for group in GROUPS}
+    began = time.monotonic()
+    while (at := time.monotonic() - began) < warm + seconds:
+        if app.status == "failed":
+            raise app.error or KStreamsError(f"{app.name} failed")
+        pace.check()
+        if at >= warm:
+            for group, (rss, private) in memory_by_group(site).items():
+                found[group].append(Sample(at, rss, private))
+        time.sleep(_SAMPLE_SECONDS)
+    return found
+
+
+def memory_by_group(site: Site) -> dict[str, tuple[int, int]]:
+    """(resident, private) bytes of the workers (with their daemons), this process, and the rest, which is Java."""
+    sums = {group: (0, 0) for group in GROUPS}
+    for process in site.own_processes():
+        try:
+            told = process.memory_info()
+            group = GROUPS[1] if process.pid == os.getpid() else GROUPS[2] if process.name().startswith("java") else GROUPS[0]
+        except psutil.Error:  # ended between listing and looking
+            continue
+        rss, private = sums[group]
+        sums[group] = (rss + told.rss, private + told.rss - getattr(told, "shared", 0))
+    return sums
+
+
+class Pace:
+    """Sends records of uniform keys at an even pace on a thread, while its `with` block runs. The pace is the caller's: an
+    application that is slower falls behind.
+    """
+
+    def __init__(self, site: Site, topic: str, keys: int, rate: float) -> None:
+        self._topic, self._rate = topic, rate
+        self._keys = self._endless(keys)
+        self._producer = make_producer(site.settings, linger_ms=LINGER_MS, compression_type=COMPRESSION)
+        self._end = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="bench-pace", daemon=True)
+        self.sent = 0
+
+    @staticmethod
+    def _endless(keys: int) -> Iterator[bytes]:
+        pick = random.Random(1).randrange
+        while True:
+            yield b"user-%d" % pick(keys)
+
+    def __enter__(self) -> Pace:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._end.set()
+        self._thread.join()
+        self._producer.close()
+
+    def check(self) -> None:
+        """Raise what ended it."""
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        began, produce, keys = time.monotonic(), self._producer.produce, self._keys
+        try:
+            while not self._end.wait(_TICK_SECONDS):
+                for _ in range(int((time.monotonic() - began) * self._rate) - self.sent):
+                    produce(self._topic, b"1", next(keys))
+                    self.sent += 1
+                self._producer.poll(0)
+        except Exception as error:  # raised by `check`
+            self._error = error
