@@ -8,6 +8,7 @@ looking at them costs the broker nothing.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from kstreams_repl.bench.processes import ProcessSampler
 from kstreams_repl.bench.site import COMPRESSION, LINGER_MS, Site, give_up
 from kstreams_repl.bench.workloads import Topics
 from kstreams_repl.errors import KStreamsError
+from kstreams_repl.session.application import Application
 from kstreams_repl.spark.progress import ApplicationReport
 
 _LOOK_SECONDS = 0.05
@@ -81,8 +83,20 @@ def committed_of(told: ApplicationReport, topic: str) -> int:
     return sum(offset for at, offset in told.committed.items() if at.rpartition("-")[0] == topic)
 
 
-def run_workload(site: Site, workload: str, topics: Topics, records: int, settings: Settings, name: str) -> Measured:
+def run_workload(
+    site: Site,
+    workload: str,
+    topics: Topics,
+    records: int,
+    settings: Settings,
+    name: str,
+    *,
+    then: Callable[[Application], None] | None = None,
+) -> Measured:
     """Deploy, wait until every record is committed, stop, and delete what the application made (its output stays).
+
+    Args:
+        then: called when all is measured and the application still runs.
 
     Raises:
         KStreamsError: it failed, or was not done in time.
@@ -110,6 +124,8 @@ def run_workload(site: Site, workload: str, topics: Topics, records: int, settin
                 if time.monotonic() > deadline:
                     raise give_up(f"{workload}: {records:,} committed records (there are {done:,})", settings.max_seconds)
                 time.sleep(_LOOK_SECONDS)
+        if then is not None:
+            then(app)
     finally:
         app.stop()
         site.session.cleanup(name, confirm=True)
