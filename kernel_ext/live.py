@@ -21,7 +21,7 @@ from kstreams_repl.display.arrange import Room, room_for
 from kstreams_repl.display.markup import clean_text, element
 from kstreams_repl.display.picture import Picture
 from kstreams_repl.display.svg import marked_rows, svg_of
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import KStreamsError, TapUnavailableError
 from kstreams_repl.session import Application
 from kstreams_repl.session.live_taps import LiveTap
 from kstreams_repl.session.records import ReadRecord
@@ -204,10 +204,15 @@ class LivePicture:
             self._untap()
         if wanted is None or not self._can_be_tapped(wanted):
             return
-        if self._tap is None:
-            self._tapped = wanted
-            self._tap = LiveTap(self.application, wanted, rows=ROWS).__enter__()
-        fresh = self._tap.new()
+        try:
+            if self._tap is None:
+                self._tapped = wanted
+                self._tap = LiveTap(self.application, wanted, rows=ROWS).__enter__()
+            fresh = self._tap.new()
+        except TapUnavailableError as error:
+            self._untap()
+            self._show(f"node:{wanted}", values=str(element("pre", str(error), role="status")))
+            return
         if fresh:
             self._passed.extend(fresh)
             self._show(f"node:{wanted}", values=str(live_values(wanted, self._passed, self._tap.count)))

@@ -131,6 +131,12 @@ KEYS: dict[str, Key] = {
     ),
     "repl.crash.retries": Key(_at_least(1), 3, "How often a process may die at one record and node before the application fails."),
     "repl.epoch.ms": Key(_at_least(500), 30_000, "Length of an epoch (one Spark micro-batch)."),
+    "repl.epoch.idle.ms": Key(
+        _at_least(0), 300_000, "How long an epoch in which nothing comes in may last (local Spark); 0: as long as any other."
+    ),
+    "repl.worker.pool": Key(
+        _one_of("own", "shared"), "own", "Spark's Python workers: a pool of the application's own, or one shared with others."
+    ),
     "repl.changelog.suppression": Key(_boolean, True, "One changelog record per key and commit when deployed."),
     "repl.commit.eager.ms": Key(int, 5, "Commit when the queues are empty, at least this far apart; -1: only by interval."),
     "repl.snapshot.dir": Key(_optional_text, None, "Where snapshots of stores are kept: a directory or an fsspec address; None: none."),

@@ -161,6 +161,21 @@ class IllegalStateTransitionError(KStreamsError):
     """A task, commit or application was asked to go to a state that its present one does not allow; the message tells its story."""
 
 
+class SnapshotError(StateStoreError):
+    """The directory of snapshots (``repl.snapshot.dir``) cannot be read or written: not there, no permission, no connection, full.
+
+    Raised when an application is deployed on local Spark. While it runs nothing depends on snapshots: then it is only told
+    (``reports.instances[slot].snapshot_trouble``), and stores come from their changelogs. Fields: ``path``, ``key``.
+    """
+
+
+class TapUnavailableError(KStreamsError):
+    """Nothing can be seen of what passes a node of a running application: its instances run on hosts that the driver's control
+    directory does not reach, which a tap's requests and answers go through. Not raised for a node that is merely quiet.
+    Fields: ``node``, ``application``, ``places``.
+    """
+
+
 class RecordingError(KStreamsError):
     """A recording cannot be read: no such file, cut off, changed, or none of ours. Nothing of it was used. Fields: ``path``, ``line``."""
 

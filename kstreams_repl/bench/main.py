@@ -8,6 +8,7 @@ import click
 
 BENCHES = {
     "control": "kstreams_repl.bench.control",
+    "crowd": "kstreams_repl.bench.crowd",
     "engine": "kstreams_repl.bench.engine",
     "latency": "kstreams_repl.bench.latency",
     "memory": "kstreams_repl.bench.memory",

@@ -61,6 +61,14 @@ second nothing is taken.""",
         """`./kstreams bench control`: seconds that the caller waits. *First record*: until a committed record of the application
 has reached a `read_committed` consumer. Warm session: another application was deployed and stopped before.""",
     ),
+    "crowd": (
+        "Several applications in one session",
+        """`./kstreams bench crowd`: eight counts of two instances each (exactly once), deployed one after the other in a session
+whose Spark does not run yet. *All run*: until every application has committed all records that waited on its input. *Idle
+processor*: of driver, JVM, Python daemons and workers, while nothing comes in, read as processor seconds at both ends; the
+broker stands beside it. *Memory*: proportional set sizes, so pages that forked workers share count once. *Pool*:
+`repl.worker.pool`; in a shared one Spark gives an epoch any worker that is free.""",
+    ),
     "notebook": (
         "What a notebook's user waits for",
         """`./kstreams bench notebook`: one application with a store of so many keys (exactly once). *Edit to first record*:

@@ -13,6 +13,10 @@ environments: the runner's thread from their opening until `WarmInstances.put` o
 3. Only an attended runner takes tasks over. One that meets an error between epochs closes its instance and ends; else two workers that
    Spark gave the same slot in turn could fence each other for ever.
 4. What it ended with is told by the next epoch of its slot: a failure as the failure, anything else as records.
+
+An epoch's turn is work for Spark (a plan, a job, its log), which an application that waits for records pays for nothing. So an epoch in
+which nothing came in is *put off*: it goes on until a record has come in, another slot of the application has ended it, or for
+``repl.epoch.idle.ms``.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from kstreams_repl.instance.loop_lock import SlotLock
 from kstreams_repl.instance.outcome import Outcome, TaskOutcome
@@ -27,6 +32,23 @@ from kstreams_repl.instance.refusals import Refusals
 
 BRIDGE_SECONDS = 5.0
 """An epoch that has not come by then may never come: its query was stopped."""
+
+
+_PUT_OFF_SECONDS = 0.25
+"""How far apart looks are whether an epoch that was put off has to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long an epoch without records may last.
+
+    Attributes:
+        until: no longer than that (monotonic).
+        over: whether another slot has ended the epoch; its loop goes on for some seconds only.
+    """
+
+    until: float
+    over: Callable[[], bool]
 
 
 class Attendance:
@@ -41,8 +63,12 @@ class Attendance:
         self.carried: Mapping[str, TaskOutcome] = {}
         """What the slot's tasks have done that no epoch has told yet."""
 
-    def look(self, now: float, turn: Callable[[], Outcome]) -> None:
-        """Called in every round of the loop. `turn` gives what has been done since it was last called; an epoch ends with that."""
+    def look(self, now: float, turn: Callable[[], Outcome], records: int = 0) -> None:
+        """Called in every round of the loop. `turn` gives what has been done since it was last called; an epoch ends with that.
+
+        Args:
+            records: how many the instance has processed or restored so far.
+        """
 
     def bound(self) -> float:
         """When the loop is to end."""
@@ -65,6 +91,7 @@ class Bridge(Attendance):
         lock: taken for as long as it runs.
         end_holder: as for `SlotLock.take`.
         former: of the slot, which has ended.
+        patience: with an epoch in which nothing comes in; None: none.
     """
 
     def __init__(
@@ -77,8 +104,12 @@ class Bridge(Attendance):
         lock: SlotLock,
         end_holder: bool,
         former: Bridge | None = None,
+        patience: Patience | None = None,
     ) -> None:
         super().__init__(until)
+        self._patience = patience
+        self._seen: int | None = None
+        """Records processed when the epoch before this one ended, or this first one began."""
         self.generation, self.slot = generation, slot
         if former is not None:
             self.refusals, self.carried = former.refusals, former._untold()
@@ -102,7 +133,7 @@ class Bridge(Attendance):
         self._thread.start()
         return self._wait()
 
-    def attend(self, until: float) -> Outcome | None:
+    def attend(self, until: float, patience: Patience | None = None) -> Outcome | None:
         """Let the epoch go on until then; returns what it came to.
 
         Returns:
@@ -112,6 +143,7 @@ class Bridge(Attendance):
             over = self._over
             if not over:
                 self.until, self._told, self._leaving = until, None, False
+                self._patience = patience
                 self._turned.clear()
         if not over:
             return self._wait()
@@ -160,13 +192,23 @@ class Bridge(Attendance):
                 self._over = True
                 self._turned.set()
 
-    def look(self, now: float, turn: Callable[[], Outcome]) -> None:
+    def look(self, now: float, turn: Callable[[], Outcome], records: int = 0) -> None:
+        if self._seen is None:
+            self._seen = records
         if not self._turned.is_set():
-            if now >= self.until:
+            if now >= self.until and not self._put_off(now, records):
                 self._told = turn()
+                self._seen = records
                 self._turned.set()
         elif self._loop_lock.wanted(now):
             self._leaving = True
+
+    def _put_off(self, now: float, records: int) -> bool:
+        patience = self._patience
+        if patience is None or self.careful or records != self._seen or now >= patience.until or patience.over():
+            return False
+        self.until = now + _PUT_OFF_SECONDS
+        return True
 
     def bound(self) -> float:
         if self._leaving:

@@ -92,6 +92,8 @@ class Instance:
         self.globals: GlobalTables | None = None
         self.standbys: StandbyCopies | None = None
         self.snapshotter: Snapshotter | None = None
+        self.snapshot_trouble: str | None = None
+        """Why snapshots could not be read when the tasks were taken over."""
         self.from_snapshots: dict[str, int] = {}
         """Tasks whose stores began from a snapshot, and its commit id."""
         self.restored = 0

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
-from kstreams_repl.instance.control import Signal
+from kstreams_repl.instance.control import LEASE, Signal, read_whole
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.internal_topics import journal_topic_name
@@ -150,6 +150,8 @@ class RemoteControl:
         directory: the control directory of the driver's host.
         claim: by which the slot is held; when another one holds it (Spark gave this executor up for lost and runs the task again
             elsewhere) the instance is superseded.
+        resting: the slot was not claimed, because the application was to rest when the epoch began; should it be resumed meanwhile,
+            others run it.
         parent: process whose end ends the instance too; None: nobody's.
     """
 
@@ -162,9 +164,11 @@ class RemoteControl:
         place: str,
         directory: Path,
         claim: Claim | None = None,
+        resting: bool = False,
         parent: int | None = None,
     ) -> None:
         self._claim = claim
+        self._resting = resting
         self.directory = directory
         self._follower = follower
         self.generation = generation
@@ -173,6 +177,7 @@ class RemoteControl:
         self._parent = parent
         self._last: tuple[str, float] = ("", 0.0)
         self._state = ""
+        self._tapped = self._sees_driver()
 
     def signal(self, *, now: float | None = None) -> Signal:
         if self._parent is not None and os.getppid() != self._parent:
@@ -182,7 +187,8 @@ class RemoteControl:
         claim = self._claim
         if claim is not None and self._follower.state.last_claim(self.slot, claim.run) is not claim:
             return Signal.SUPERSEDED
-        return self._follower.signal(self.generation)
+        wanted = self._follower.signal(self.generation)
+        return Signal.SUPERSEDED if self._resting and wanted is Signal.RUN else wanted
 
     def told(self, state: str) -> bool:
         return self._state == state
@@ -202,6 +208,7 @@ class RemoteControl:
         self._last = (same, now)
         at_ms = int(time.time() * 1000)
         place = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, "place": self._place}
+        place["taps"] = self._tapped
         failure = content.get("failure")
         self._follower.writer.send(
             InstanceReport(
@@ -215,6 +222,14 @@ class RemoteControl:
                 figures="" if _BARE.issuperset(content) else json.dumps({**place, **content}, default=str),
             )
         )
+
+    def _sees_driver(self) -> bool:
+        """Whether the driver's control directory is the one that lies here under its path: taps go through it (`instance.taps`).
+
+        Told by the driver's lease of this generation in it, for another host may have a directory of the same name.
+        """
+        lease = read_whole(self.directory / LEASE)
+        return lease is not None and lease.get("generation") == self.generation
 
     def metrics(self, snapshot: Mapping[str, Any]) -> None:
         text = json.dumps(snapshot)

@@ -23,7 +23,7 @@ from kstreams_repl.errors import (
     TaskMigratedError,
 )
 from kstreams_repl.instance.admission import admit
-from kstreams_repl.instance.bridge import Attendance, Bridge
+from kstreams_repl.instance.bridge import Attendance, Bridge, Patience
 from kstreams_repl.instance.cleanup import clean_application
 from kstreams_repl.instance.control import InstanceControl, Signal
 from kstreams_repl.instance.crash_watch import CrashWatch
@@ -66,6 +66,7 @@ def run_instance(
     executor: str = "driver",
     warm: WarmInstances | None = None,
     own_process: bool = False,
+    patience: Patience | None = None,
 ) -> Outcome:
     """Run the slot's tasks until the monotonic time `until` or a signal.
 
@@ -73,6 +74,7 @@ def run_instance(
         warm: where instances are kept between stretches, running or at rest; None closes the instance at the end.
         own_process: this process does nothing else and is started again when it dies: user code that does not return may end it, and
             how the one before it died is looked at (`crash_watch`).
+        patience: with an epoch in which nothing comes in, where the runner goes on between epochs; None: it ends like any other.
 
     Returns:
         The outcome; a user's error too comes as one and is never raised.
@@ -93,11 +95,11 @@ def run_instance(
         return run(Attendance(until))
     former = warm.bridge(plan, slot)
     if former is not None:
-        outcome = former.attend(until)
+        outcome = former.attend(until, patience)
         if outcome is not None:
             return outcome
     end_holder = not plan.config.exactly_once
-    bridge = Bridge(plan.generation, slot, until, run, lock=lock, end_holder=end_holder, former=former)
+    bridge = Bridge(plan.generation, slot, until, run, lock=lock, end_holder=end_holder, former=former, patience=patience)
     warm.run(plan, bridge)
     return bridge.begin()
 
@@ -220,9 +222,9 @@ class _Runner:
 
     def _look(self, now: float) -> Signal:
         """In every round of the loop: an epoch may be over, a new one may have come."""
-        attendance = self._attendance
-        attendance.look(now, self._turn)
-        assert self._loop is not None
+        attendance, instance = self._attendance, self.instance
+        assert self._loop is not None and instance is not None
+        attendance.look(now, self._turn, instance.totals.records + instance.restored)
         self._loop.until = self._bound()
         return self.control.signal(now=now)
 
@@ -397,6 +399,7 @@ class _Runner:
             "recycled": instance.recycled,
             "from_snapshots": instance.from_snapshots,
             "snapshots": {} if instance.snapshotter is None else instance.snapshotter.taken,
+            "snapshot_trouble": _snapshot_trouble(instance),
             "standbys": {} if instance.standbys is None else instance.standbys.lags(),
             "first_at": instance.totals.first_at,
             "committed_at": instance.totals.committed_at,
@@ -457,6 +460,11 @@ def _not_yet(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
     """What is told of a task that does not run yet: how far behind it is nobody knows."""
     committed = {str(at): offset for at, offset in offsets.items()}
     return {"records": 0, "rate": 0.0, "lag": -1, "buffered": 0, "stream_time": -1, "dropped": {}, "committed": committed}
+
+
+def _snapshot_trouble(instance: Instance) -> str | None:
+    taking = None if instance.snapshotter is None else instance.snapshotter.trouble
+    return taking or instance.snapshot_trouble
 
 
 Run = Callable[..., Outcome]

@@ -1,24 +1,36 @@
-"""Where snapshots of stores lie: a directory here or anywhere fsspec reaches, behind five calls.
+"""Where snapshots of stores lie: a directory here or anywhere fsspec reaches, behind six calls.
 
 A path or ``file://`` needs nothing but Python; any other address needs fsspec and the package of that file system. Names are
 relative, made by us, and never lead out of the directory. `publish` makes a small file appear whole or not at all: by renaming
-it here, by the one put of an object store there.
+it here, by the one put of an object store there. File systems raise what they like; out of here comes `SnapshotError` alone,
+or FileNotFoundError where a reader looks for what need not be there.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import uuid
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from kstreams_repl.errors import ConfigError, InvalidNameError
+from kstreams_repl.disk import is_full
+from kstreams_repl.errors import ConfigError, InvalidNameError, KStreamsError, SnapshotError
+
+T = TypeVar("T")
+_FTP_ABSENT = re.compile(r"550 (not a directory|no such)", re.IGNORECASE)
+"""How fsspec's FTP passes on that a directory is not there, sometimes."""
 
 
 class SnapshotDirectory(Protocol):
-    """What snapshots need of a file system. Failures are OSErrors (or what the file system raises)."""
+    """What snapshots need of a file system.
+
+    Raises:
+        SnapshotError: it does not work, from every call.
+    """
 
     def children(self, name: str) -> list[str]:
         """Names of the entries of a directory; none when it is not there."""
@@ -29,31 +41,126 @@ class SnapshotDirectory(Protocol):
 
     def publish(self, name: str, content: bytes) -> None: ...
 
-    def read(self, name: str) -> bytes: ...
+    def read(self, name: str) -> bytes:
+        """The content of a file.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
 
     def remove(self, name: str) -> None:
         """A file or a whole directory; does nothing when it is not there."""
 
 
 def snapshot_directory(uri: str) -> SnapshotDirectory:
-    """The directory of an address.
+    """The directory of an address; it is connected to when it is first used.
 
     Raises:
-        ConfigError: it needs fsspec, or a file system for it, which is not installed.
+        ConfigError: there is no such kind of address, or it needs fsspec or a file system for it, which is not installed.
     """
     parts = urlsplit(uri)
+    shown = shown_address(uri)
     if parts.scheme in ("", "file"):
-        return LocalDirectory(Path(unquote(parts.path) if parts.scheme else uri).expanduser().absolute())
+        root = Path(unquote(parts.path) if parts.scheme else uri).expanduser().absolute()
+        return _TellingDirectory(lambda: LocalDirectory(root), shown)
     try:
         import fsspec
 
-        return RemoteDirectory(*fsspec.core.url_to_fs(uri))
+        fsspec.get_filesystem_class(parts.scheme)
     except (ImportError, ValueError) as error:
+        install = f"pip install fsspec and the package it names for {parts.scheme}://, or give a local directory"
+        raise ConfigError(f"snapshots cannot be kept at {shown}: {error}", hint=install, key="repl.snapshot.dir") from error
+    if parts.scheme == "memory":
         raise ConfigError(
-            f"snapshots cannot be kept at {uri}: {error}",
-            hint=f"pip install fsspec and the package it names for {parts.scheme}://, or give a local directory",
+            f"snapshots cannot be kept at {shown}: each process has a memory of its own, which goes with it",
+            hint="give a directory, or an address that other hosts reach too",
             key="repl.snapshot.dir",
+        )
+    return _TellingDirectory(lambda: RemoteDirectory(*fsspec.core.url_to_fs(uri)), shown)
+
+
+def shown_address(uri: str) -> str:
+    """An address without what may be a password in it.
+
+    Example:
+        >>> shown_address("sftp://me:secret@host/dir")
+        'sftp://me:***@host/dir'
+    """
+    parts = urlsplit(uri)
+    if parts.password is None:
+        return uri
+    name, _, host = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{name.partition(':')[0]}:***@{host}").geturl()
+
+
+def check_directory(directory: SnapshotDirectory) -> None:
+    """Write, read and remove a small file, as every snapshot will have to.
+
+    Raises:
+        SnapshotError: that does not work.
+    """
+    name = f".check-{uuid.uuid4().hex[:8]}"
+    directory.publish(name, b"ok")
+    try:
+        directory.read(name)
+    except FileNotFoundError as error:
+        raise SnapshotError(
+            f"what is written to the directory of snapshots is not there afterwards: {error}", key="repl.snapshot.dir"
         ) from error
+    directory.remove(name)
+
+
+class _TellingDirectory:
+    """Whatever a file system raises, as one kind of error with a hint. Connects when it is first used, and again after a failure."""
+
+    def __init__(self, connect: Callable[[], SnapshotDirectory], shown: str) -> None:
+        self._connect = connect
+        self._shown = shown
+        self._files: SnapshotDirectory | None = None
+
+    def children(self, name: str) -> list[str]:
+        return self._call("listing", lambda files: files.children(name))
+
+    def upload(self, source: Path, name: str) -> None:
+        self._call("writing", lambda files: files.upload(source, name))
+
+    def download(self, name: str, target: Path) -> None:
+        self._call("reading", lambda files: files.download(name, target))
+
+    def publish(self, name: str, content: bytes) -> None:
+        self._call("writing", lambda files: files.publish(name, content))
+
+    def read(self, name: str) -> bytes:
+        return self._call("reading", lambda files: files.read(name), absent=True)
+
+    def remove(self, name: str) -> None:
+        self._call("removing", lambda files: files.remove(name))
+
+    def _call(self, doing: str, call: Callable[[SnapshotDirectory], T], *, absent: bool = False) -> T:
+        try:
+            if self._files is None:
+                self._files = self._connect()
+            return call(self._files)
+        except KStreamsError:
+            raise
+        except Exception as error:  # packages of file systems have errors of their own
+            if absent and isinstance(error, FileNotFoundError):
+                raise
+            self._files = None
+            raise _told(self._shown, doing, error) from error
+
+
+def _told(where: str, doing: str, error: Exception) -> SnapshotError:
+    if isinstance(error, FileNotFoundError | NotADirectoryError | FileExistsError):
+        hint = "make the directory (or bucket), or give another one: a part of the path is missing or is no directory"
+    elif isinstance(error, PermissionError):
+        hint = "let this user write there, or give the file system its credentials, as its fsspec package reads them"
+    elif isinstance(error, OSError) and is_full(error):
+        hint = "make room there, keep fewer snapshots (repl.snapshot.retention), or give another directory"
+    else:
+        hint = "look whether the address answers, and what its fsspec package wants for credentials"
+    what = str(error) or type(error).__name__
+    return SnapshotError(f"snapshots at {where}: {doing}: {what}", hint=hint, path=where, key="repl.snapshot.dir")
 
 
 def _checked(name: str) -> PurePosixPath:
@@ -117,6 +224,10 @@ class RemoteDirectory:
             return sorted(PurePosixPath(path).name for path in self._files.ls(at, detail=False))
         except (FileNotFoundError, NotADirectoryError):
             return []
+        except Exception as error:
+            if _FTP_ABSENT.match(str(error)):
+                return []
+            raise
 
     def upload(self, source: Path, name: str) -> None:
         self._files.makedirs(str(PurePosixPath(self._at(name)).parent), exist_ok=True)
@@ -133,10 +244,14 @@ class RemoteDirectory:
         return bytes(self._files.cat_file(self._at(name)))
 
     def remove(self, name: str) -> None:
-        try:
-            self._files.rm(self._at(name), recursive=True)
-        except FileNotFoundError:
+        parent, _, last = name.rpartition("/")
+        if last not in self.children(parent):  # what rm says of a name that is not there differs from one file system to the next
             return
+        at = self._at(name)
+        if self._files.isdir(at):
+            self._files.rm(at, recursive=True)
+        else:
+            self._files.rm_file(at)
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{_checked(name)}"

@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import KStreamsError, SnapshotError
 from kstreams_repl.instance.local_state import TOMBSTONE_SECONDS, TOPIC_ID, Changelog, discard
 from kstreams_repl.instance.snapshot_directory import SnapshotDirectory
 from kstreams_repl.types import TopicPartition
@@ -210,7 +210,7 @@ def _fetch(directory: SnapshotDirectory, manifest: Manifest, path: Path) -> str 
         discard(path)
         incoming.rename(path)
         return None
-    except OSError as error:
+    except (OSError, SnapshotError) as error:
         return f"it cannot be fetched: {error}"
     finally:
         shutil.rmtree(incoming, ignore_errors=True)
@@ -251,6 +251,8 @@ class Snapshotter:
         self._keep = keep
         self._work = work
         self._done: dict[str, int] = {}
+        self.trouble: str | None = None
+        """Why the last one could not be taken; None when it could."""
         self._over = threading.Event()
         self._copying = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"snapshots-{application_id}", daemon=True)
@@ -294,8 +296,10 @@ class Snapshotter:
                 environment.copy_to(str(copy))
             manifest = publish_copy(copy, self._directory, self._application_id, task)
             self._done[task] = manifest.commit_id
+            self.trouble = None
             prune(self._directory, self._application_id, task, self._keep)
         except (KStreamsError, OSError) as error:  # the changelog has it all; the next one may do
-            _LOG.warning("no snapshot of task %s was taken: %s", task, error)
+            self.trouble = f"no snapshot of task {task} was taken: {error}"
+            _LOG.warning("%s", self.trouble)
         finally:
             shutil.rmtree(copy, ignore_errors=True)

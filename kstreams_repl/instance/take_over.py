@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.commit.offset_metadata import OffsetMetadata, decode
-from kstreams_repl.errors import KStreamsError, TaskCorruptedError, TaskMigratedError
+from kstreams_repl.errors import KStreamsError, SnapshotError, TaskCorruptedError, TaskMigratedError
 from kstreams_repl.instance.admission import Start, snapshotter_of, start_task, taken_over
 from kstreams_repl.instance.collector import KafkaRecordCollector, counts_of
 from kstreams_repl.instance.crash_watch import CrashWatch
@@ -332,8 +332,9 @@ def _from_snapshot(
             path,
             lambda made: why_refused(made, logs, *broker, now_ms=now_ms),
         )
-    except OSError as error:  # the changelog has it all
-        _LOG.warning("snapshots of task %s cannot be read: %s", spec.task_id, error)
+    except (OSError, SnapshotError) as error:  # the changelog has it all
+        instance.snapshot_trouble = f"snapshots of task {spec.task_id} cannot be read: {error}"
+        _LOG.warning("%s", instance.snapshot_trouble)
         manifest = None
     if manifest is not None:
         instance.from_snapshots[str(spec.task_id)] = manifest.commit_id

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import KStreamsError, TapUnavailableError
 from kstreams_repl.instance.state_directory import control_directory, state_root
 from kstreams_repl.instance.taps import LEASE_SECONDS, LONGEST_SECONDS, MOST_ROWS, TapRequest, TapRequests
 from kstreams_repl.session.records import ReadRecord, Records
@@ -52,6 +52,7 @@ class LiveTap:
         return self._request.id
 
     def __enter__(self) -> LiveTap:
+        self._check()
         self._renew()
         return self
 
@@ -59,7 +60,12 @@ class LiveTap:
         self._requests.drop(self._request.id)
 
     def new(self) -> list[ReadRecord]:
-        """What was seen since the last call, in the order of time; never waits."""
+        """What was seen since the last call, in the order of time; never waits.
+
+        Raises:
+            TapUnavailableError: the instances run where no tap reaches.
+        """
+        self._check()
         self._renew()
         fresh: list[ReadRecord] = []
         for part in self._requests.seen(self._application.generation, self._request.id):
@@ -72,6 +78,23 @@ class LiveTap:
                     partition = int(str(task).rpartition("_")[2])
                     fresh.append(ReadRecord(key, value, timestamp, partition=partition, headers=[tuple(pair) for pair in headers]))
         return sorted(fresh, key=lambda record: record.timestamp)
+
+    def _check(self) -> None:
+        """An instance on another host would never answer, and silence reads like "nothing passed"."""
+        told = self._application.reports.instances.values()
+        away = sorted({report.place or f"slot {report.slot}" for report in told if not report.taps})
+        if away:
+            name, node = self._application.name, self._request.node
+            raise TapUnavailableError(
+                f"what passes {node} of {name} cannot be looked at: its instances run in {', '.join(away)}, and the driver's "
+                "control directory, through which taps go, is not on their disks",
+                hint=f"session.peek({node!r}) runs a sample of the records there are; a sink's topic can be read: session.read(...); "
+                "stores are read from their changelogs as ever; or put the driver's state.dir on a disk that is mounted at the same "
+                "path on the executors' hosts",
+                node=node,
+                application=name,
+                places=away,
+            )
 
     def _renew(self) -> None:
         if time.monotonic() < self._renew_at:

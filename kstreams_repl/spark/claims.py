@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from contextlib import suppress
 
 from kstreams_repl.instance.control import Signal
 from kstreams_repl.instance.plan import ApplicationPlan
@@ -57,7 +58,7 @@ class FileClaim:
         """True: taken. False: done in this epoch, or better left to the worker that holds it warm. None: somebody runs it
         now.
         """
-        file = os.open(os.path.join(self._directory, f"claim-{self._generation}-{slot}"), os.O_CREAT | os.O_RDWR, 0o600)
+        file = os.open(self._path(slot), os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -70,6 +71,17 @@ class FileClaim:
             return False
         self._file = file
         return True
+
+    def epoch_over(self) -> bool:
+        """Whether another slot has ended this epoch."""
+        for slot in self._order:
+            with suppress(OSError), open(self._path(slot), encoding="ascii") as file:
+                if file.read(200).partition(" ")[0] == self._epoch:
+                    return True
+        return False
+
+    def _path(self, slot: int) -> str:
+        return os.path.join(self._directory, f"claim-{self._generation}-{slot}")
 
     def __exit__(self, *exc: object) -> None:
         if self._file is None:
@@ -114,16 +126,21 @@ class JournalClaim:
         follower, count = self._follower, self._plan.instances
         follower.refresh()
         earlier = follower.state.claimed_by(self._partition, self._epoch, self._run)
-        if earlier is not None and self._claim(earlier.slot):
-            return earlier.slot
         began = time.monotonic()
         order = [slot % count for slot in range(self._partition, self._partition + count)]
         while (waited := time.monotonic() - began) < _CLAIM_SECONDS:
-            if follower.signal(self._plan.generation) is Signal.SUPERSEDED:
+            signal = follower.signal(self._plan.generation)
+            if signal is Signal.SUPERSEDED:
                 return self._partition % count  # what it is told there is to leave
+            if earlier is not None:
+                if signal is not Signal.RUN or self._claim(earlier.slot):
+                    return earlier.slot
+                earlier = None
             free = [slot for slot in order if follower.state.claim_of(slot, self._epoch, self._run) is None]
             if not free:
                 return None
+            if signal is not Signal.RUN:
+                return free[0]  # an epoch that begins while the application is to rest: there is nothing to hold
             chosen = next((slot for slot in free if self._patience(slot) <= waited), None)
             if chosen is None:
                 follower.watch(0.02)

@@ -327,10 +327,10 @@ class Deployment:
             instances=plan.instances,
             generation=plan.generation,
             tasks=[str(spec.task_id) for tasks in plan.assignment for spec in tasks],
+            shared_pool=self.config["repl.worker.pool"] == "shared",
         )
         self._enter(Status.RUNNING, why)
-        name = f"watch-{self.application_id}"
-        self._watcher = threading.Thread(target=self._watch, args=(self._query, plan), name=name, daemon=True)
+        self._watcher = threading.Thread(target=self._watch, args=(self._query, plan), name=f"watch-{plan.application_id}", daemon=True)
         self._watcher.start()
         self._growth = PartitionWatch(
             Admin(self.settings),

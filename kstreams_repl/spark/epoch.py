@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.spark.closure import Shipment
+from kstreams_repl.spark.report_rows import REPORT_DDL
 from kstreams_repl.spark.session import claim_pool, python_path
-from kstreams_repl.spark.worker import REPORT_DDL, run_epoch
+from kstreams_repl.spark.worker import run_epoch
 
 POOL_VARIABLE = "KSTREAMS_POOL"
 _MOST_TASKS_SHOWN = 200
@@ -34,6 +35,7 @@ def start_query(
     instances: int,
     generation: int,
     tasks: Sequence[str] = (),
+    shared_pool: bool = False,
 ) -> tuple[Any, Path]:
     """Start the query.
 
@@ -43,6 +45,7 @@ def start_query(
 
     Args:
         tasks: names of the tasks; of more than some hundreds the row ``tasks`` is left out.
+        shared_pool: use the workers that all such applications share.
         directory: where its checkpoint directory is made.
 
     Returns:
@@ -61,7 +64,7 @@ def start_query(
             .option("numPartitions", instances)
             .load()
         )
-        with _own_pool(session, claim_pool(application_id, instances)):
+        with _own_pool(session, claim_pool(application_id, instances, shared=shared_pool)):
             ran = clock.mapInArrow(epoch, REPORT_DDL)
         reports = ran.observe(
             "epoch",

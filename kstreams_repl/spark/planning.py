@@ -14,6 +14,7 @@ from kstreams_repl.errors import ConfigError, TopologyError, UnknownTopicError, 
 from kstreams_repl.instance.assignment import assign_standbys, assign_tasks, needs_copies
 from kstreams_repl.instance.global_tables import partitions_of
 from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.instance.snapshot_directory import check_directory, snapshot_directory
 from kstreams_repl.instance.state_directory import control_directory
 from kstreams_repl.kafka.admin import Admin, NewTopicSpec
 from kstreams_repl.kafka.clients import ClientSettings
@@ -98,10 +99,12 @@ def make_plan(
     Raises:
         UnknownTopicError, TopologyError, DeployError: as `check_topics`, `resolve_partitions` and `ensure_internal_topics`
         tell.
+        ConfigError, SnapshotError: snapshots cannot be kept where they should.
     """
     application_id = application_id_of(config)
     counts = admin.topics()
     check_topics(topology, counts)
+    _check_snapshots(config, new=generation == 1 and not remote)
     resolved = resolve_partitions(topology, application_id, counts, grouper=config["partition.grouper"])
     known = counts | create_internal_topics(admin, resolved, config)
     specs = _task_specs(topology, application_id, config, resolved)
@@ -134,6 +137,14 @@ def make_plan(
         remote=remote,
         journal_start=journal_start,
     )
+
+
+def _check_snapshots(config: StreamsConfig, *, new: bool) -> None:
+    """A new application is told at once that snapshots will fail. One that has run before goes on without: its changelogs have it all."""
+    if config["repl.snapshot.dir"] is not None:
+        directory = snapshot_directory(config["repl.snapshot.dir"])
+        if new:
+            check_directory(directory)
 
 
 def _task_specs(topology: Any, application_id: str, config: StreamsConfig, resolved: ResolvedTopology) -> dict[TaskId, TaskSpec]:

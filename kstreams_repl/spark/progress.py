@@ -34,11 +34,13 @@ class InstanceReport:
         rate: records per second, lately.
         restored, restore_remaining: changelog records read when the tasks were taken over, and those still to read.
         snapshots, from_snapshots: commit ids, by task, of the last snapshot taken, and of the one its stores began from.
+        snapshot_trouble: why snapshots cannot be taken or read now. The application goes on without them.
         recycled: environments that stayed open in the process from one generation to the next.
         first_at, committed_at: when it began to process its first records, and when it last committed any (seconds since 1970).
         stage: which step of its take-over an instance is at.
         trouble: why it is recovering.
         place: on a cluster, the executor's state directory.
+        taps: whether values that pass its nodes can be looked at: on a cluster only where the driver's control directory is on its disk.
         standbys: of the tasks whose stores it keeps copies of, how many records each is behind; -1 while unknown.
     """
 
@@ -60,10 +62,12 @@ class InstanceReport:
     failure: Mapping[str, Any] | None = None
     tasks: Mapping[str, TaskReport] = field(default_factory=dict)
     place: str | None = None
+    taps: bool = True
     recycled: int = 0
     snapshots: Mapping[str, int] = field(default_factory=dict)
     from_snapshots: Mapping[str, int] = field(default_factory=dict)
     standbys: Mapping[str, int] = field(default_factory=dict)
+    snapshot_trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

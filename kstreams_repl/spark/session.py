@@ -20,7 +20,8 @@ from kstreams_repl.errors import DeployError
 from kstreams_repl.java import shim_cache, spark_environment
 from kstreams_repl.spark.jvm import start_jvm
 
-LOCAL_SLOTS = 16
+LOCAL_SLOTS = 32
+"""More than cores: instances mostly wait. A slot that is free costs nothing."""
 TASK_FAILURES = 8
 RESERVED_SLOTS = 2
 """Kept free for the user's own Spark jobs."""
@@ -71,6 +72,7 @@ _CLUSTER_SETTINGS = {
 }
 """On a master that is not local. An executor that does not answer is given up after half a minute instead of two."""
 
+SHARED_POOL = "shared"
 _EXECUTOR_SECONDS = 10.0
 _IDLE_WORKER_SECONDS = 70.0
 
@@ -223,13 +225,15 @@ def release_slots(name: str) -> None:
                 pool.holder, pool.since = None, time.monotonic()
 
 
-def claim_pool(name: str, instances: int) -> str:
-    """The worker pool of an application: its own while it runs, then free for the next one.
+def claim_pool(name: str, instances: int, *, shared: bool = False) -> str:
+    """The worker pool of an application: its own while it runs, then free for the next one; or the one that is shared.
 
     In a pool that is shared an epoch meets whatever worker was idle longest, and instances hop. A free pool is taken over
     when its workers are as many as needed, or gone (Spark ends idle ones after a minute), because its daemon, with all
     modules loaded, is still there.
     """
+    if shared:
+        return SHARED_POOL
     with _lock:
         now = time.monotonic()
         for number, pool in _pools.items():

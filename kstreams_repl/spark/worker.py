@@ -7,7 +7,6 @@ slots that are free in this epoch it prefers the one it holds warm, then one tha
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
@@ -16,13 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from kstreams_repl.commit import failpoints
 from kstreams_repl.errors import BrokerUnavailableError
+from kstreams_repl.instance.bridge import Patience
 from kstreams_repl.instance.control import Control
 from kstreams_repl.instance.garbage import relax_collector
-from kstreams_repl.instance.outcome import Outcome, TaskOutcome
+from kstreams_repl.instance.outcome import Outcome
 from kstreams_repl.instance.places import executor_process, take_place
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.instance.remote_control import RemoteControl, follow, forget
@@ -31,25 +29,7 @@ from kstreams_repl.instance.state_directory import state_root
 from kstreams_repl.instance.warm import WarmInstances
 from kstreams_repl.spark.claims import FileClaim, JournalClaim
 from kstreams_repl.spark.closure import Shipment, unpack
-
-REPORT_DDL = (
-    "slot int, task string, state string, records long, warm boolean, error string, "
-    "dropped long, restored long, lag long, seconds double"
-)
-REPORT_SCHEMA = pa.schema(
-    [
-        ("slot", pa.int32()),
-        ("task", pa.string()),
-        ("state", pa.string()),
-        ("records", pa.int64()),
-        ("warm", pa.bool_()),
-        ("error", pa.string()),
-        ("dropped", pa.int64()),
-        ("restored", pa.int64()),
-        ("lag", pa.int64()),
-        ("seconds", pa.float64()),
-    ]
-)
+from kstreams_repl.spark.report_rows import report_batch
 
 _BROKER_SECONDS = 1.0
 _plans: dict[str, tuple[str, ApplicationPlan]] = {}
@@ -58,8 +38,8 @@ _armed = ""
 
 
 def run_epoch(
-    shipment: Shipment, application_id: str, batches: Iterator[pa.RecordBatch], *, executor: str | None = None
-) -> Iterator[pa.RecordBatch]:
+    shipment: Shipment, application_id: str, batches: Iterator[Any], *, executor: str | None = None
+) -> Iterator[Any]:
     """Run one slot until the epoch's deadline or a signal, and report a row per task."""
     from pyspark import TaskContext
 
@@ -80,33 +60,24 @@ def run_epoch(
             time.sleep(max(0.0, min(_BROKER_SECONDS, until - time.monotonic())))
             return
     else:
-        with FileClaim(plan, context.partitionId(), epoch, held) as slot:
+        claim = FileClaim(plan, context.partitionId(), epoch, held)
+        with claim as slot:
             if slot is None:
                 return
             files = Control(plan.control_directory, plan.generation, slot, parent=os.getppid())
             outcome = run_instance(
-                plan, slot, until=until, control=files, executor=executor or "driver", warm=_warm, own_process=True
+                plan,
+                slot,
+                until=until,
+                control=files,
+                executor=executor or "driver",
+                warm=_warm,
+                own_process=True,
+                patience=Patience(time.monotonic() + plan.config["repl.epoch.idle.ms"] / 1000, claim.epoch_over),
             )
     if outcome is None:
         return
-    rows = outcome.tasks or {"": TaskOutcome(lag=0)}
-    count, done = len(rows), rows.values()
-    error = None if outcome.failure is None else json.dumps(outcome.failure)
-    yield pa.record_batch(
-        [
-            pa.array([outcome.slot] * count, pa.int32()),
-            pa.array(list(rows), pa.string()),
-            pa.array([outcome.state] * count, pa.string()),
-            pa.array([task.records for task in done], pa.int64()),
-            pa.array([outcome.warm] * count, pa.bool_()),
-            pa.array([error] * count, pa.string()),
-            pa.array([task.dropped for task in done], pa.int64()),
-            pa.array([task.restored for task in done], pa.int64()),
-            pa.array([task.lag for task in done], pa.int64()),
-            pa.array([outcome.seconds] * count, pa.float64()),
-        ],
-        schema=REPORT_SCHEMA,
-    )
+    yield report_batch(outcome)
 
 
 def _run_remote(plan: ApplicationPlan, context: Any, epoch: int, until: float, held: tuple[int, ...]) -> Outcome | None:
@@ -134,6 +105,7 @@ def _run_remote(plan: ApplicationPlan, context: Any, epoch: int, until: float, h
             place=place,
             directory=Path(plan.control_directory),
             claim=claim.held,
+            resting=claim.held is None,
             parent=os.getppid(),
         )
         here = replace(plan, state_directory=str(root))

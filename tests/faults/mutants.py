@@ -300,7 +300,7 @@ MUTANTS: dict[str, Mutant] = {
     # ---- between epochs
     "the loop that goes on is not known to the next epoch": Mutant(
         "kstreams_repl.instance.run",
-        (("        outcome = former.attend(until)\n", "        outcome = None\n"),),
+        (("        outcome = former.attend(until, patience)\n", "        outcome = None\n"),),
         "bridge 1: one runner of a slot in a process",
     ),
     "a loop's end is not waited for": Mutant(

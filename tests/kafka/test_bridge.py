@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from pyspark import cloudpickle
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance import bridge
+from kstreams_repl.instance.bridge import Patience
 from kstreams_repl.instance.control import Control, LeaseWriter, Signal
 from kstreams_repl.instance.outcome import Outcome
 from kstreams_repl.instance.plan import ApplicationPlan
@@ -50,9 +52,18 @@ class Epochs:
     own_process: bool = False
     """As in Spark's worker: what user code does to the process is watched."""
 
-    def epoch(self, seconds: float) -> Outcome:
+    def epoch(self, seconds: float, patience: Patience | None = None) -> Outcome:
         control, until = Control(self.plan.control_directory, self.plan.generation, 0), time.monotonic() + seconds
-        return run_instance(self.plan, 0, until=until, control=control, warm=self.warm, own_process=self.own_process)
+        return run_instance(
+            self.plan, 0, until=until, control=control, warm=self.warm, own_process=self.own_process, patience=patience
+        )
+
+    def quiet_epoch(self, over: Callable[[], bool]) -> Future[Outcome]:
+        """A short one that may last long while nothing comes in, on a thread."""
+        told: Future[Outcome] = Future()
+        patience = Patience(time.monotonic() + 60, over)
+        threading.Thread(target=lambda: told.set_result(self.epoch(0.05, patience)), daemon=True).start()
+        return told
 
     @property
     def running(self) -> threading.Thread:
@@ -162,6 +173,42 @@ def test_an_epoch_that_comes_late_finds_the_instance_at_rest(epochs: Epochs, mon
     assert late.warm
     epochs.settle(lambda: len(epochs.out()) == 2)
     assert epochs.out()[-1] == b"2"
+
+
+def test_an_epoch_in_which_nothing_comes_in_goes_on_until_a_record_comes(epochs: Epochs) -> None:
+    epochs.begin()
+    assert sum(task.records for task in epochs.epoch(0.05).tasks.values()) == 0
+    looks: list[int] = []
+    told = epochs.quiet_epoch(lambda: bool(looks.append(1)))
+    epochs.settle(lambda: len(looks) > 2)
+    assert not told.done()
+    epochs.send(b"b")
+    assert sum(task.records for task in told.result(30).tasks.values()) == 1
+    assert epochs.running.is_alive(), "records wait for the next epoch"
+
+
+def test_an_epoch_in_which_records_came_ends_when_it_is_due(epochs: Epochs) -> None:
+    epochs.begin()
+    epochs.send(b"b")
+    epochs.settle(lambda: len(epochs.out()) == 2)
+    told = epochs.quiet_epoch(lambda: False).result(30)
+    assert sum(task.records for task in told.tasks.values()) == 1
+
+
+def test_an_epoch_in_which_nothing_comes_in_ends_with_that_of_another_slot(epochs: Epochs) -> None:
+    epochs.begin()
+    epochs.epoch(0.05)
+    others_end = threading.Event()
+    told = epochs.quiet_epoch(others_end.is_set)
+    others_end.set()
+    assert sum(task.records for task in told.result(30).tasks.values()) == 0
+
+
+def test_an_epoch_in_which_nothing_comes_in_ends_at_last(epochs: Epochs) -> None:
+    epochs.begin()
+    epochs.epoch(0.05)
+    told = epochs.epoch(0.05, Patience(time.monotonic() + 0.3, lambda: False))
+    assert told.state == "running" and sum(task.records for task in told.tasks.values()) == 0
 
 
 def test_an_error_between_epochs_is_told_by_the_next(epochs: Epochs) -> None:

@@ -60,7 +60,7 @@ def test_a_listener_hears_the_records_and_lag_of_every_epoch_and_task(host: Host
     source, sink = host.topic("in"), host.topic("out")
     rows: list[tuple[bytes | None, bytes]] = [*numbered(RECORDS), *((None, b"x") for _ in range(60))]
     host.produce(source, rows)
-    deployment = host.deploy(counting(source, sink), repl_epoch_ms=700)
+    deployment = host.deploy(counting(source, sink), repl_epoch_ms=700, repl_epoch_idle_ms=0)
     processed(deployment, len(rows))
     settle(lambda: sum(row["records"] or 0 for row in heard.of("epoch")) == len(rows), "all records", story=lambda: heard.rows)
     settle(lambda: any(row["lag"] == 0 and not row["records"] for row in heard.of("epoch")), "an epoch without lag")

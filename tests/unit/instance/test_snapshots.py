@@ -153,7 +153,8 @@ def test_no_name_leads_out_of_the_directory(directory: LocalDirectory) -> None:
 
 
 def test_an_address_without_its_file_system_is_told(tmp_path: Path) -> None:
-    assert isinstance(snapshot_directory(f"file://{tmp_path}"), LocalDirectory)
-    assert isinstance(snapshot_directory(str(tmp_path)), LocalDirectory)
+    for address in (f"file://{tmp_path}/a", f"{tmp_path}/b"):
+        snapshot_directory(address).publish("it", b"1")
+    assert [(tmp_path / name / "it").read_bytes() for name in "ab"] == [b"1", b"1"]
     with pytest.raises(ConfigError, match="snapshots cannot be kept"):
         snapshot_directory("nowhere://bucket/path")

@@ -1,0 +1,53 @@
+"""What an instance on a cluster says of itself, without a journal to say it in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from kstreams_repl.instance.control import LeaseWriter, Signal
+from kstreams_repl.instance.remote_control import RemoteControl
+
+
+class _Sent:
+    """Stands where the journal's follower does, and keeps what it is given to send."""
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+        self.writer = self
+
+    def send(self, record: Any) -> None:
+        self.records.append(record)
+
+
+def taps_told(directory: Path, generation: int) -> bool:
+    follower: Any = _Sent()
+    RemoteControl(follower, generation, 0, place="host-a", directory=directory).report({"state": "running", "records": 1})
+    (report,) = follower.records
+    return bool(json.loads(report.figures)["taps"])
+
+
+def test_taps_reach_an_instance_that_finds_the_drivers_lease_of_its_generation(tmp_path: Path) -> None:
+    LeaseWriter(tmp_path).write(3, Signal.RUN)
+    assert taps_told(tmp_path, 3)
+
+
+def test_no_tap_reaches_an_instance_without_the_drivers_directory(tmp_path: Path) -> None:
+    assert not taps_told(tmp_path / "elsewhere", 3)
+
+
+def test_a_directory_of_the_same_name_with_another_lease_is_not_the_drivers(tmp_path: Path) -> None:
+    LeaseWriter(tmp_path).write(2, Signal.RUN)
+    assert not taps_told(tmp_path, 3)
+
+
+def test_an_instance_without_a_claim_does_not_run_when_the_application_is_resumed_meanwhile(tmp_path: Path) -> None:
+    follower: Any = SimpleNamespace(signal=lambda generation: Signal.PAUSE)
+    resting = RemoteControl(follower, 1, 0, place="host-a", directory=tmp_path, resting=True)
+    assert resting.signal(now=0.0) is Signal.PAUSE
+    follower.signal = lambda generation: Signal.RUN
+    assert resting.signal(now=0.0) is Signal.SUPERSEDED
+    claimed = RemoteControl(follower, 1, 0, place="host-a", directory=tmp_path)
+    assert claimed.signal(now=0.0) is Signal.RUN
