@@ -26,7 +26,6 @@ from kstreams_repl.errors import (
     DeployError,
     IllegalStateTransitionError,
     KStreamsError,
-    TaskMigratedError,
 )
 from kstreams_repl.instance.control import LeaseWriter, Signal
 from kstreams_repl.instance.plan import ApplicationPlan, client_settings
@@ -38,8 +37,8 @@ from kstreams_repl.metrics.snapshot import Metric, Snapshot, merged
 from kstreams_repl.spark.client_metrics import client_metrics
 from kstreams_repl.spark.closure import Shipment, pack
 from kstreams_repl.spark.emptying import delete_changelogs
-from kstreams_repl.spark.epoch import await_idle, await_progress, start_query
-from kstreams_repl.spark.failures import disk_errors, error_from, query_error
+from kstreams_repl.spark.epoch import await_idle, await_progress, end_later, start_query
+from kstreams_repl.spark.failures import disk_errors, error_of_end
 from kstreams_repl.spark.generations import Generations, VersionText, declare
 from kstreams_repl.spark.growth import PartitionWatch, refusal
 from kstreams_repl.spark.migrating import Migration, migrate_stores
@@ -101,6 +100,7 @@ class Deployment:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._query: Any = None
+        self._ending: threading.Thread | None = None  # of the query that a pause has left
         self._checkpoint: Path | None = None
         self._watcher: threading.Thread | None = None
         self._plan: ApplicationPlan | None = None
@@ -143,9 +143,7 @@ class Deployment:
     @property
     def metrics(self) -> list[Metric]:
         """What the application measures, under Kafka Streams' names; instances write theirs down once a second, and when they end."""
-        plan = self._plan
-        generation = plan.generation if plan is not None else 0
-        told = self._lease.metrics(generation)
+        told = self._lease.metrics(self._plan.generation if self._plan is not None else 0)
         return merged([client_metrics(self), *(Snapshot.read(told[slot]) for slot in sorted(told))])
 
     # ---- life
@@ -164,6 +162,7 @@ class Deployment:
             if self._status is Status.RUNNING:
                 return self
             self._check(Status.RUNNING)
+            self._await_end()
             if self._status is Status.PAUSED and self._clean and self._plan is not None and self._shipment is not None:
                 return self._go_on(self._plan, self._shipment)
             ensure_reachable(self.settings)
@@ -374,6 +373,7 @@ class Deployment:
         with self._lock:
             if self._status is status or (status is Status.PAUSED and self._status is not Status.RUNNING):
                 return self
+            self._await_end()
             plan = self._plan
             if self._status is Status.RUNNING and plan is not None:
                 silent = self._end_query(plan, signal)
@@ -404,7 +404,7 @@ class Deployment:
                 _LOG.warning("the journal of %s was not written: %s", self.application_id, error)
 
     def _end_query(self, plan: ApplicationPlan, signal: Signal) -> list[int]:
-        """Signal first, wait for the reports, then stop the query; returns the slots that did not answer."""
+        """Signal first, wait for the reports, then stop the query, of a pause beside the caller; returns the slots that did not answer."""
         try:
             self._lease.write(plan.generation, signal)
         except (KStreamsError, OSError) as error:  # nobody hears it: Spark ends the workers, which loses what they had not committed
@@ -421,10 +421,18 @@ class Deployment:
             if query is None or not query.isActive:
                 break
             time.sleep(0.005 if silent else 0)
-        if query is not None:
+        if query is not None and signal is Signal.PAUSE and not silent:
+            self._ending = end_later(query, self._checkpoint, _IDLE_SECONDS)
+            self._query = self._checkpoint = None
+        elif query is not None:
             await_idle(query, _IDLE_SECONDS)
         self._stop_query()
         return silent if time.monotonic() >= deadline else []
+
+    def _await_end(self) -> None:
+        if self._ending is not None:
+            self._ending.join()
+            self._ending = None
 
     def _stop_query(self) -> None:
         """An interrupt in here leaves the query in place for whoever ends it then."""
@@ -475,22 +483,13 @@ class Deployment:
             if self._query is not query:
                 return
             told = self._lease.reports(plan.generation).values()
-            failed = [report for report in told if report.get("state") == "failed"]
-            superseded = any(report.get("state") == "superseded" for report in told)
-            if not failed and not superseded and query.isActive:
+            if not any(report.get("state") in ("failed", "superseded") for report in told) and query.isActive:
                 continue
             with self._lock:
                 if self._query is not query:
                     return
-                if failed:
-                    self._error = error_from(failed[0]["failure"])
-                elif superseded:
-                    self._error = TaskMigratedError(
-                        f"another session has taken {self.application_id} over",
-                        hint="nothing is lost; attach to it, or start it again here",
-                    )
-                else:
-                    self._error = query_error(query, self.state_root, str(self._session.sparkContext.pythonExec))
+                python = self._session.sparkContext.pythonExec
+                self._error, failed = error_of_end(self.application_id, told, query, self.state_root, python)
                 if failed:
                     self._lease.write(plan.generation, Signal.STOP)
                     await_progress(query, _PROGRESS_SECONDS)

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,23 @@ def _own_pool(session: Any, pool: str) -> Iterator[None]:
                     del environment[name]
                 else:
                     environment[name] = value
+
+
+def end_later(query: Any, checkpoint: Path | None, seconds: float) -> threading.Thread:
+    """End a query whose instances all rest, on a thread: Spark takes a while to see that its tasks are done, and whoever
+    pauses needs not wait for it. What comes next (`resume`, `stop`) waits for the thread.
+    """
+
+    def end() -> None:
+        with suppress(Exception):  # Spark itself may have been stopped meanwhile
+            await_idle(query, seconds)
+            query.stop()
+        if checkpoint is not None:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+
+    thread = threading.Thread(target=end, name=f"end-{query.name}", daemon=True)
+    thread.start()
+    return thread
 
 
 def await_idle(query: Any, seconds: float) -> None:

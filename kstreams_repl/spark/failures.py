@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from kstreams_repl import errors
 from kstreams_repl.disk import free_bytes, is_full, room
-from kstreams_repl.errors import ApplicationFailedError, DeployError, KStreamsError, StateStoreError
+from kstreams_repl.errors import ApplicationFailedError, DeployError, KStreamsError, StateStoreError, TaskMigratedError
 
 _RAISED = re.compile(r"^\s*((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt)): ?(.*)$")
 _NO_MODULE = re.compile(r"No module named '?([\w.]+)'?")
@@ -47,6 +47,19 @@ def disk_errors(where: Path) -> Iterator[None]:
         if is_full(error):
             raise no_room(where) from error
         raise
+
+
+def error_of_end(
+    application_id: str, told: Collection[Mapping[str, Any]], query: Any, state: Path, python: str
+) -> tuple[KStreamsError, bool]:
+    """Why an application ended by itself, from its instances' reports or else from its query; and whether an instance failed."""
+    failed = [report for report in told if report.get("state") == "failed"]
+    if failed:
+        return error_from(failed[0]["failure"]), True
+    if any(report.get("state") == "superseded" for report in told):
+        taken = f"another session has taken {application_id} over"
+        return TaskMigratedError(taken, hint="nothing is lost; attach to it, or start it again here"), False
+    return query_error(query, state, python), False
 
 
 def query_error(query: Any, state: Path, python: str) -> KStreamsError:
