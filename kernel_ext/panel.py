@@ -10,6 +10,7 @@ import anywidget
 import traitlets
 
 from kernel_ext.live import LivePicture
+from kernel_ext.subshells import heard_at_once
 from kstreams_repl.session import Application
 
 
@@ -34,6 +35,7 @@ class Panel(anywidget.AnyWidget):
     def __init__(self, application: Application, kernel_busy: Callable[[], bool] = lambda: False) -> None:
         self.live = LivePicture(application, self._take, kernel_busy)
         super().__init__(**self.live.state)
+        heard_at_once(self.comm)
         self.live.refresh()
         self.on_msg(lambda widget, content, buffers: self.live.receive(content))
 

@@ -1,8 +1,10 @@
 """The kernel's side of the JupyterLab side panel: brokers, topics, stores, applications, and what its buttons do.
 
 Two comm targets. ``kstreams_repl``: the panel sends ``{"do": "list"}`` and gets a `state` back, or ``{"do": ACTION, "name": APPLICATION}``
-with the actions of the picture. ``kstreams_repl.picture``: one open tab with the live picture of one application, the protocol of
-`live.LivePicture`. Everything slow runs on a thread; what the panel sends is checked, and all it can name is an application and an action.
+with the actions of the picture; these are answered by ``heard`` at once (a panel that hears nothing tells its user that a cell is in the
+way) and by ``done`` or ``error`` at their end. ``kstreams_repl.picture``: one open tab with the live picture of one application, the
+protocol of `live.LivePicture`. Everything slow runs on a thread; what the panel sends is checked, and all it can name is an application
+and an action.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernel_ext.live import CONTROLS, LivePicture
+from kernel_ext.subshells import heard_at_once
 from kernel_ext.workspace import Workspace
 from kstreams_repl.display.markup import clean_text, one_line
 from kstreams_repl.errors import KStreamsError
@@ -48,6 +51,7 @@ class SidePanel:
     # ---- the list
 
     def _opened(self, comm: Any, message: Any) -> None:
+        heard_at_once(comm)
         listing = threading.Lock()
 
         def send_state() -> None:
@@ -64,6 +68,7 @@ class SidePanel:
             if action == "list":
                 _start(send_state)
             elif action in CONTROLS:
+                comm.send({"heard": {"do": action, "name": one_line(name)}})
                 _start(lambda: self._control(comm, str(action), name, send_state))
 
         comm.on_msg(received)
@@ -92,6 +97,7 @@ class SidePanel:
         except KStreamsError as error:
             comm.send({"error": {"message": clean_text(error)}})
             return
+        heard_at_once(comm)
         live = LivePicture(application, lambda changed: comm.send({"set": changed}), self._kernel_busy)
         comm.on_msg(lambda message: live.receive(message["content"]["data"]))
         comm.on_close(lambda message: live.leave())
@@ -105,7 +111,7 @@ class SidePanel:
 def state_of(session: Session | None) -> dict[str, Any]:
     """What the panel shows, as plain values; every text is clean, none is markup."""
     if session is None or session.closed:
-        return {"session": None, "brokers": [], "topics": [], "stores": [], "applications": []}
+        return {"session": None, "brokers": [], "topics": [], "stores": [], "applications": [], "apart": []}
     state: dict[str, Any] = {"session": one_line(repr(session)), "brokers": [], "topics": [], "problem": ""}
     if session.started:
         try:
@@ -120,6 +126,8 @@ def state_of(session: Session | None) -> dict[str, Any]:
         for store in app.stores.values()
     ]
     state["applications"] = [_application_row(app) for app in applications]
+    apart = {name: status for name, status in session.detached.items() if name not in session.applications}
+    state["apart"] = [{"name": one_line(name), "status": one_line(status)} for name, status in apart.items()]
     return state
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import anywidget
 import traitlets
 
+from kernel_ext.subshells import heard_at_once
 from kernel_ext.watched import Watched
 from kstreams_repl.display.markup import clean_text, element
 from kstreams_repl.display.table import Table
@@ -41,6 +42,7 @@ class TailView(anywidget.AnyWidget):
         self._updating = threading.Lock()
         self._first = look()
         super().__init__(title=clean_text(title, limit=200), html=str(self._first.html()))
+        heard_at_once(self.comm)
         self.on_msg(lambda widget, content, buffers: self.receive(content))
 
     def _repr_mimebundle_(self, **options: Any) -> Any:

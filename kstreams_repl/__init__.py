@@ -110,6 +110,7 @@ _PLACES = {
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 _MODULES = {"errors": "errors", "serdes": "serdes", "tables": "testing.tables", "timestamps": "dsl.timestamps"}
 _SHOWN = frozenset({"GlobalKTable", "KStream", "KTable", "StreamsBuilder", "Topology"})
+_WITH_EXAMPLES = frozenset({"MockProcessorContext", "ProcessorContext", "Topology", "TopologyTestDriver"})
 
 
 def __getattr__(name: str) -> Any:
@@ -121,6 +122,8 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(place), name)
     if name in _SHOWN:
         importlib.import_module(f"{__name__}.display.objects").install()
+    if name in _WITH_EXAMPLES:
+        importlib.import_module(f"{__name__}.testing.examples").install(value)
     globals()[name] = value
     return value
 

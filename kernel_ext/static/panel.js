@@ -10,6 +10,7 @@ background:var(--jp-layout-color1,#f6f8fa);color:inherit}
 .ks-panel button:hover:not(:disabled){background:var(--jp-layout-color2,#eaeef2)}
 .ks-panel button:focus-visible{outline:2px solid var(--jp-brand-color1,#0969da);outline-offset:1px}
 .ks-panel button:disabled{opacity:.45;cursor:default}
+.ks-panel button.waits:disabled{opacity:.8;border-style:dashed}
 .ks-panel button.edit.changed,.ks-panel button.apply{border-color:var(--jp-warn-color1,#9a6700);font-weight:600}
 .ks-panel [hidden]{display:none}
 .ks-panel .status{margin-left:6px;white-space:pre-wrap;overflow-wrap:anywhere}
@@ -45,6 +46,7 @@ const TITLES = {
   apply: "Apply the plan that is shown",
 };
 const HEARTBEAT_MS = 4000;
+const ANSWER_MS = 400; // a kernel that listens has said `busy` by then
 const LINE = 15;
 const SMALLEST = 0.7;
 let views = 0;
@@ -99,12 +101,35 @@ function render({ model, el }) {
   const values = make("div", "values", behind);
   const about = make("div", "about", behind);
 
+  // Where the kernel hears one message after the other, what was pressed acts when the running cell ends: the button says so.
+  let unanswered = 0;
+  let waiting = "";
+  const wait = (action) => {
+    clearTimeout(unanswered);
+    waiting = action;
+    for (const [name, button] of buttons) {
+      const waits = name === action;
+      button.classList.toggle("waits", waits);
+      button.textContent = waits ? `${name}: waits for the running cell` : name;
+      button.title = waits ? "The kernel hears it when the running cell ends" : TITLES[name];
+    }
+    tell();
+  };
+  const answered = () => {
+    clearTimeout(unanswered);
+    if (waiting) wait("");
+  };
+
   const buttons = Object.keys(ACTIONS).map((action) => {
     const button = make("button", action, bar);
     button.type = "button";
     button.textContent = action;
     button.title = TITLES[action];
-    button.addEventListener("click", () => say({ do: action }));
+    button.addEventListener("click", () => {
+      say({ do: action });
+      clearTimeout(unanswered);
+      unanswered = setTimeout(() => wait(action), ANSWER_MS);
+    });
     return [action, button];
   });
   const status = make("span", "status", bar);
@@ -159,7 +184,7 @@ function render({ model, el }) {
     root.dataset.status = state;
     root.setAttribute("aria-busy", String(model.get("busy")));
     for (const [action, button] of buttons) {
-      button.disabled = model.get("busy") || !ACTIONS[action].includes(state);
+      button.disabled = model.get("busy") || action === waiting || !ACTIONS[action].includes(state);
       button.hidden = action === "apply" && !model.get("planned");
       if (action === "edit") button.classList.toggle("changed", model.get("changed"));
     }
@@ -237,6 +262,7 @@ function render({ model, el }) {
     ["change:status change:note change:busy change:planned change:changed", tell],
     ["change:detail change:about change:values", explain],
     ["change:selected", chosenElsewhere],
+    ["change:busy", answered],
   ];
   for (const [events, call] of listen) model.on(events, call);
   const beat = setInterval(() => say({ do: "alive" }), HEARTBEAT_MS);
@@ -246,6 +272,7 @@ function render({ model, el }) {
   explain();
   return () => {
     clearInterval(beat);
+    clearTimeout(unanswered);
     for (const [events, call] of listen) model.off(events, call);
     say({ do: "gone" });
   };

@@ -45,7 +45,9 @@ class Work:
 
 
 class CaughtUp:
-    """Nothing is left on the topics, and every instance has reported since: a report follows the commit of the local stores."""
+    """Nothing is left on the topics, every instance has its stores, and has reported since: a report follows the commit of the local
+    stores. One that still restores them is behind, whatever its inputs say: a query would show rows of before.
+    """
 
     PATIENCE_SECONDS = 3.0
 
@@ -56,9 +58,11 @@ class CaughtUp:
         if app.status != "running" or app.remaining() > 0:
             self._at = None
             return False
+        told, plan = app.reports.instances.values(), app._deployment.plan
+        if len(told) < getattr(plan, "instances", 1) or any(report.state != "running" for report in told):
+            self._at = None
+            return False
         now = time.time()
         if self._at is None:
             self._at = now
-        told = app.reports.instances.values()
-        reported = bool(told) and all(report.at_ms > self._at * 1000 for report in told)
-        return reported or now - self._at > self.PATIENCE_SECONDS
+        return all(report.at_ms > self._at * 1000 for report in told) or now - self._at > self.PATIENCE_SECONDS

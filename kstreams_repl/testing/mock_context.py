@@ -125,6 +125,7 @@ class MockProcessorContext:
 
     def set_record_metadata(self, topic: str, partition: int, offset: int) -> None:
         self._record.topic, self._record.partition, self._record.offset = topic, partition, offset
+        self._record.known = True
 
     def set_headers(self, headers: Headers) -> None:
         self._record.headers = headers

@@ -2,6 +2,7 @@
 import type { IComm, IKernelConnection, INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 
 const TARGET = "kstreams_repl";
+const ANSWER_MS = 400; // a kernel that listens has said that it heard by then
 
 export interface Topic {
   name: string;
@@ -18,11 +19,16 @@ export interface Store {
 export interface Application {
   name: string;
   status: string;
+  detached: boolean;
   records: number;
   rate: number;
   lag: number | null;
   stale: number;
   error: string;
+}
+export interface Apart {
+  name: string;
+  status: string;
 }
 export interface State {
   session: string | null;
@@ -30,6 +36,7 @@ export interface State {
   topics: Topic[];
   stores: Store[];
   applications: Application[];
+  apart?: Apart[];
   problem?: string;
 }
 export type Linked = "no notebook" | "no kernel" | "not loaded" | "connecting" | "connected";
@@ -44,6 +51,7 @@ export class KernelLink {
   private comm: IComm | null = null;
   private wanted = false;
   private loading = false;
+  private unanswered = 0;
 
   constructor(tracker: INotebookTracker, private changed: () => void) {
     tracker.currentChanged.connect((_, panel) => this.follow(panel));
@@ -59,6 +67,16 @@ export class KernelLink {
 
   send(message: unknown): void {
     if (this.comm !== null && !this.comm.isDisposed) this.comm.send(message);
+  }
+
+  // What a button says. Where the kernel hears one message after the other it acts when the running cell ends; the user is told.
+  act(action: string, name: string): void {
+    this.send({ do: action, name });
+    window.clearTimeout(this.unanswered);
+    this.unanswered = window.setTimeout(() => {
+      this.message = `${action} ${name}: waits for the running cell`;
+      this.changed();
+    }, ANSWER_MS);
   }
 
   current(): IKernelConnection | null {
@@ -110,6 +128,10 @@ export class KernelLink {
     comm.onMsg = (message) => {
       const data = message.content.data;
       if (this.comm !== comm) return;
+      if (data.heard) {
+        window.clearTimeout(this.unanswered);
+        this.message = `${data.heard.name}: ${data.heard.do} …`;
+      }
       if (data.state) this.state = data.state;
       if (data.error) this.message = `${data.error.do} ${data.error.name}: ${data.error.message}`;
       if (data.done) this.message = `${data.done.name}: ${data.done.do} is done`;
@@ -129,6 +151,7 @@ export class KernelLink {
     this.comm = null;
     this.state = null;
     this.message = "";
+    window.clearTimeout(this.unanswered);
     if (comm !== null && !comm.isDisposed) comm.close();
   }
 

@@ -74,8 +74,13 @@ export class SidePanel extends Widget {
     make("p", this.node, "ks-said", state.session ?? "No session in this notebook yet: session = kstreams_repl.connect()");
     const told = make("p", this.node, "ks-message", message || state.problem || "");
     told.setAttribute("role", "status");
-    const applications = this.section("Applications", state.applications.length);
+    const apart = state.apart ?? [];
+    const applications = this.section("Applications", state.applications.length + apart.length);
     for (const app of state.applications) this.application(applications, app);
+    for (const app of apart) {
+      const row = this.row(applications, app.name, app.status, true);
+      make("div", row, "ks-numbers", `another process drives it; session.attach(${JSON.stringify(app.name)}) takes it up here`);
+    }
     this.rows("Brokers", ["address"], state.brokers.map((address) => [address]));
     const topics = state.topics.filter((topic) => this.internal || !topic.internal);
     const place = this.rows(
@@ -94,12 +99,7 @@ export class SidePanel extends Widget {
   }
 
   private application(parent: HTMLElement, app: Application): void {
-    const row = make("div", parent, `ks-app is-${app.status in SIGNS ? app.status : "other"}`);
-    row.setAttribute("role", "group");
-    row.setAttribute("aria-label", `${app.name}, ${app.status}`);
-    const head = make("div", row, "ks-app-head");
-    make("span", head, "ks-app-name", app.name);
-    make("span", head, "ks-badge", `${SIGNS[app.status] ?? "?"} ${app.status}`);
+    const row = this.row(parent, app.name, app.status, app.detached);
     const lag = app.lag === null ? "lag unknown" : `lag ${app.lag.toLocaleString("en")}`;
     const stale = app.stale ? ` · ✎ ${app.stale} changed` : "";
     make("div", row, "ks-numbers", `${app.records.toLocaleString("en")} records · ${app.rate.toLocaleString("en")}/s · ${lag}${stale}`);
@@ -107,11 +107,25 @@ export class SidePanel extends Widget {
     const bar = make("div", row, "ks-bar");
     for (const [action, states] of Object.entries(ACTIONS)) {
       const button = this.button(bar, `${app.name}/${action}`, action, `${action} ${app.name}`, () =>
-        this.link.send({ do: action, name: app.name }),
+        this.link.act(action, app.name),
       );
       button.disabled = !states.includes(app.status);
     }
     this.button(bar, `${app.name}/picture`, "picture", `Open the picture of ${app.name}`, () => this.openPicture(app.name));
+  }
+
+  private row(parent: HTMLElement, name: string, status: string, detached: boolean): HTMLElement {
+    const row = make("div", parent, `ks-app is-${status in SIGNS ? status : "other"}`);
+    row.setAttribute("role", "group");
+    row.setAttribute("aria-label", `${name}, ${status}${detached ? ", detached" : ""}`);
+    const head = make("div", row, "ks-app-head");
+    make("span", head, "ks-app-name", name);
+    make("span", head, "ks-badge", `${SIGNS[status] ?? "?"} ${status}`);
+    if (detached) {
+      const badge = make("span", head, "ks-badge ks-detached", "⇱ detached");
+      badge.title = "A process of its own drives it: it goes on when this kernel ends";
+    }
+    return row;
   }
 
   private section(title: string, count: number): HTMLElement {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -30,8 +31,10 @@ def extensions(home: Path) -> Path:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """JupyterLab on a free loopback port over a folder of its own: (address with token, folder)."""
+def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[str, Path]]:
+    """JupyterLab on a free loopback port over a folder of its own: (address with token, folder). A parameter is what becomes of comms
+    while a cell runs: JupyterLab's setting ``commsOverSubshells``.
+    """
     folder = tmp_path / "notebooks"
     shutil.copytree(ROOT / "notebooks", folder, ignore=shutil.ignore_patterns(".kstreams", "flights-data", ".ipynb_checkpoints"))
     with socket.socket() as probe:
@@ -43,6 +46,10 @@ def lab(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     settings = home / "settings" / "@jupyterlab" / "notebook-extension" / "tracker.jupyterlab-settings"
     settings.parent.mkdir(parents=True)
     settings.write_text('{"windowingMode": "none"}')
+    if hasattr(request, "param"):
+        kernels = home / "settings" / "@jupyterlab" / "apputils-extension" / "kernels-settings.jupyterlab-settings"
+        kernels.parent.mkdir(parents=True)
+        kernels.write_text(json.dumps({"commsOverSubshells": request.param}))
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),

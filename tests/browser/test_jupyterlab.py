@@ -97,6 +97,71 @@ def test_the_panel_shows_rows_pauses_and_resumes(lab: tuple[str, Path], page: An
     page.wait_for_function("() => document.querySelector('.ks-panel .status')?.innerText.includes('paused')")
 
 
+STATUS = "() => document.querySelector('.ks-panel').dataset.status === '{}'"
+RUNS = "() => document.querySelector('.jp-Notebook').innerText.includes('[*]')"
+
+
+def begin_a_cell_that_runs(page: Any, folder: Path) -> None:
+    """One that ends when the file `end` is there."""
+    page.locator(".jp-Notebook .jp-CodeCell").last.click()
+    end = str(folder / "end")
+    add_cell(page, f"import os, time\nwhile not os.path.exists({end!r}):\n    time.sleep(0.05)")
+    page.wait_for_function(RUNS)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_buttons_act_while_a_cell_runs(lab: tuple[str, Path], page: Any) -> None:
+    """JupyterLab sends what widgets say to a subshell of the kernel: the cell is not waited for."""
+    address, folder = lab
+    write_notebook(folder / "busy.ipynb", WORDS[:-1])
+    run_all(page, address.format("busy.ipynb"), seconds=240)
+    page.locator('li[data-id="kstreams-side-panel"]').click()
+    side = page.locator(".ks-side")
+    side.locator('[data-key="panel-words/pause"]').wait_for()
+    begin_a_cell_that_runs(page, folder)
+    panel = page.locator(".jp-Notebook .ks-panel")
+    for action, status in (("pause", "paused"), ("resume", "running"), ("stop", "stopped")):
+        panel.locator(f"button.{action}").click()
+        page.wait_for_function(STATUS.format(status))
+    side.locator('[data-key="panel-words/resume"]').click()
+    page.wait_for_function(STATUS.format("running"))
+    page.wait_for_function("() => document.querySelector('.ks-side .ks-message').textContent.includes('resume is done')")
+    side.locator('[data-key="panel-words/pause"]').click()
+    page.wait_for_function("() => document.querySelector('.ks-side').innerText.includes('‖ paused')")
+    panel.locator('[data-node="store:counts"]').click()
+    page.wait_for_function("() => document.querySelector('.ks-panel .behind')?.innerText.includes('not')")
+    keep(page, "buttons_while_a_cell_runs")
+    assert page.evaluate(RUNS), "the cell was running all the time"
+    (folder / "end").touch()
+    page.wait_for_function(f"() => !({RUNS})()")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.parametrize("lab", ["disabled"], indirect=True)
+def test_without_subshells_a_button_says_that_it_waits_for_the_running_cell(lab: tuple[str, Path], page: Any) -> None:
+    address, folder = lab
+    write_notebook(folder / "busy.ipynb", WORDS[:-1])
+    run_all(page, address.format("busy.ipynb"), seconds=240)
+    page.locator('li[data-id="kstreams-side-panel"]').click()
+    side = page.locator(".ks-side")
+    side.locator('[data-key="panel-words/pause"]').wait_for()
+    begin_a_cell_that_runs(page, folder)
+    panel = page.locator(".jp-Notebook .ks-panel")
+    panel.locator("button.pause").click()
+    page.wait_for_function("() => document.querySelector('.ks-panel button.pause').textContent.includes('waits for the running cell')")
+    side.locator('[data-key="panel-words/pause"]').click()
+    page.wait_for_function("() => document.querySelector('.ks-side .ks-message').textContent.includes('waits for the running cell')")
+    keep(page, "buttons_wait_for_a_cell")
+    assert page.evaluate(STATUS.format("running"))
+    (folder / "end").touch()
+    page.wait_for_function(STATUS.format("paused"))
+    assert panel.locator("button.pause").inner_text() == "pause"
+
+
 @pytest.mark.parametrize("trusted", [True, False])
 def test_a_notebook_that_is_opened_again_shows_the_picture_that_was_saved(lab: tuple[str, Path], page: Any, trusted: bool) -> None:
     """The widget is gone with its kernel; the picture below it in the ladder is not. Untrusted, JupyterLab takes that by itself."""

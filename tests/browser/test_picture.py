@@ -85,6 +85,24 @@ def large(number: int) -> Picture:
     return Picture(picture.title, picture.shapes, picture.links, picture.clusters, found)
 
 
+def test_a_button_that_the_kernel_does_not_hear_says_what_it_waits_for(panel: Any) -> None:
+    panel.evaluate("state => window.show(state)", state_with(large(1)))
+    pause, stop = panel.locator("button.pause"), panel.locator("button.stop")
+    pause.click()
+    panel.wait_for_function("() => document.querySelector('button.pause').textContent === 'pause: waits for the running cell'")
+    assert pause.is_disabled() and stop.is_enabled()
+    assert panel.evaluate("() => window.sent.filter(message => message.do === 'pause').length") == 1
+    panel.evaluate("() => window.model.set({ busy: true })")
+    assert pause.inner_text() == "pause" and pause.is_disabled() and stop.is_disabled()
+    panel.evaluate("() => window.model.set({ busy: false })")
+    assert pause.is_enabled() and pause.get_attribute("title") == "Stop at a commit"
+    # one that is heard at once never says it
+    pause.click()
+    panel.evaluate("() => { window.model.set({ busy: true }); window.model.set({ busy: false, status: 'paused' }); }")
+    panel.wait_for_timeout(600)
+    assert pause.inner_text() == "pause" and panel.locator("button.resume").is_enabled()
+
+
 def test_an_update_of_two_hundred_nodes_changes_numbers_in_place(panel: Any) -> None:
     began = time.process_time()
     first = state_with(large(1))

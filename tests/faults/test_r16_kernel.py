@@ -29,6 +29,7 @@ from kstreams_repl.session.attaching import journal_of
 from kstreams_repl.session.directory import SessionDirectory
 from tests.faults.counts import full
 from tests.faults.kernel_process import tagging
+from tests.faults.reliability import note
 from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(3000)]
@@ -177,6 +178,8 @@ def test_an_interrupted_call_is_done_or_not_begun(session: ks.Session, times: in
                 assert app.status in ("running", "paused"), (SEED, number, app, app.error)
             tag = notebook.check(app, {tag, new})
     assert kernel.hits > 0
+    what = f"the kernel is interrupted in deploy, edit and pause{'' if times >= 100 else ' (sample)'}"
+    note("R16", what, number, 0, interrupted=kernel.hits)
 
 
 def kernel_process(directory: Path, bootstrap: str, name: str, first: int) -> subprocess.Popen[str]:
@@ -230,3 +233,4 @@ def test_a_killed_kernel_leaves_the_old_state_or_the_new_one(session: ks.Session
         tags = {notebook.check(app, tags)}
         app.stop()
         session._applications.clear()
+    note("R16", "the kernel is killed in deploy, edit and pause", times, 0)

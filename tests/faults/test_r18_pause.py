@@ -14,6 +14,7 @@ from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.spark.deployment import Deployment
 from kstreams_repl.types import TopicPartition
 from tests.faults.counts import full
+from tests.faults.reliability import note
 from tests.spark.hosting import Host, running, settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(900)]
@@ -72,12 +73,16 @@ def test_nothing_comes_out_of_a_pause_and_nothing_is_missing_in_the_end(host: Ho
         time.sleep(chance.random() * 0.3)
         written_late += ends(host, deployment.application_id, paused_sink) != reached
         deployment.resume()
+    what = f"paused at random times, resumed, compared with a run without pauses{'' if times >= 100 else ' (sample)'}"
+    if written_late:
+        note("R18", what, times, written_late, records=sent)
     assert written_late == 0, f"seed {seed}: written after {written_late} of {times} pauses"
     all_out(host, deployment, paused_sink, sent)
     deployment.stop()
     whole = host.deploy(rekeyed(source, whole_sink), "whole")
     all_out(host, whole, whole_sink, sent)
     whole.stop()
-    outcome = by_key(host, paused_sink)
-    assert outcome == by_key(host, whole_sink)
+    outcome, expected = by_key(host, paused_sink), by_key(host, whole_sink)
+    note("R18", what, times, int(outcome != expected), records=sent)
+    assert outcome == expected
     assert {key: len(values) for key, values in outcome.items()} == Counter(b"%d" % (n % 10) for n in range(sent))

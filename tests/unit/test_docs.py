@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import kstreams_repl as ks
 from kstreams_repl import dsl
 from kstreams_repl.dsl.examples import EXAMPLES
 
@@ -102,6 +103,28 @@ def test_the_example_of_a_method_runs_and_what_it_builds_is_a_topology(place: st
     assert results.attempted > 1 and results.failed == 0, "".join(report)
     if "builder" in test.globs:
         test.globs["builder"].build()
+
+
+WITH_EXAMPLES = (ks.Topology, ks.ProcessorContext, ks.TopologyTestDriver, ks.MockProcessorContext)
+
+
+def members(kind: type) -> dict[str, Any]:
+    """What a user meets on a class, by `Class.name` of the class that defines it."""
+    owners = [owner for owner in kind.__mro__ if owner.__module__.startswith("kstreams_repl")]
+    return {
+        f"{owner.__name__}.{name}": member
+        for owner in owners
+        for name, member in vars(owner).items()
+        if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
+    }
+
+
+@pytest.mark.parametrize(("place", "member"), [pair for kind in WITH_EXAMPLES for pair in members(kind).items()])
+def test_every_method_of_a_topology_a_context_and_a_driver_has_an_example_that_runs(place: str, member: Any) -> None:
+    test = doctest.DocTestParser().get_doctest(inspect.getdoc(member) or "", {}, place, None, 0)
+    report: list[str] = []
+    results = doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=report.append)
+    assert results.attempted > 1 and results.failed == 0, "".join(report)
 
 
 def described() -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pandas
 import pytest
@@ -12,6 +15,7 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.errors import ConfigError, KStreamsError, StreamsProcessingError, TopologyError
+from kstreams_repl.session.control_calls import CaughtUp
 from kstreams_repl.session.directory import SessionDirectory
 from kstreams_repl.session.errors_shown import with_source
 from kstreams_repl.session.known_serdes import KnownSerdes
@@ -19,6 +23,7 @@ from kstreams_repl.session.producing import milliseconds, parts_of, serde_for
 from kstreams_repl.session.records import ReadRecord, Records
 from kstreams_repl.session.samples import sends_changes
 from kstreams_repl.session.topologies import topology_of
+from kstreams_repl.spark.progress import ApplicationReport, InstanceReport
 
 
 def test_records_come_from_values_pairs_and_triples() -> None:
@@ -185,3 +190,22 @@ def test_a_failure_that_comes_while_waiting_looks_is_raised_not_taken_for_rest()
 
     with pytest.raises(StreamsProcessingError, match="it raised"):
         Failing().wait(0.1, until=lambda app: False)
+
+
+def test_an_application_has_not_caught_up_while_one_of_its_instances_restores_or_has_not_spoken() -> None:
+    far = int(time.time() * 1000) + 60_000
+    reports: dict[int, InstanceReport] = {}
+    app: Any = SimpleNamespace(
+        status="running",
+        remaining=lambda: 0,
+        _deployment=SimpleNamespace(plan=SimpleNamespace(instances=2)),
+        reports=ApplicationReport(1, reports),
+    )
+    caught_up = CaughtUp()
+    assert not caught_up(app)
+    reports[0] = InstanceReport(0, "running", 1, far)
+    assert not caught_up(app)
+    reports[1] = InstanceReport(1, "restoring", 1, far)
+    assert not caught_up(app)
+    reports[1] = InstanceReport(1, "running", 1, far)
+    assert caught_up(app)
