@@ -173,7 +173,7 @@ class SessionScripts(RuleBasedStateMachine):
 
     def run(self, cell: str, text: str) -> Any:
         self.runs += 1
-        file = f"<cell {self.runs}>"
+        file = f"<cell {self.runs} of a script>"
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         program.history.note(cell, text, file=file)
         cell_started(cell)
