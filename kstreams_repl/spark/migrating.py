@@ -11,7 +11,7 @@ refused (`Migration.converted`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal import Beside
 from kstreams_repl.kafka.partitioning import partition_for_key
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.serdes import Serde, session_windowed, time_windowed
 from kstreams_repl.spark.generations import Generations, VersionText
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
@@ -69,16 +69,36 @@ class Migration:
         """The last record of each key, converted.
 
         Raises:
-            TopologyError: as `converted`.
+            TopologyError: as `converted` and `check_whole`.
         """
         last: dict[tuple[int, bytes], tuple[bytes, int]] = {}
-        for at, batch in read_ranges(settings, ranges_of(admin, self.changelog, settled=True)):
+        ranges = ranges_of(admin, self.changelog, settled=True)
+        self.check_whole(ranges)
+        for at, batch in read_ranges(settings, ranges):
             for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
                 if key is not None and value is not None:
                     last[at.partition, key] = value, timestamp
                 elif key is not None:
                     last.pop((at.partition, key), None)
         return self.converted(last, admin.partitions(self.changelog))
+
+    def check_whole(self, ranges: Iterable[OffsetRange]) -> None:
+        """Refuse a changelog of which the broker has deleted records by their age, as it does for window and session stores: local copies
+        may still have these rows, which would stay as they were.
+
+        Raises:
+            TopologyError: it names the first such partition.
+        """
+        for cut in ranges:
+            if cut.start > 0:
+                raise TopologyError(
+                    f"store {self.store!r} cannot be migrated: the broker has deleted the records before offset {cut.start} of "
+                    f"{cut.partition} by their age, and local copies may still have their rows",
+                    hint=f"nothing was changed; reset the store (reset_state=[{self.store!r}]), or give it a new name",
+                    store=self.store,
+                    topic=cut.partition.topic,
+                    partition=cut.partition.partition,
+                )
 
     def converted(self, last: LastRows, partitions: int) -> Iterator[Beside]:
         """What is to be written to the changelog. Time and partition of a row stay; a key that no row has any more is deleted.

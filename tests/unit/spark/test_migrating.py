@@ -10,10 +10,11 @@ import pytest
 from kstreams_repl import serdes
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.kafka.partitioning import partition_for_key
+from kstreams_repl.kafka.reading import OffsetRange
 from kstreams_repl.serdes import Serde
 from kstreams_repl.spark.migrating import Migration, key_reader
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
-from kstreams_repl.types import Windowed
+from kstreams_repl.types import TopicPartition, Windowed
 
 KEY_VALUE = StoreBuilder("rows", StoreKind.TIMESTAMPED_KEY_VALUE)
 
@@ -97,6 +98,14 @@ def test_the_function_of_a_window_s_value_gets_the_window() -> None:
         store = StoreBuilder("rows", kind, window_size_ms=1000)
         found = list(migration(eight, store=store).converted({(1, key): (long, 5)}, 2))
         assert found == [("log", 1, key, b"8", 5)] and seen.pop() == (window, 7)
+
+
+def test_a_changelog_of_which_the_broker_has_deleted_records_is_refused() -> None:
+    whole, cut = OffsetRange(TopicPartition("log", 0), 0, 9), OffsetRange(TopicPartition("log", 1), 3, 9)
+    migration(lambda key, value: value).check_whole([whole])
+    with pytest.raises(TopologyError, match="the records before offset 3 of log-1 by their age") as refused:
+        migration(lambda key, value: value).check_whole([whole, cut])
+    assert "reset_state=['rows']" in str(refused.value.hint)
 
 
 def test_an_error_of_the_function_names_the_row() -> None:
