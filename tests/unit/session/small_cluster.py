@@ -17,6 +17,7 @@ from typing import Any
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance import take_over
 from kstreams_repl.instance.active_task import ActiveTask
+from kstreams_repl.instance.admission import start_task, taken_over
 from kstreams_repl.instance.local_state import forget_inputs, owner_token
 from kstreams_repl.instance.state_directory import state_root
 from kstreams_repl.kafka.admin import CommittedOffset, NewTopicSpec, TopicDescription
@@ -265,7 +266,7 @@ class SmallDeployment:
             for log in logs:
                 self._restore(environments[str(log.task)], log)
             self._tasks += [
-                take_over._start_task(instance, spec, environments[str(spec.task_id)], starts, token) for spec in specs
+                start_task(instance, taken_over(spec, environments[str(spec.task_id)], starts, token)) for spec in specs
             ]
         for environment in self._spares.values():
             environment.close()
