@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -243,13 +244,12 @@ class Instance:
 
     def close(self) -> None:
         """Let go of everything; what is not committed is taken back by whoever comes next."""
-        if self.updater is not None:
-            self.updater.close()
         if self.snapshotter is not None:
             self.snapshotter.close()
         if self.standbys is not None:
             self.standbys.close()
-        self._close([task.close for task in self.tasks])
+        restoring = [] if self.updater is None else [self.updater.close]
+        self._close([*restoring, *(task.close for task in self.tasks)])
 
     def give_up(self) -> Spares:
         """`close`, but leave the environments open, of tasks and of standby copies, for the generation that comes next in this
@@ -265,7 +265,8 @@ class Instance:
         keep = {id(environment) for environment in spares.values()}
         for environment in restoring:
             if id(environment) not in keep:
-                environment.close()
+                with suppress(KStreamsError):
+                    environment.close()
         try:
             self._close([partial(task.close, keep=id(task.environment) in keep) for task in self.tasks])
         except Exception as error:  # its clients are fenced by now; the environments are what is wanted of it

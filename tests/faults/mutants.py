@@ -291,8 +291,8 @@ MUTANTS: dict[str, Mutant] = {
         "kstreams_repl.instance.instance",
         (
             (
-                "        if self.updater is not None:\n            self.updater.close()\n",
-                "",
+                "        restoring = [] if self.updater is None else [self.updater.close]\n",
+                "        restoring: list[Callable[[], object]] = []\n",
             ),
         ),
         "close: everything is let go of",
