@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -27,6 +28,7 @@ CLIENT_LOGGER = logging.getLogger("kstreams_repl.kafka.client")
 CLIENT_LOGGER.addHandler(logging.NullHandler())
 
 REACH_SECONDS: Final = 5.0
+_CONNECT_SECONDS: Final = 1.0
 
 _PREFIXES = ("consumer.", "producer.", "admin.")
 _SECRET_WORDS = ("password", "secret", "private", "jaas", "oauthbearer.config", "key.pem", "token")
@@ -215,13 +217,27 @@ def make_transactional_producer(
     events: ClientEvents | None = None,
     **overrides: Any,
 ) -> Producer:
-    """A producer for exactly once; the caller runs `init_transactions`, which fences older holders of the id.
+    """A producer for exactly once; the caller runs `take_transactional_id`, which fences older holders of the id.
 
     The timeout is Kafka Streams' 10 s: it is how long a zombie can hold back ``read_committed`` readers.
     """
     return make_producer(
         settings, events=events, **{**overrides, "transactional.id": transactional_id, "transaction.timeout.ms": transaction_timeout_ms}
     )
+
+
+def take_transactional_id(producer: Producer, seconds: float) -> None:
+    """`init_transactions`: fences whoever held the id before.
+
+    A client that is not connected yet looks for the coordinator at once, finds no broker, and in one case of four waits half a second
+    until its next look. So it is connected first.
+
+    Raises:
+        KafkaException: as of `init_transactions`.
+    """
+    with suppress(KafkaException):  # the call below says it better
+        producer.list_topics(timeout=min(_CONNECT_SECONDS, seconds))
+    producer.init_transactions(seconds)
 
 
 def make_admin_client(settings: ClientSettings, *, events: ClientEvents | None = None) -> AdminClient:

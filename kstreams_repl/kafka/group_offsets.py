@@ -6,14 +6,16 @@ The rest of the code speaks `types.TopicPartition` and plain numbers; only here 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from kstreams_repl.types import TopicPartition
 
 OffsetAndMetadata = tuple[int, str]
+_CONNECT_SECONDS = 1.0
 
 
 def client_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[Any]:
@@ -22,7 +24,15 @@ def client_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[
 
 
 def assign(consumer: Consumer, positions: Mapping[TopicPartition, int]) -> None:
-    """Read these partitions from these offsets and no others."""
+    """Read these partitions from these offsets and no others.
+
+    A new client that looks for its partitions' brokers in the wrong moment, between two connections, looks again after a second. So it is
+    asked first for what it needs to know; a cluster that does not answer is the read's to tell.
+    """
+    topic = next((at.topic for at in positions), None)
+    if topic is not None:
+        with suppress(KafkaException):
+            consumer.list_topics(topic, timeout=_CONNECT_SECONDS)
     consumer.assign([ClientTopicPartition(at.topic, at.partition, offset) for at, offset in positions.items()])
 
 

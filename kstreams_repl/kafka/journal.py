@@ -12,12 +12,19 @@ import time
 from collections.abc import Iterable
 
 from confluent_kafka import KafkaError, KafkaException, Message
-from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from kstreams_repl.errors import BrokerUnavailableError, KStreamsError, ProducerFencedError
 from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, make_consumer, make_producer, make_transactional_producer
+from kstreams_repl.kafka.clients import (
+    ClientEvents,
+    ClientSettings,
+    make_consumer,
+    make_producer,
+    make_transactional_producer,
+    take_transactional_id,
+)
 from kstreams_repl.kafka.failures import is_fenced, translate
+from kstreams_repl.kafka.group_offsets import assign
 from kstreams_repl.kafka.internal_topics import ensure_internal_topics, journal_topic, journal_topic_name
 from kstreams_repl.kafka.journal_records import ControlRecord, InstanceRecord, encode
 from kstreams_repl.kafka.journal_state import JournalState
@@ -59,7 +66,7 @@ class JournalControl:
             linger_ms=0,
         )
         try:
-            self._producer.init_transactions(CALL_SECONDS)
+            take_transactional_id(self._producer, CALL_SECONDS)
         except KafkaException as error:
             raise self._failed(error, "taking control of the application") from error
 
@@ -171,7 +178,7 @@ class JournalReader:
         )
         self._consume = self._consumer.consume
         self._reached = 0
-        self._consumer.assign([ClientTopicPartition(self._at.topic, 0, start)])
+        assign(self._consumer, {self._at: start})
 
     def poll(self) -> bool:
         """Folds in what has arrived; whether that changed the state."""

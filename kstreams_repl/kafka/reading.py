@@ -18,6 +18,7 @@ from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, Isolation, make_consumer
 from kstreams_repl.kafka.failures import translate
+from kstreams_repl.kafka.group_offsets import assign
 from kstreams_repl.kafka.record_batch import columns
 from kstreams_repl.types import RecordBatch, TopicPartition
 
@@ -109,7 +110,7 @@ def read_ranges(
     events = ClientEvents()
     consumer = make_consumer(settings, group_id=READ_GROUP, isolation=isolation, events=events, enable_partition_eof=True)
     try:
-        consumer.assign([ClientTopicPartition(at.topic, at.partition, offset) for at, offset in starts.items()])
+        assign(consumer, starts)
         yield from _read(consumer, settings, events, ends, batch_size, silent_seconds)
     finally:
         consumer.close()

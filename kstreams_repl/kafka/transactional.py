@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from kstreams_repl.errors import KStreamsError, ProducerFencedError, ProductionError
-from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, make_transactional_producer
+from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, make_transactional_producer, take_transactional_id
 from kstreams_repl.kafka.delivery import is_refusal
 from kstreams_repl.kafka.failures import error_of, is_fenced, translate
 from kstreams_repl.kafka.group_offsets import OffsetAndMetadata, client_offsets
@@ -59,7 +59,7 @@ class TransactionalProducer:
 
     def initialise(self) -> None:
         """Fence every older holder of the id and abort what it left open."""
-        self._repeat("taking the transactional id over", lambda: self.client.init_transactions(_INIT_SECONDS), _INIT_SECONDS)
+        self._repeat("taking the transactional id over", lambda: take_transactional_id(self.client, _INIT_SECONDS), _INIT_SECONDS)
 
     def begin(self) -> None:
         if not self.in_transaction:
