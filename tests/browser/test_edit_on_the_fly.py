@@ -36,9 +36,9 @@ def records(panel: Any) -> int:
 
 
 def counted(panel: Any) -> dict[str, int]:
-    """Rows of the count as the panel shows them behind the selected node."""
+    """Rows of the count as the panel shows them behind the selected node; while it draws them anew a row may have no second cell yet."""
     rows = [row.split("\t") for row in panel.locator(".behind .detail tbody tr").all_inner_texts()]
-    return {row[0]: int(row[1]) for row in rows if row[1].isdigit()}
+    return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdigit()}
 
 
 def until(page: Any, what: str, condition: Any, seconds: float = 60) -> None:
