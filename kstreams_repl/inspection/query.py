@@ -245,7 +245,7 @@ def explain(error: duckdb.Error, empty: list[str]) -> SqlError:
 
 
 def _unknown(schema: str, name: str, source: TableSource) -> SqlError:
-    known = sorted(source.names())
+    known = sorted(name for name in source.names() if not name.startswith("_"))  # IPython's _1, _2, … are dataframes, too
     shown = f"{schema}.{name}" if schema else name
     listed = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
     return SqlError(

@@ -30,6 +30,7 @@ from kstreams_repl.session.metrics_view import MetricsView
 from kstreams_repl.session.node_rates import NodeRate, node_rates
 from kstreams_repl.session.planned import check
 from kstreams_repl.session.program import Program
+from kstreams_repl.session.progress import Patience
 from kstreams_repl.session.records import ReadRecord, Records
 from kstreams_repl.session.remaining import remaining_records
 from kstreams_repl.session.store_view import StoreView
@@ -344,7 +345,8 @@ class Application:
         self._run(self._deployment.abandon)
 
     def wait(self, seconds: float | None = None, *, until: Callable[[Application], bool] | None = None) -> bool:
-        """Wait until a condition holds; without one, until everything that is on its topics has been processed and committed.
+        """Wait until a condition holds; without one, until everything that is on its topics has been processed and committed. A start
+        that takes longer than a second is reported.
 
         Returns:
             False when the time was over first, or the application was paused or stopped.
@@ -354,7 +356,9 @@ class Application:
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         condition = until or CaughtUp()
+        progress = Patience(self.session.report, f"{self.name} starts, and Spark if it does not run yet", f"{self.name} runs")
         while True:
+            progress.look(self._starting is not None and not self._starting.done)
             if self.status == "failed":
                 raise self.error or DeployError(f"{self.name} failed")
             if condition(self):

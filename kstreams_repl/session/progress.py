@@ -37,3 +37,21 @@ def step(report: Report, doing: str, done: Callable[[], str]) -> Iterator[None]:
     started = time.monotonic()
     yield
     report(f"{done()} ({time.monotonic() - started:.1f} s)")
+
+
+class Patience:
+    """The same two lines for something that is looked at again and again, and only when it takes longer than a second."""
+
+    def __init__(self, report: Report, doing: str, done: str) -> None:
+        self._report, self._doing, self._done = report, doing, done
+        self._began = time.monotonic()
+        self._told = False
+
+    def look(self, busy: bool) -> None:
+        seconds = time.monotonic() - self._began
+        if busy and not self._told and seconds > 1:
+            self._told = True
+            self._report(f"{self._doing} …")
+        elif self._told and not busy:
+            self._told = False
+            self._report(f"{self._done} ({seconds:.1f} s)")

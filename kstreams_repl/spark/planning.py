@@ -59,7 +59,7 @@ def check_topics(topology: Any, counts: Mapping[str, int]) -> None:
             if name not in internal and name not in counts:
                 raise UnknownTopicError(
                     f"the topology {kind} topic {name!r}, which is not on the broker",
-                    hint=did_you_mean(name, counts) or "create the topic first",
+                    hint=did_you_mean(name, counts) or f"create it first: session.create_topic({name!r})",
                     topic=name,
                 )
 

@@ -150,7 +150,7 @@ def _source_topics(part: Subtopology, topology: TopologyGraph, known: Mapping[st
             if topic not in topology.internal_topics and topic not in known:
                 raise UnknownTopicError(
                     f"source {node.name!r} reads topic {topic!r}, which is not on the cluster",
-                    hint=did_you_mean(topic, known) or "create the topic first",
+                    hint=did_you_mean(topic, known) or f"create it first: session.create_topic({topic!r})",
                     node=node.name,
                     topic=topic,
                 )

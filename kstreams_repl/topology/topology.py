@@ -366,7 +366,7 @@ class Topology(TopologyGraph):
         if name in self._nodes:
             raise TopologyError(
                 f"a node named {name!r} was already added",
-                hint="node names are unique in a topology: choose another one",
+                hint=f"node names are unique in a topology: choose another one, or change this one: builder.replace({name!r}, function)",
                 node=name,
             )
 

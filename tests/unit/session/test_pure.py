@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pandas
 import pytest
@@ -178,7 +178,9 @@ def test_a_failure_that_comes_while_waiting_looks_is_raised_not_taken_for_rest()
     looks = iter(["running", "failed", "failed", "failed"])
 
     class Failing(ks.Application):
-        def __init__(self) -> None: ...
+        def __init__(self) -> None:
+            self.session, self.name = cast(Any, SimpleNamespace(report=print)), "failing"
+            self._starting = None
 
         @property
         def status(self) -> str:
