@@ -240,6 +240,8 @@ def _parsed(number: int, text: _Text) -> Iterator[_Statement]:
         tree = ast.parse(text.text)
     except SyntaxError:  # a cell that did not run
         return
+    except SystemError as lost:  # what CPython makes of an interrupt that comes while it builds the tree
+        raise KeyboardInterrupt from lost
     future = any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body)
     for node in tree.body:
         if isinstance(node, ast.If) and "__name__" in _names(node.test):

@@ -190,3 +190,14 @@ def test_a_function_that_was_replaced_is_the_one_that_runs_again(tmp_path: Path)
     program = same(session)
     assert call in program.text
     assert diff(program.run(), session.topology).empty
+
+
+def test_an_interrupt_that_comes_while_a_cell_is_parsed_stays_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPython 3.11 turns one that comes while it builds the tree into a SystemError (seen in R16)."""
+
+    def lost(text: str) -> None:
+        raise SystemError("AST constructor recursion depth mismatch (before=147, after=165)")
+
+    monkeypatch.setattr(program_module.ast, "parse", lost)
+    with pytest.raises(KeyboardInterrupt):
+        list(program_module._parsed(0, program_module._Text("cell", "x = 1")))
