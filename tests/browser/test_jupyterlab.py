@@ -109,11 +109,8 @@ def begin_a_cell_that_runs(page: Any, folder: Path) -> None:
     page.wait_for_function(RUNS)
 
 
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.kafka
-def test_buttons_act_while_a_cell_runs(lab: tuple[str, Path], page: Any) -> None:
-    """JupyterLab sends what widgets say to a subshell of the kernel: the cell is not waited for."""
+def panel_and_side_while_a_cell_runs(lab: tuple[str, Path], page: Any) -> tuple[Any, Any]:
+    """An application's panel and the side panel, both there before a cell begins to run for long."""
     address, folder = lab
     write_notebook(folder / "busy.ipynb", WORDS[:-1])
     run_all(page, address.format("busy.ipynb"), seconds=240)
@@ -122,6 +119,16 @@ def test_buttons_act_while_a_cell_runs(lab: tuple[str, Path], page: Any) -> None
     side.locator('[data-key="panel-words/pause"]').wait_for()
     begin_a_cell_that_runs(page, folder)
     panel = page.locator(".jp-Notebook .ks-panel")
+    return panel, side
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_buttons_act_while_a_cell_runs(lab: tuple[str, Path], page: Any) -> None:
+    """JupyterLab sends what widgets say to a subshell of the kernel: the cell is not waited for."""
+    _, folder = lab
+    panel, side = panel_and_side_while_a_cell_runs(lab, page)
     for action, status in (("pause", "paused"), ("resume", "running"), ("stop", "stopped")):
         panel.locator(f"button.{action}").click()
         page.wait_for_function(STATUS.format(status))
@@ -143,14 +150,8 @@ def test_buttons_act_while_a_cell_runs(lab: tuple[str, Path], page: Any) -> None
 @pytest.mark.kafka
 @pytest.mark.parametrize("lab", ["disabled"], indirect=True)
 def test_without_subshells_a_button_says_that_it_waits_for_the_running_cell(lab: tuple[str, Path], page: Any) -> None:
-    address, folder = lab
-    write_notebook(folder / "busy.ipynb", WORDS[:-1])
-    run_all(page, address.format("busy.ipynb"), seconds=240)
-    page.locator('li[data-id="kstreams-side-panel"]').click()
-    side = page.locator(".ks-side")
-    side.locator('[data-key="panel-words/pause"]').wait_for()
-    begin_a_cell_that_runs(page, folder)
-    panel = page.locator(".jp-Notebook .ks-panel")
+    _, folder = lab
+    panel, side = panel_and_side_while_a_cell_runs(lab, page)
     panel.locator("button.pause").click()
     page.wait_for_function("() => document.querySelector('.ks-panel button.pause').textContent.includes('waits for the running cell')")
     side.locator('[data-key="panel-words/pause"]').click()

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -15,154 +11,15 @@ from confluent_kafka import KafkaError, KafkaException
 from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, decode, encode
 from kstreams_repl.errors import BrokerUnavailableError, TaskCorruptedError, TaskMigratedError
 from kstreams_repl.instance.admission import admit
-from kstreams_repl.instance.control import Signal
 from kstreams_repl.instance.cut import CUT, TaskCommit, at_one_commit
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.outcome import Outcome
-from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.instance.restore import Restore
-from kstreams_repl.instance.run import run_instance
-from kstreams_repl.instance.state_directory import task_directory
-from kstreams_repl.instance.take_over import open_instance
 from kstreams_repl.instance.warm import WarmInstances
 from kstreams_repl.kafka.transactional import TransactionalProducer, TransactionDoubtError
 from kstreams_repl.types import TaskId
 from tests.faults.simulation.application import APPLICATION, prepared
-from tests.faults.simulation.control import LeaseControl
-from tests.faults.simulation.scenario import Scenario, simulated
-from tests.faults.simulation.world import Actor
-
-SEEN_LOG = f"{APPLICATION}-seen-changelog"
-TOTALS_LOG = f"{APPLICATION}-totals-changelog"
-COUNTING, TOTALLING = TaskId(0, 0), TaskId(1, 0)
-
-
-class Stage:
-    """One instance of one partition, exactly once, with nothing that goes wrong by itself."""
-
-    def __init__(self, directory: Path) -> None:
-        scenario = self.scenario = Scenario(1, directory)
-        scenario.exactly = True
-        scenario.moment = 0.0
-        self.world = scenario.world
-        self.world.calm = True
-        scenario.topics, scenario.specs, scenario.config = prepared(1, "exactly_once_v2", -1)
-        scenario.broker.__init__(self.world, scenario.topics)  # type: ignore[misc]
-        self.broker = scenario.broker
-
-    def plan(self, generation: int = 1) -> ApplicationPlan:
-        return ApplicationPlan(
-            application_id=APPLICATION,
-            generation=generation,
-            config=self.scenario.config,
-            settings=self.scenario.settings(),
-            assignment=(tuple(self.scenario.specs.values()),),
-            state_directory=str(self.scenario.directory),
-            control_directory=str(self.scenario.directory / "control"),
-            partition_counts=self.scenario.topics,
-        )
-
-    def open(self, generation: int = 1, in_force: Callable[[], bool] = lambda: True, *, beside: bool = False) -> Instance:
-        return open_instance(self.plan(generation), 0, in_force=in_force, beside=beside)
-
-    def write(self, *numbers: int) -> None:
-        stamp = int(self.world.now * 1000)
-        self.broker.produce(None, 0, ("in", 0), [(b"k", b"%d:%d" % (number, number), stamp, None) for number in numbers])
-
-    def epoch(self, warm: WarmInstances, seconds: float = 1.0) -> Outcome:
-        """An epoch of the slot in the current actor's process."""
-        scenario = self.scenario
-        scenario.lease.generation, scenario.lease.signal = 1, Signal.RUN
-        directory = scenario.directory / "control"
-        control = LeaseControl(self.world, scenario.lease, 1, 0, scenario.reports, directory, scenario.loops)
-        return run_instance(self.plan(), 0, until=self.world.now + seconds, control=control, warm=warm)
-
-    def worker(self) -> tuple[Actor, WarmInstances]:
-        """A process that has run one epoch and waits for the next; the loop goes on in it."""
-        warm, over = WarmInstances(), []
-
-        def act() -> None:
-            over.append(self.epoch(warm))
-            self.world.sleep(1e6)
-
-        actor = self.world.spawn("worker", act)
-        self.world.run(lambda: bool(over), seconds=60)
-        return actor, warm
-
-    def work(self, instance: Instance) -> None:
-        """Process and commit what is there."""
-        from kstreams_repl.instance.loop import Loop
-
-        until = self.world.now + 1.0
-        Loop(instance, signal=lambda now: Signal.RUN, report=lambda instance: None).run(until)
-
-    def lived(self) -> None:
-        """A first generation that committed what was there and was closed."""
-
-        def live() -> None:
-            instance = self.open()
-            self.work(instance)
-            instance.close()
-
-        self.as_actor(live)
-
-    def in_doubt(self, work: Callable[[], None], *, seconds: float) -> None:
-        """Somebody else's transaction that is open now and commits in a while."""
-        self.broker.init("somebody", 60.0)
-        work()
-        self.world.after(seconds, lambda: self.broker.end("somebody", 0, "committed"))
-
-    def hold(self, seconds: float) -> None:
-        """The second task's changelog gets a record that nobody may read yet."""
-        row = (b"g9", (1).to_bytes(8, "big"), 1, None)
-        self.in_doubt(lambda: self.broker.produce("somebody", 0, (TOTALS_LOG, 0), [row]), seconds=seconds)
-
-    def path(self, task: TaskId) -> str:
-        return str(task_directory(self.scenario.directory, APPLICATION, task).resolve())
-
-    def out(self) -> int:
-        return len(self.broker.visible("out")[0])
-
-    def one_epoch(self, seconds: float = 8.0) -> Outcome:
-        """An epoch in a process of its own, which ends with it."""
-
-        def live() -> Outcome:
-            warm = WarmInstances()
-            told = self.epoch(warm, seconds)
-            warm.close()
-            return told
-
-        told = self.as_actor(live)
-        assert isinstance(told, Outcome)
-        return told
-
-    def as_actor(self, work: Callable[[], Any], *, seconds: float = 60.0) -> Any:
-        results: list[Any] = []
-        errors: list[Exception] = []
-
-        def act() -> None:
-            try:
-                results.append(work())
-            except Exception as error:  # raised again below, outside the actor
-                errors.append(error)
-
-        actor = self.world.spawn("taking over", act)
-        self.world.run(lambda: not actor.alive, seconds=seconds)
-        if errors:
-            raise errors[0]
-        return results[0]
-
-
-@contextmanager
-def stage() -> Iterator[Stage]:
-    directory = Path(tempfile.mkdtemp(prefix="steps-"))
-    try:
-        made = Stage(directory)
-        with simulated(made.scenario):
-            yield made
-        made.world.close()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+from tests.faults.simulation.stage import COUNTING, SEEN_LOG, TOTALLING, stage
 
 
 def _refused(work: Callable[[], Any], error: type[Exception]) -> None:
