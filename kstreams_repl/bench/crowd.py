@@ -7,7 +7,6 @@ that forked workers share count once.
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -145,20 +144,9 @@ def _processes_of(apps: list[Any]) -> dict[tuple[str, int], int]:
     return {(app.name, slot): one.pid for app in apps for slot, one in app.reports.instances.items()}
 
 
-def _parts(site: Site) -> dict[str, list[psutil.Process]]:
-    """Driver, Spark's JVM, workers with their daemons, broker where it is ours."""
-    found: dict[str, list[psutil.Process]] = {"driver": [], "jvm": [], "workers": [], "broker": site.broker_processes()}
-    for process in site.own_processes():
-        if process.pid == os.getpid():
-            found["driver"].append(process)
-        else:
-            found["jvm" if process.name() == "java" else "workers"].append(process)
-    return found
-
-
 def _cpu_by_part(site: Site) -> dict[str, float]:
     used = dict.fromkeys(("driver", "jvm", "workers", "broker"), 0.0)
-    for part, processes in _parts(site).items():
+    for part, processes in site.parts().items():
         for process in processes:
             try:
                 times = process.cpu_times()
@@ -170,7 +158,7 @@ def _cpu_by_part(site: Site) -> dict[str, float]:
 
 def _memory_by_part(site: Site) -> dict[str, float]:
     used: dict[str, float] = {}
-    for part, processes in _parts(site).items():
+    for part, processes in site.parts().items():
         for process in processes:
             try:
                 used[part] = used.get(part, 0.0) + process.memory_full_info().pss / 2**20

@@ -56,6 +56,8 @@ class Measured:
     broker_cpu_seconds: float
     rss_mb: int
     broker_rss_mb: int
+    worker_private_mb: int
+    """Of the worker that had most, without pages of files."""
     looks: tuple[tuple[float, int], ...] = field(repr=False)
 
     @property
@@ -102,11 +104,12 @@ def run_workload(
         KStreamsError: it failed, or was not done in time.
     """
     own, broker = ProcessSampler(site.own_processes), ProcessSampler(site.broker_processes)
+    workers = ProcessSampler(lambda: site.parts()["workers"])
     looks: list[tuple[float, int]] = []
     began: float | None = None
     app = site.session.deploy(workloads.topology(workload, topics), name, config=settings.config())
     try:
-        with own, broker:
+        with own, broker, workers:
             deadline = time.monotonic() + settings.max_seconds
             while True:
                 told = app.reports
@@ -141,6 +144,7 @@ def run_workload(
         broker.cpu_between(began, ended),
         own.peak_rss_mb,
         broker.peak_rss_mb,
+        workers.peak_private_mb,
         tuple(looks),
     )
 

@@ -6,7 +6,6 @@ memory (without pages of files, such as the stores' mapped ones) tells of a leak
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
@@ -15,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-import psutil
 
 from kstreams_repl.bench import lines, workloads
 from kstreams_repl.bench.probe import await_running
+from kstreams_repl.bench.processes import resident_and_private
 from kstreams_repl.bench.site import COMPRESSION, LINGER_MS, Site, open_site, where
 from kstreams_repl.bench.workloads import Topics
 from kstreams_repl.config import EXACTLY_ONCE_V2
@@ -27,7 +26,8 @@ from kstreams_repl.kafka.clients import make_producer
 from kstreams_repl.session.application import Application
 
 BENCH = "memory"
-GROUPS = ("workers", "driver", "Spark's JVM")
+GROUPS = {"workers": "workers", "driver": "driver", "Spark's JVM": "jvm"}
+"""How a group of processes is called in a line, and in `Site.parts`."""
 _SAMPLE_SECONDS = 1.0
 _TICK_SECONDS = 0.02
 _LEAST_WARM_SECONDS = 15.0
@@ -134,17 +134,9 @@ def _sampled(site: Site, app: Application, pace: Pace, warm: float, seconds: flo
 
 
 def memory_by_group(site: Site) -> dict[str, tuple[int, int]]:
-    """(resident, private) bytes of the workers (with their daemons), this process, and the rest, which is Java."""
-    sums = {group: (0, 0) for group in GROUPS}
-    for process in site.own_processes():
-        try:
-            told = process.memory_info()
-            group = GROUPS[1] if process.pid == os.getpid() else GROUPS[2] if process.name().startswith("java") else GROUPS[0]
-        except psutil.Error:  # ended between listing and looking
-            continue
-        rss, private = sums[group]
-        sums[group] = (rss + told.rss, private + told.rss - getattr(told, "shared", 0))
-    return sums
+    """(resident, private) bytes of each group."""
+    parts = site.parts()
+    return {group: resident_and_private(parts[part]) for group, part in GROUPS.items()}
 
 
 class Pace:

@@ -18,11 +18,12 @@ _SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """At one moment: seconds of processor used so far, bytes resident."""
+    """At one moment: seconds of processor used so far, bytes resident, and the most private bytes that one process had."""
 
     at: float
     cpu: float
     rss: int
+    private: int
 
 
 def tree(pid: int) -> list[psutil.Process]:
@@ -32,6 +33,19 @@ def tree(pid: int) -> list[psutil.Process]:
         return [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []
+
+
+def resident_and_private(processes: Iterable[psutil.Process]) -> tuple[int, int]:
+    """Bytes resident in all of them, and those of these that are private: not pages of files, such as a store's mapped ones."""
+    resident = private = 0
+    for process in processes:
+        try:
+            told = process.memory_info()
+        except psutil.Error:  # ended between listing and looking
+            continue
+        resident += told.rss
+        private += told.rss - getattr(told, "shared", 0)
+    return resident, private
 
 
 class ProcessSampler:
@@ -64,6 +78,11 @@ class ProcessSampler:
     def peak_rss_mb(self) -> int:
         return round(max((sample.rss for sample in self._samples), default=0) / 2**20)
 
+    @property
+    def peak_private_mb(self) -> int:
+        """Of the process that had most."""
+        return round(max((sample.private for sample in self._samples), default=0) / 2**20)
+
     def cpu_between(self, start: float, end: float) -> float:
         """Processor seconds from one time (seconds since 1970) to another, straight lines between samples."""
         return round(self._cpu_at(end) - self._cpu_at(start), 2)
@@ -82,14 +101,15 @@ class ProcessSampler:
             self._sample()
 
     def _sample(self) -> None:
-        rss = 0
+        rss = private = 0
         for process in self._processes():
             try:
                 with process.oneshot():
                     times = process.cpu_times()
-                    rss += process.memory_info().rss
+                    resident, own = resident_and_private([process])
             except psutil.Error:  # ended between listing and looking
                 continue
+            rss, private = rss + resident, max(private, own)
             self._cpu[process.pid] = times.user + times.system
         used = sum(seconds - self._before.get(pid, 0.0) for pid, seconds in self._cpu.items())
-        self._samples.append(Sample(time.time(), used, rss))
+        self._samples.append(Sample(time.time(), used, rss, private))

@@ -92,7 +92,10 @@ until it is collected, whatever it holds.""",
     ),
     "state-growth": (
         "Growth of state",
-        """`./kstreams bench state-growth`: a count under exactly once over uniform keys, measured once every key is in the store.
+        """`./kstreams bench state-growth`: a count under exactly once over uniform keys, measured once every key is in the store
+and a warm-up is over. *Worker private*: memory of the worker with the most, without pages of files such as the store's mapped ones,
+which the system takes back when it needs them; *peak rss* has everything, the broker too (the peer's: its JVM alone). The peer is
+run as above; its clock starts after the same number of records.
 *kill -9 to ready*: all workers are killed at once while 20,000 records a second come in, until every instance runs again;
 `restored` is what they read of the changelogs.""",
     ),

@@ -59,6 +59,15 @@ class Site:
         broker = {process.pid for process in self.broker_processes()}
         return [process for process in tree(os.getpid()) if process.pid not in broker]
 
+    def parts(self) -> dict[str, list[psutil.Process]]:
+        """The processes there are: driver, Spark's JVM, workers with their daemons, and the broker where it is ours."""
+        found: dict[str, list[psutil.Process]] = {"driver": [], "jvm": [], "workers": [], "broker": self.broker_processes()}
+        for process in self.own_processes():
+            with suppress(psutil.NoSuchProcess):
+                own = process.pid == os.getpid()
+                found["driver" if own else "jvm" if process.name() == "java" else "workers"].append(process)
+        return found
+
     def fresh_topic(self, name: str, partitions: int = PARTITIONS) -> str:
         """An empty topic; one of that name is deleted before."""
         self.admin.delete_topics([name] if name in self.admin.topics() else [])

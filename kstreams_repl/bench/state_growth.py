@@ -1,7 +1,8 @@
 """What a record costs as the store grows: counts over more and more uniform keys, each measured only after the store is full.
 
-The topic of a size holds every key once, then uniform records; the clock runs over the second part. After it the workers are killed with
-kill -9 while more records come in, and the time is taken until every instance runs again.
+The topic of a size holds every key once, then uniform records; the clock runs over the last of them, after a warm-up that is the same for
+all sizes. After it the workers are killed with kill -9 while more records come in, and the time is taken until every instance runs
+again. With a peer, Kafka Streams does the same over the same topic, in the same sitting.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import os
 import random
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -18,6 +22,7 @@ import click
 from kstreams_repl.bench import lines
 from kstreams_repl.bench.deployed import Settings, run_workload
 from kstreams_repl.bench.memory import Pace
+from kstreams_repl.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer, chosen_jdk, peer_option
 from kstreams_repl.bench.site import Site, give_up, open_site, produce, where
 from kstreams_repl.bench.workloads import Row, Topics
 from kstreams_repl.config import EXACTLY_ONCE_V2
@@ -39,25 +44,48 @@ _READY_SECONDS = 120.0
     type=click.IntRange(1),
     help="Sizes; default: 10 k, 100 k, 1 M (10000000 needs some minutes).",
 )
+@click.option("--records", type=click.IntRange(1), default=1_000_000, show_default=True, help="Measured, at the end.")
 @click.option(
-    "--records", type=click.IntRange(1), default=1_000_000, show_default=True, help="Measured, after every key was there once."
+    "--warm",
+    type=click.IntRange(0),
+    default=500_000,
+    show_default=True,
+    help="Records before them, after every key was there once.",
 )
 @click.option("--instances", type=click.IntRange(1), default=2, show_default=True)
 @click.option("--max-seconds", type=click.IntRange(1), default=600, show_default=True, help="Of one size.")
+@peer_option
 @where
 def main(
-    sizes: tuple[int, ...], records: int, instances: int, max_seconds: int, bootstrap: str | None, directory: Path | None
+    sizes: tuple[int, ...],
+    records: int,
+    warm: int,
+    instances: int,
+    max_seconds: int,
+    peer: str | None,
+    bootstrap: str | None,
+    directory: Path | None,
 ) -> None:
-    """One line per size, and one with the ratio of the last to the first."""
+    """One line per size and system, and one each with the ratio of the last to the first."""
     lines.emit_machine()
+    sizes = sizes or SIZES
     settings = Settings(EXACTLY_ONCE_V2, instances, epoch_ms=60_000, max_seconds=max_seconds)
-    costs: list[float] = []
-    with open_site(bootstrap, directory) as site:
+    with ExitStack() as stack:
+        jdk = chosen_jdk(peer)
+        site = stack.enter_context(open_site(bootstrap, directory))
+        beside = None if jdk is None else stack.enter_context(KafkaStreamsPeer(jdk, scratch=site.scratch))
         site.session.spark  # noqa: B018 (a cold Spark is no part of any run)
-        for keys in sizes or SIZES:
-            costs.append(_size(site, keys, records, settings))
-    if len(costs) > 1:
-        lines.emit(BENCH, "largest to smallest", round(costs[-1] / costs[0], 2), "x", sizes=list(sizes or SIZES))
+        sized = [_Size(site, keys, warm, records, settings) for keys in sizes]
+        costs: dict[str, list[float]] = defaultdict(list)
+        for size in sized:
+            size.fill()
+            costs[""].append(size.measure())
+            if beside is not None:
+                costs[f" {KAFKA_STREAMS}"].append(size.measure_peer(beside))
+            site.admin.delete_topics([size.input])
+    if len(sized) > 1:
+        for system, found in costs.items():
+            lines.emit(BENCH, f"largest to smallest{system}", round(found[-1] / found[0], 2), "x", sizes=list(sizes))
 
 
 def grown_rows(keys: int, records: int, *, seed: int = 1) -> Iterator[Row]:
@@ -69,32 +97,77 @@ def grown_rows(keys: int, records: int, *, seed: int = 1) -> Iterator[Row]:
         yield b"user-%d" % pick(keys), b"1", now
 
 
-def _size(site: Site, keys: int, records: int, settings: Settings) -> float:
-    """Microseconds of all instances together per record, at a size."""
-    topics = Topics(site.fresh_topic(f"bench-growth-{keys}"), "", site.fresh_topic(f"bench-growth-{keys}-out"))
-    click.echo(f"producing {keys + records:,} records ...", err=True)
-    produce(site.settings, topics.input, grown_rows(keys, records))
-    name = f"bench-growth-{keys}"
-    measured = run_workload(
-        site, "count", topics, keys + records, settings, name, then=lambda app: _kill(site, app, topics.input, keys)
-    )
-    site.admin.delete_topics([topics.input, topics.output])
-    filled = measured.moment_of(keys)
-    seconds = measured.ended - filled
-    cost = seconds / records * 1e6
-    lines.emit(
-        BENCH,
-        f"count, {keys:,} keys",
-        round(cost, 3),
-        "us/record",
-        records_per_second=round(records / seconds),
-        fill_records_per_second=round(keys / (filled - measured.began)),
-        peak_rss_mb=measured.rss_mb + measured.broker_rss_mb,
-        records=records,
-        keys=keys,
-        instances=settings.instances,
-    )
-    return cost
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """One number of keys: the input of both systems, and what each makes of it."""
+
+    site: Site
+    keys: int
+    warm: int
+    records: int
+    settings: Settings
+
+    @property
+    def input(self) -> str:
+        return f"bench-growth-{self.keys}"
+
+    def fill(self) -> None:
+        click.echo(f"producing {self.total:,} records ...", err=True)
+        rows = grown_rows(self.keys, self.warm + self.records)
+        produce(self.site.settings, self.site.fresh_topic(self.input), rows)
+
+    @property
+    def before(self) -> int:
+        """Records before the clock starts."""
+        return self.keys + self.warm
+
+    @property
+    def total(self) -> int:
+        return self.before + self.records
+
+    def _topics(self, name: str) -> Topics:
+        return Topics(self.input, "", self.site.fresh_topic(f"{name}-out"))
+
+    def measure(self) -> float:
+        """Microseconds of all instances together per record."""
+        name, site = f"growing-{self.keys}", self.site
+        topics = self._topics(name)
+        measured = run_workload(
+            site, "count", topics, self.total, self.settings, name, then=lambda app: _kill(site, app, topics.input, self.keys)
+        )
+        site.admin.delete_topics([topics.output])
+        began = measured.moment_of(self.before)
+        memory = {
+            "worker_private_mb": measured.worker_private_mb,
+            "peak_rss_mb": measured.rss_mb + measured.broker_rss_mb,
+        }
+        return self._emit("", measured.ended - began, self.records, memory)
+
+    def measure_peer(self, peer: KafkaStreamsPeer) -> float:
+        """The same, of the peer's threads."""
+        name = f"growing-peer-{self.keys}"
+        topics = self._topics(name)
+        run = peer.run(self.site, "count", topics, self.total, self.settings, name, after=self.before)
+        self.site.admin.delete_topics([topics.output])
+        if not run.complete:
+            raise give_up(f"the peer's count over {self.keys:,} keys", self.settings.max_seconds)
+        return self._emit(f" {KAFKA_STREAMS}", run.seconds, run.records, {"peak_rss_mb": run.rss_mb})
+
+    def _emit(self, system: str, seconds: float, records: int, memory: dict[str, int]) -> float:
+        cost = seconds / records * 1e6
+        lines.emit(
+            BENCH,
+            f"count, {self.keys:,} keys{system}",
+            round(cost, 3),
+            "us/record",
+            records_per_second=round(records / seconds),
+            **memory,
+            records=records,
+            seconds=round(seconds, 1),
+            keys=self.keys,
+            instances=self.settings.instances,
+        )
+        return cost
 
 
 def _kill(site: Site, app: Application, topic: str, keys: int) -> None:

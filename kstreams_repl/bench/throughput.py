@@ -15,14 +15,13 @@ import click
 from kstreams_repl.bench import lines, outputs
 from kstreams_repl.bench.deployed import Measured, Settings, run_workload
 from kstreams_repl.bench.outputs import Output
-from kstreams_repl.bench.peers.kafka_streams import KafkaStreamsPeer, PeerRun, find_jdk
+from kstreams_repl.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer, PeerRun, chosen_jdk, peer_option
 from kstreams_repl.bench.site import Site, open_site, where
 from kstreams_repl.bench.workloads import WORKLOADS, Topics
 from kstreams_repl.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
 
 BENCH = "throughput"
-KAFKA_STREAMS = "kafka-streams"
 BOTH = "both"
 
 
@@ -38,7 +37,7 @@ BOTH = "both"
 @click.option("--epoch-ms", type=click.IntRange(500), default=10_000, show_default=True, help="Length of an epoch.")
 @click.option("--runs", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--max-seconds", type=click.IntRange(1), default=300, show_default=True, help="Of one run.")
-@click.option("--peer", type=click.Choice([KAFKA_STREAMS]), help="Run this one too; needs a JDK (javac).")
+@peer_option
 @where
 def main(
     workloads: tuple[str, ...],
@@ -72,16 +71,6 @@ def main(
                     differing.append(f"{workload} {mode}")
     if differing:
         raise KStreamsError(f"the final outputs differ from Kafka Streams': {', '.join(differing)}")
-
-
-def chosen_jdk(peer: str | None) -> Path | None:
-    """What to run the peer with if one was asked for; None, and a word about it, where there is no JDK."""
-    if peer is None:
-        return None
-    jdk = find_jdk()
-    if jdk is None:
-        click.echo("no JDK (javac 17 or newer) on JAVA_HOME or PATH: the Kafka Streams peer is left out", err=True)
-    return jdk
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 
 from kstreams_repl.bench.peers.kafka_streams import find_jdk, peer_jars
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.embedded.jars import missing_jars
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(300)]
+
+
+def with_peer(test: Any) -> Any:
+    """Only where the peer can run."""
+    test = pytest.mark.skipif(find_jdk() is None, reason="the Kafka Streams peer needs a JDK")(test)
+    return pytest.mark.skipif(bool(missing_jars(jars=peer_jars())), reason="the peer's jars are not in the cache")(test)
 
 
 def bench(broker: Any, *arguments: str) -> list[dict[str, Any]]:
@@ -27,9 +35,6 @@ def bench(broker: Any, *arguments: str) -> list[dict[str, Any]]:
 
 
 def test_throughput_tells_each_workload_and_leaves_only_its_input(broker: Any) -> None:
-    from kstreams_repl.kafka.admin import Admin
-    from kstreams_repl.kafka.clients import ClientSettings
-
     tiny = ["--records", "5000", "--keys", "500", "--runs", "1", "--guarantee", "exactly_once_v2"]
     lines = bench(broker, "throughput", *tiny, "--workload", "count", "--workload", "join")
     assert [line["case"] for line in lines] == ["count exactly_once_v2", "join exactly_once_v2"]
@@ -39,8 +44,7 @@ def test_throughput_tells_each_workload_and_leaves_only_its_input(broker: Any) -
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_jdk() is None, reason="the Kafka Streams peer needs a JDK")
-@pytest.mark.skipif(bool(missing_jars(jars=peer_jars())), reason="the peer's jars are not in the cache")
+@with_peer
 def test_kafka_streams_beside_us_puts_out_the_same(broker: Any) -> None:
     tiny = ["--records", "20000", "--keys", "500", "--runs", "1", "--guarantee", "exactly_once_v2"]
     chosen = ["--workload", "stateless", "--workload", "window", "--workload", "sum"]
@@ -48,6 +52,18 @@ def test_kafka_streams_beside_us_puts_out_the_same(broker: Any) -> None:
     ratios = [line for line in lines if line["case"].endswith(" ratio")]
     assert len(lines) == 9
     assert [line["same_output"] for line in ratios] == [True, True, True]
+
+
+@pytest.mark.slow
+@with_peer
+def test_growth_beside_kafka_streams_compares_both_with_their_own_smallest_store(broker: Any) -> None:
+    sizes = ["--keys", "500", "--keys", "2000", "--warm", "3000", "--records", "5000"]
+    lines = {line["case"]: line for line in bench(broker, "state-growth", *sizes, "--peer", "kafka-streams")}
+    assert all(lines[f"count, {keys} keys{system}"]["value"] > 0 for keys in ("500", "2,000") for system in ("", " kafka-streams"))
+    assert lines["largest to smallest"]["unit"] == lines["largest to smallest kafka-streams"]["unit"] == "x"
+    assert lines["count, 2,000 keys"]["worker_private_mb"] > 10
+    left = [name for name in Admin(ClientSettings(broker.bootstrap_servers)).topics(internal=True) if "growing" in name]
+    assert left == []
 
 
 @pytest.mark.slow
@@ -67,5 +83,5 @@ def test_latency_control_restore_and_growth_print_their_lines(broker: Any) -> No
     assert crowd[0]["workers_cpu_seconds"] > 0 and crowd[2]["value"] == 0
     restore = bench(broker, "restore", "--records", "20000", "--keys", "1000", "--runs", "1")
     assert [line["instances"] for line in restore] == [1, 2]
-    growth = bench(broker, "state-growth", "--keys", "500", "--keys", "2000", "--records", "5000")
+    growth = bench(broker, "state-growth", "--keys", "500", "--keys", "2000", "--warm", "1000", "--records", "5000")
     assert [line["unit"] for line in growth] == ["s", "us/record", "s", "us/record", "x"]

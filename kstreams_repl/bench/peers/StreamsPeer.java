@@ -79,6 +79,11 @@ public final class StreamsPeer {
         streams.start();
         long deadline = System.nanoTime() + Long.parseLong(option("max-seconds")) * 1_000_000_000L;
         first.await();
+        long after = Long.parseLong(option("after"));
+        while (seen.sum() < after && failure.get() == null && System.nanoTime() < deadline) {
+            Thread.sleep(2);
+        }
+        long before = after == 0 ? 0 : seen.sum();
         long began = System.nanoTime();
         double cpuBefore = cpuSeconds();
         while (seen.sum() < wanted && failure.get() == null && System.nanoTime() < deadline) {
@@ -93,8 +98,9 @@ public final class StreamsPeer {
         if (failure.get() != null) {
             throw new IllegalStateException("the application failed", failure.get());
         }
-        System.out.printf(Locale.ROOT, "{\"records\": %d, \"seconds\": %.4f, \"cpu_seconds\": %.2f, \"closed\": %b}%n",
-            records, seconds, cpu, closed);
+        System.out.printf(Locale.ROOT,
+            "{\"records\": %d, \"measured\": %d, \"seconds\": %.4f, \"cpu_seconds\": %.2f, \"closed\": %b}%n",
+            records, records - before, seconds, cpu, closed);
         System.out.flush();
     }
 

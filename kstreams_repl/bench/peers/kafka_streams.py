@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
+
+import click
 
 from kstreams_repl.bench.deployed import Settings
 from kstreams_repl.bench.processes import ProcessSampler, tree
@@ -27,6 +30,8 @@ from kstreams_repl.errors import KStreamsError
 from kstreams_repl.java import MINIMUM_MAJOR, major_version
 from kstreams_repl.kafka.embedded.jars import LockedJar, ensure_jars, parse_lock
 
+KAFKA_STREAMS = "kafka-streams"
+"""The peer's name in options and lines."""
 SOURCE = "StreamsPeer.java"
 _CLASS = "StreamsPeer"
 _GRACE_SECONDS = 90
@@ -35,7 +40,7 @@ _GRACE_SECONDS = 90
 
 @dataclass(frozen=True, slots=True)
 class PeerRun:
-    """One run of the peer; `complete` when it saw every record and closed in order."""
+    """One run of the peer: records within its clock; `complete` when it saw every record of the input and closed in order."""
 
     records: int
     seconds: float
@@ -46,6 +51,11 @@ class PeerRun:
     @property
     def rate(self) -> float:
         return self.records / self.seconds
+
+
+def peer_option(command: Any) -> Any:
+    """`--peer kafka-streams`."""
+    return click.option("--peer", type=click.Choice([KAFKA_STREAMS]), help="Run this one too; needs a JDK (javac).")(command)
 
 
 @cache
@@ -68,6 +78,16 @@ def find_jdk(environment: Mapping[str, str] = os.environ) -> Path | None:
         if os.access(compiler, os.X_OK) and os.access(home / "bin" / "java", os.X_OK) and _major(compiler) >= MINIMUM_MAJOR:
             return home
     return None
+
+
+def chosen_jdk(peer: str | None) -> Path | None:
+    """What to run the peer with if one was asked for; None, and a word about it, where there is no JDK."""
+    if peer is None:
+        return None
+    jdk = find_jdk()
+    if jdk is None:
+        click.echo("no JDK (javac 17 or newer) on JAVA_HOME or PATH: the Kafka Streams peer is left out", err=True)
+    return jdk
 
 
 def _major(compiler: Path) -> int:
@@ -117,8 +137,13 @@ class KafkaStreamsPeer:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def run(self, site: Site, workload: str, topics: Topics, records: int, settings: Settings, name: str) -> PeerRun:
+    def run(
+        self, site: Site, workload: str, topics: Topics, records: int, settings: Settings, name: str, *, after: int = 0
+    ) -> PeerRun:
         """Run one workload to the end of its input, and delete what it made but its output.
+
+        Args:
+            after: its clock starts when so many records are processed; 0: with the first.
 
         Raises:
             KStreamsError: it failed, or did not end in time.
@@ -130,6 +155,7 @@ class KafkaStreamsPeer:
             "workload": workload,
             "guarantee": settings.guarantee,
             "records": records,
+            "after": after,
             "input": topics.input,
             "table": topics.table,
             "output": topics.output,
@@ -166,7 +192,7 @@ class KafkaStreamsPeer:
             shutil.rmtree(state, ignore_errors=True)
             site.forget(name)
         complete = told["records"] == records and told["closed"]
-        return PeerRun(told["records"], told["seconds"], told["cpu_seconds"], sampler.peak_rss_mb, complete)
+        return PeerRun(told["measured"], told["seconds"], told["cpu_seconds"], sampler.peak_rss_mb, complete)
 
     def _class_path(self) -> str:
         return os.pathsep.join(map(str, self._jars))

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kstreams_repl.bench import throughput
 from kstreams_repl.bench.peers import kafka_streams
-from kstreams_repl.bench.peers.kafka_streams import KafkaStreamsPeer, find_jdk, peer_jars
+from kstreams_repl.bench.peers.kafka_streams import KafkaStreamsPeer, chosen_jdk, find_jdk, peer_jars
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.embedded.jars import locked_jars
 
@@ -51,11 +50,11 @@ def test_peer_uses_the_brokers_own_jars_where_both_need_one() -> None:
 
 
 def test_without_a_jdk_the_peer_is_left_out_with_a_word(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(throughput, "find_jdk", lambda: None)
-    assert throughput.chosen_jdk("kafka-streams") is None
+    monkeypatch.setattr(kafka_streams, "find_jdk", lambda: None)
+    assert chosen_jdk("kafka-streams") is None
     assert "no JDK" in capsys.readouterr().err
 
 
 def test_a_peer_that_nobody_asked_for_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throughput, "find_jdk", lambda: pytest.fail("looked for"))
-    assert throughput.chosen_jdk(None) is None
+    monkeypatch.setattr(kafka_streams, "find_jdk", lambda: pytest.fail("looked for"))
+    assert chosen_jdk(None) is None
