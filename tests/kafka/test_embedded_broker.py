@@ -161,6 +161,34 @@ def test_the_broker_dies_with_an_owner_that_is_killed(tmp_path: Path) -> None:
     _eventually(lambda: not Path(directory).exists(), "the temporary directory outlived its owner")
 
 
+def test_what_is_written_while_a_temporary_directory_is_removed_goes_too(tmp_path: Path) -> None:
+    owner = _owner(OWNER)
+    pid, directory = owner.stdout.readline().split()
+    # as the Spark of a session whose process is killed: for a moment it goes on
+    code = """
+        import itertools, os, sys, time
+        folder = os.path.join(sys.argv[1], "session")
+        os.mkdir(folder)
+        print("begun", flush=True)
+        ended = None
+        for number in itertools.count():
+            if ended is None and not os.path.exists(f"/proc/{sys.argv[2]}"):
+                ended = time.monotonic()
+            if ended is not None and time.monotonic() > ended + 1:
+                break
+            try:
+                open(os.path.join(folder, str(number % 5000)), "w").close()
+            except FileNotFoundError:
+                break
+    """
+    writer = _owner(code, directory, pid)
+    assert writer.stdout.readline() == "begun\n"
+    owner.kill()
+    owner.communicate()
+    writer.communicate(timeout=60)
+    _eventually(lambda: not Path(directory).exists(), "what was written last is left")
+
+
 def test_a_forked_child_of_the_owner_does_not_keep_the_broker_alive(tmp_path: Path) -> None:
     fork = "import os; child = os.fork(); child or time.sleep(60); print(child, flush=True); os._exit(0)"
     owner = _owner(OWNER.replace("time.sleep(600)", fork))

@@ -24,10 +24,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 GRACE_SECONDS = 10.0
 PARENT_CHECK_SECONDS = 0.5
+REMOVE_SECONDS = 15.0
 
 
 def _die_with_parent() -> None:
@@ -65,6 +67,18 @@ def _end(jvm: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             jvm.kill()
             jvm.wait()
+
+
+def _remove(directory: str) -> None:
+    """A session keeps its state there too, and when its process is killed its Spark ends at the same time as this: until it has, it may
+    write into what is being removed.
+    """
+    deadline = time.monotonic() + REMOVE_SECONDS
+    while True:
+        shutil.rmtree(directory, ignore_errors=True)
+        if not os.path.exists(directory) or time.monotonic() > deadline:
+            return
+        time.sleep(0.1)
 
 
 def supervise(plan: dict[str, Any]) -> None:
@@ -106,7 +120,7 @@ def supervise(plan: dict[str, Any]) -> None:
             # The JVM ended by itself: stay for the owner, whose temporary directory may have to go when it goes.
     _end(jvm)
     if plan["remove"] and command != b"k":
-        shutil.rmtree(plan["directory"], ignore_errors=True)
+        _remove(plan["directory"])
 
 
 if __name__ == "__main__":
