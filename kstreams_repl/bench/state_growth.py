@@ -79,9 +79,9 @@ def main(
         costs: dict[str, list[float]] = defaultdict(list)
         for size in sized:
             size.fill()
-            costs[""].append(size.measure())
-            if beside is not None:
+            if beside is not None:  # first: our own kill adds records
                 costs[f" {KAFKA_STREAMS}"].append(size.measure_peer(beside))
+            costs[""].append(size.measure())
             site.admin.delete_topics([size.input])
     if len(sized) > 1:
         for system, found in costs.items():
