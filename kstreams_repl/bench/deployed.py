@@ -32,10 +32,13 @@ class Settings:
     commit_ms: int = 100
     epoch_ms: int = 10_000
     max_seconds: int = 300
+    cache_bytes: int | None = None
+    """Of the record cache; None: the default of each system."""
 
     def config(self) -> dict[str, Any]:
         """As Kafka Streams' keys; linger and compression as the peer has them."""
         return {
+            **({} if self.cache_bytes is None else {"statestore.cache.max.bytes": self.cache_bytes}),
             "processing.guarantee": self.guarantee,
             "num.stream.threads": self.instances,
             "commit.interval.ms": self.commit_ms,

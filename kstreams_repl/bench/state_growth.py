@@ -54,6 +54,11 @@ _READY_SECONDS = 120.0
 )
 @click.option("--instances", type=click.IntRange(1), default=2, show_default=True)
 @click.option("--max-seconds", type=click.IntRange(1), default=600, show_default=True, help="Of one size.")
+@click.option(
+    "--cache-bytes",
+    type=click.IntRange(0),
+    help="statestore.cache.max.bytes of both systems; 0: every record is an update of its own, whatever the number of keys.",
+)
 @peer_option
 @where
 def main(
@@ -62,6 +67,7 @@ def main(
     warm: int,
     instances: int,
     max_seconds: int,
+    cache_bytes: int | None,
     peer: str | None,
     bootstrap: str | None,
     directory: Path | None,
@@ -69,7 +75,7 @@ def main(
     """One line per size and system, and one each with the ratio of the last to the first."""
     lines.emit_machine()
     sizes = sizes or SIZES
-    settings = Settings(EXACTLY_ONCE_V2, instances, epoch_ms=60_000, max_seconds=max_seconds)
+    settings = Settings(EXACTLY_ONCE_V2, instances, epoch_ms=60_000, max_seconds=max_seconds, cache_bytes=cache_bytes)
     with ExitStack() as stack:
         jdk = chosen_jdk(peer)
         site = stack.enter_context(open_site(bootstrap, directory))
@@ -85,7 +91,7 @@ def main(
             site.admin.delete_topics([size.input])
     if len(sized) > 1:
         for system, found in costs.items():
-            lines.emit(BENCH, f"largest to smallest{system}", round(found[-1] / found[0], 2), "x", sizes=list(sizes))
+            lines.emit(BENCH, f"{_what(settings)}, largest to smallest{system}", round(found[-1] / found[0], 2), "x", sizes=list(sizes))
 
 
 def grown_rows(keys: int, records: int, *, seed: int = 1) -> Iterator[Row]:
@@ -95,6 +101,10 @@ def grown_rows(keys: int, records: int, *, seed: int = 1) -> Iterator[Row]:
         yield b"user-%d" % key, b"1", now
     for _ in range(records):
         yield b"user-%d" % pick(keys), b"1", now
+
+
+def _what(settings: Settings) -> str:
+    return "count" if settings.cache_bytes is None else f"count, record cache of {settings.cache_bytes:,} bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +143,7 @@ class _Size:
         name, site = f"growing-{self.keys}", self.site
         topics = self._topics(name)
         measured = run_workload(
-            site, "count", topics, self.total, self.settings, name, then=lambda app: _kill(site, app, topics.input, self.keys)
+            site, "count", topics, self.total, self.settings, name, then=lambda app: _kill(site, app, self.input, self.keys, self.settings)
         )
         site.admin.delete_topics([topics.output])
         began = measured.moment_of(self.before)
@@ -157,7 +167,7 @@ class _Size:
         cost = seconds / records * 1e6
         lines.emit(
             BENCH,
-            f"count, {self.keys:,} keys{system}",
+            f"{_what(self.settings)}, {self.keys:,} keys{system}",
             round(cost, 3),
             "us/record",
             records_per_second=round(records / seconds),
@@ -170,7 +180,7 @@ class _Size:
         return cost
 
 
-def _kill(site: Site, app: Application, topic: str, keys: int) -> None:
+def _kill(site: Site, app: Application, topic: str, keys: int, settings: Settings) -> None:
     """kill -9 of every worker while records come in; tells when all instances run again, and what they restored."""
     with Pace(site, topic, keys, _LOAD_RATE) as pace:
         time.sleep(_LOAD_SECONDS)
@@ -191,5 +201,11 @@ def _kill(site: Site, app: Application, topic: str, keys: int) -> None:
         pace.check()
     restored = sum(one.restored for one in told.values())
     lines.emit(
-        BENCH, f"kill -9 to ready, {keys:,} keys", round(seconds, 2), "s", restored=restored, keys=keys, instances=len(former)
+        BENCH,
+        f"{_what(settings)}, {keys:,} keys, kill -9 to ready",
+        round(seconds, 2),
+        "s",
+        restored=restored,
+        keys=keys,
+        instances=len(former),
     )

@@ -60,7 +60,7 @@ def test_growth_beside_kafka_streams_compares_both_with_their_own_smallest_store
     sizes = ["--keys", "500", "--keys", "2000", "--warm", "3000", "--records", "5000"]
     lines = {line["case"]: line for line in bench(broker, "state-growth", *sizes, "--peer", "kafka-streams")}
     assert all(lines[f"count, {keys} keys{system}"]["value"] > 0 for keys in ("500", "2,000") for system in ("", " kafka-streams"))
-    assert lines["largest to smallest"]["unit"] == lines["largest to smallest kafka-streams"]["unit"] == "x"
+    assert lines["count, largest to smallest"]["unit"] == lines["count, largest to smallest kafka-streams"]["unit"] == "x"
     assert lines["count, 2,000 keys"]["worker_private_mb"] > 10
     left = [name for name in Admin(ClientSettings(broker.bootstrap_servers)).topics(internal=True) if "growing" in name]
     assert left == []

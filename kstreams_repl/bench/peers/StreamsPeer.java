@@ -153,6 +153,9 @@ public final class StreamsPeer {
         settings.put("auto.offset.reset", "earliest");
         settings.put("producer.linger.ms", option("linger-ms"));
         settings.put("producer.compression.type", option("compression"));
+        if (!option("cache-bytes").isEmpty()) {
+            settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, option("cache-bytes"));
+        }
         return settings;
     }
 

@@ -165,6 +165,7 @@ class KafkaStreamsPeer:
             "compression": COMPRESSION,
             "state-dir": state,
             "max-seconds": settings.max_seconds,
+            "cache-bytes": "" if settings.cache_bytes is None else settings.cache_bytes,
         }
         class_path = os.pathsep.join([self._class_path(), str(self._classes)])
         command = [
