@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ from kstreams_repl.spark.status import Status as Status
 from kstreams_repl.spark.waiting import wait_for
 
 _LOG = logging.getLogger("kstreams_repl.spark")
-_WATCH_SECONDS = 0.15
+_WATCH_SECONDS, _LOOKS_PER_QUESTION = 0.2, 5
 _SETTLE_SECONDS = 30.0
 _IDLE_SECONDS = 2.0
 _PROGRESS_SECONDS = 2.0
@@ -478,18 +479,18 @@ class Deployment:
 
     def _watch(self, query: Any, plan: ApplicationPlan) -> None:
         """Ends the application when one of its instances has failed or the query has died."""
-        while True:
+        for look in count(1):
             time.sleep(_WATCH_SECONDS)
             if self._query is not query:
                 return
             told = self._lease.reports(plan.generation).values()
-            if not any(report.get("state") in ("failed", "superseded") for report in told) and query.isActive:
+            over = any(report.get("state") in ("failed", "superseded") for report in told)
+            if not over and (look % _LOOKS_PER_QUESTION or query.isActive):  # to ask the JVM costs more than a look
                 continue
             with self._lock:
                 if self._query is not query:
                     return
-                python = self._session.sparkContext.pythonExec
-                self._error, failed = error_of_end(self.application_id, told, query, self.state_root, python)
+                self._error, failed = error_of_end(self.application_id, told, query, self.state_root, self._session.sparkContext.pythonExec)
                 if failed:
                     self._lease.write(plan.generation, Signal.STOP)
                     await_progress(query, _PROGRESS_SECONDS)
