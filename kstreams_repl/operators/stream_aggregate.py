@@ -282,40 +282,46 @@ class StreamCount(Operator):
 
 
 def _count_lines(node: str, store: Any, entry: Process, drop: Callable[[str], None]) -> Inline:
-    """`count_cached` of a key that is in the cache; the entry itself for any other."""
+    """`count_cached` of a key whose count can be changed in the cache; the entry itself for any other."""
     writing = slot_lines(store.cached)
     lines = (
         "if data is None or value is None:",
         "    {drop}('null key or value')",
         "    continue",
         "slot = {find}(data)",
-        "if slot is None or type(slot.value) is not int:",
+        "if slot is None: slot = {load}(data)",
+        "if type(slot.value) is int: slot.value += 1",
+        "elif slot.value is {nothing}: slot.value = 1",
+        "else:",
         "    {locate}",
         "    {entry}({from_bytes}(data), value, timestamp, headers)",
         "    continue",
-        "slot.value += 1",
         "if timestamp > slot.at: slot.at = timestamp",
         *writing.lines,
     )
-    names = {"drop": drop, "find": store.cached.find, "entry": entry, "from_bytes": store.key_serde.deserialize, **writing.names}
+    cache = store.cached
+    names = {"drop": drop, "find": cache.find, "load": cache.load, "entry": entry, "from_bytes": store.key_serde.deserialize}
+    names |= {"nothing": cache.nothing, **writing.names}
     return Inline(node, lines, names, True, key_serde=store.key_serde, before=writing.before, after=writing.after)
 
 
 def _reduce_lines(
     node: str, store: Any, reducer: Callable[[Any, Any], Any], entry: Process, drop: Callable[[str], None]
 ) -> Inline:
-    """`reduce_cached` of a key whose aggregate is in the cache and stays a value that may; the rest for any other."""
+    """`reduce_cached` of a key whose aggregate may stay a value, and does; the rest for any other."""
     writing = slot_lines(store.cached)
     lines = (
         "if data is None or value is None:",
         "    {drop}('null key or value')",
         "    continue",
         "slot = {find}(data)",
-        "if slot is None or type(old := slot.value) is {frozen}:",
+        "if slot is None: slot = {load}(data)",
+        "if type(old := slot.value) is not {frozen}: old = {reducer}(old, value)",
+        "elif old is {nothing}: old = value",
+        "else:",
         "    {locate}",
         "    {entry}({from_bytes}(data), value, timestamp, headers)",
         "    continue",
-        "old = {reducer}(old, value)",
         "at = slot.at if slot.at > timestamp else timestamp",
         "if type(old) not in {deferrable}:",
         "    {locate}",
@@ -327,7 +333,8 @@ def _reduce_lines(
         *writing.lines,
     )
     cache = store.cached
-    names = {"drop": drop, "find": cache.find, "entry": entry, "from_bytes": store.key_serde.deserialize, "reducer": reducer}
+    names = {"drop": drop, "find": cache.find, "load": cache.load, "entry": entry, "from_bytes": store.key_serde.deserialize}
+    names |= {"reducer": reducer, "nothing": cache.nothing}
     names |= {"frozen": cache.frozen, "deferrable": cache.deferrable, "put": store.put_cell, "rewrite": cache.rewrite}
     names |= writing.names
     uses = frozenset({"value"})

@@ -39,6 +39,10 @@ class Frozen:
         self.stored = stored
 
 
+NOTHING = Frozen(None)
+"""In a slot: there is no row, as far as was looked."""
+
+
 class Slot:
     """One key's present value with its timestamp, whether it is to be flushed, and the context of its last write.
 
@@ -95,12 +99,15 @@ class WriteBackCache:
         shared.caches.append(self)
         self.cache = self
         self.frozen = Frozen
+        self.nothing = NOTHING
         self.find: Callable[[bytes], Slot | None] = self._slots.get
         """The slot of a key that is here; its value may be a `Frozen`. None says nothing about the row below."""
         self.get: Callable[[bytes], Any]
         self.put: Callable[[bytes, Any], None]
         self.rewrite: Callable[[Slot, Any, int], None]
-        self.get, self.put, self.rewrite = self._make_access()
+        self.load: Callable[[bytes], Slot]
+        """Makes the slot of a key that has none, from the row below; its value is `nothing`, at 0, without one."""
+        self.get, self.put, self.rewrite, self.load = self._make_access()
         self.deferrable = codec.deferrable
         self.names = {"dirty": _DIRTY, "order": self._order, "note": self._order.append, "check": self._check}
         """What a loop needs that does `rewrite` by itself (`operators.inline.slot_lines`)."""
@@ -109,7 +116,11 @@ class WriteBackCache:
     def dirty(self) -> bool:
         return bool(self._order)
 
-    def _make_access(self) -> tuple[Callable[[bytes], Any], Callable[[bytes, Any], None], Callable[[Slot, Any, int], None]]:
+    def _make_access(
+        self,
+    ) -> tuple[
+        Callable[[bytes], Any], Callable[[bytes, Any], None], Callable[[Slot, Any, int], None], Callable[[bytes], Slot]
+    ]:
         slots, find, read, check = self._slots, self._slots.get, self._rows.get, self._check
         order, note, context, make, frozen = self._order, self._order.append, self._context, Slot, Frozen
         clean, dirty, leaving, small = _CLEAN, _DIRTY, _LEAVING, _SMALL
@@ -122,6 +133,25 @@ class WriteBackCache:
         self._leave_contexts_out = leave_contexts_out
         freeze, decode, deferrable, timestamped = self._freeze, self._codec.decode, self._codec.deferrable, self._codec.timestamped
 
+        most, capacity, settle, nothing = 2 * self._capacity, self._capacity, self._settle, NOTHING
+
+        def keep(key: bytes, value: Any, at: int) -> Slot:
+            nonlocal most
+            if len(slots) > most:  # a table that is only read is never flushed
+                settle([])
+                most = 2 * max(capacity, len(slots))
+            slots[key] = slot = make()
+            slot.key, slot.value, slot.at, slot.state = key, value, at, clean
+            return slot
+
+        def load(key: bytes) -> Slot:
+            stored = read(key)
+            if stored is None:
+                return keep(key, nothing, 0)
+            cell = decode(stored)
+            value, at = cell if timestamped else (cell, 0)
+            return keep(key, value if type(value) in deferrable else frozen(stored), at)
+
         def get(key: bytes) -> Any:
             slot = find(key)
             if slot is None:
@@ -131,9 +161,7 @@ class WriteBackCache:
                 cell = decode(stored)
                 value, at = cell if timestamped else (cell, 0)
                 if type(value) in deferrable or len(stored) <= small:
-                    slots[key] = slot = make()
-                    slot.key, slot.at, slot.state = key, at, clean
-                    slot.value = value if type(value) in deferrable else frozen(stored)
+                    keep(key, value if type(value) in deferrable else frozen(stored), at)
                 return cell
             value = slot.value
             if type(value) is frozen:
@@ -168,7 +196,7 @@ class WriteBackCache:
             if not len(order) & 1023:
                 check()
 
-        return get, put, rewrite
+        return get, put, rewrite, load
 
     def _freeze(self, value: Any, at: int) -> Frozen:
         """A value that may change in place, or is none, as it is now."""

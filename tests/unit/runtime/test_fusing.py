@@ -18,6 +18,7 @@ from kstreams_repl.runtime.fused_queue import FusedQueue
 from kstreams_repl.runtime.fusing import Way, node_in_loop
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
+from kstreams_repl.stores.write_back_cache import WriteBackCache
 from kstreams_repl.topology.topology import Topology
 from kstreams_repl.types import RecordBatch
 from tests.unit.runtime.rig import Rig
@@ -170,6 +171,16 @@ def test_a_loop_gives_what_the_entries_give(
     in_loops = counted(monkeypatch)
     assert outcome(make, given) == expected
     assert sum(in_loops) > (len(given) * 9 // 10 if least == 1 else 200)
+
+
+@pytest.mark.parametrize("make", [count, count_read_by_others, reduce_to_longest, total])
+def test_a_loop_gives_the_same_where_the_cache_forgets_most_rows(
+    make: Callable[[], Topology], by_entries: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = rows()
+    expected = by_entries(make, given, piece=40)
+    monkeypatch.setitem(WriteBackCache.__init__.__kwdefaults__, "capacity", 2)
+    assert outcome(make, given, piece=40) == expected == by_entries(make, given, piece=40)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -8,6 +8,7 @@ import pytest
 
 from kstreams_repl import serdes
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
+from kstreams_repl.stores.write_back_cache import WriteBackCache
 from kstreams_repl.topology.stores import StoreKind
 
 BIG = 10_000_000
@@ -184,3 +185,34 @@ def test_columns_are_taken_back_by_a_rollback(environment: Any) -> None:
     assert list(engine.range())[0] == (b"0", b"9")
     environment.rollback()
     assert list(engine.range()) == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_a_store_that_is_only_read_keeps_no_more_than_it_may(open_kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(WriteBackCache.__init__.__kwdefaults__, "capacity", 10)
+    opened, left = opened_with_listener(open_kind)
+    for number in range(100):
+        put(opened, number, f"k{number}", (number, number))
+    opened.store.flush()
+    put(opened, 200, "dirty", (7, 200))
+    before = len(left)
+    assert [opened.store.get(f"k{number}") for number in range(100)] == [(number, number) for number in range(100)]
+    assert len(opened.store.cached._slots) <= 2 * 10 + 1
+    assert opened.store.get("dirty") == (7, 200)
+    opened.store.flush()
+    assert [entry[0] for entry in left[before:]] == ["dirty"]
+
+
+def test_a_slot_is_made_of_the_row_below_or_of_nothing(open_kind: Any) -> None:
+    opened, left = opened_with_listener(open_kind)
+    put(opened, 1, "a", (1, 10))
+    opened.store.flush()
+    cache = opened.store.cached
+    cache._slots.clear()
+    slot = cache.load(b"a")
+    assert (slot.value, slot.at, cache.find(b"a")) == (1, 10, slot)
+    nothing = cache.load(b"b")
+    assert nothing.value is cache.nothing and opened.store.get("b") is None
+    put(opened, 2, "b", (5, 20))
+    assert cache.find(b"b") is nothing and opened.store.get("b") == (5, 20)
+    opened.store.flush()
+    assert [entry[:3] for entry in left] == [("a", 1, None), ("b", 5, None)]
