@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kstreams_repl.errors import KStreamsError, ProducerFencedError, ProductionError
+from kstreams_repl.errors import KStreamsError, OutputRetryError, ProducerFencedError, ProductionError
 from kstreams_repl.kafka.failures import error_of, is_fenced, is_unreachable, translate
 
 _RETRIABLE = frozenset(
@@ -63,9 +63,7 @@ _ABORTED = frozenset({KafkaError._STATE, KafkaError._PURGE_QUEUE, KafkaError._PU
 
 def describe_delivery(error: Any, topic: str) -> KStreamsError:
     """The typed error for a failed delivery report."""
-    if is_fenced(error):
-        return ProducerFencedError(f"sending to {topic}: a newer owner has taken over")
-    return _production_error(error, f"sending to {topic}", topic)
+    return _end_of_producer(error, topic) or _production_error(error, f"sending to {topic}", topic)
 
 
 def send_errors(error: Exception, topic: str, partitions: int | None) -> KStreamsError:
@@ -74,9 +72,7 @@ def send_errors(error: Exception, topic: str, partitions: int | None) -> KStream
         return error
     inside = error_of(error) if isinstance(error, KafkaException) else None
     if inside is not None:
-        if is_fenced(inside):
-            return ProducerFencedError(f"sending to {topic}: a newer owner has taken over")
-        return _production_error(inside, f"sending to {topic} ({partitions} partitions)", topic)
+        return _end_of_producer(inside, topic) or _production_error(inside, f"sending to {topic} ({partitions} partitions)", topic)
     return ProductionError(
         f"a record for {topic} cannot be sent: {type(error).__name__}: {error}",
         hint="keys, values and header values must be bytes, partitions and timestamps whole numbers",
@@ -101,6 +97,17 @@ def is_refusal(error: KafkaError) -> bool:
     """Whether a transaction has to be aborted because the broker refused one of its records, and not because it is away."""
     passing = _RETRIABLE | _CONSEQUENCES
     return error.txn_requires_abort() and error.code() not in passing and not is_unreachable(error)
+
+
+def _end_of_producer(error: KafkaError, topic: str) -> KStreamsError | None:
+    """What is no fault of the record: the producer takes and sends none any more. Why, the client does not always say: given a record,
+    one that was fenced, or whose transaction was open for too long, only tells that it is fatally wrong.
+    """
+    if is_fenced(error):
+        return ProducerFencedError(f"sending to {topic}: a newer owner has taken over")
+    if error.fatal() or error.code() == KafkaError._FATAL:
+        return OutputRetryError(f"sending to {topic}: the producer has come to its end ({error.str()})", topic=topic)
+    return None
 
 
 def _production_error(error: KafkaError, doing: str, topic: str) -> ProductionError:

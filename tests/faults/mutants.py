@@ -142,6 +142,11 @@ MUTANTS: dict[str, Mutant] = {
         ),
         "commit 4: fence on doubt",
     ),
+    "a producer that has come to its end is taken for a refused record": Mutant(
+        "kstreams_repl.kafka.delivery",
+        (("return _end_of_producer(inside, topic) or _production_error(inside,", "return _production_error(inside,"),),
+        "commit 4: fence on doubt",
+    ),
     "a doubtful commit is repeated": Mutant(
         _TXN,
         (("        self._repeat(doing, call, 0.0)\n", "        self._repeat(doing, call, self._seconds)\n"),),

@@ -31,6 +31,7 @@ def campaign(crew: Crew, points: list[str], random_kills: int, *, records: int, 
     crew.deploy(2)
     for point in points:
         slot = 1 - slot
+        crew.raise_failures()
         os.kill(crew.pids[slot], signal.SIGKILL)
         crew.died(slot)
         crew.start(slot, failpoints=f"{point}=kill@{dice.randrange(1, 4)}")

@@ -17,6 +17,8 @@ from tests.faults.crew import Crew
 from tests.faults.reliability import note
 
 pytestmark = pytest.mark.kafka
+_ABORTED_SECONDS = 14.0
+"""The transactions' timeout, and the interval in which a broker looks for those that have passed it."""
 PLACES = ("anywhere", "F3", "F5", "F7", "inside")
 
 
@@ -71,4 +73,28 @@ def test_many_zombies_are_fenced_and_leave(crew: Crew) -> None:
     dice, count = random.Random(4), full(50)
     wrong = zombies(crew, [(dice.choice(PLACES), dice.choice((1, 2, 4))) for _ in range(count)])
     note("R4", "zombies at F3, F5, F7, inside a store's commit and anywhere", count, len(wrong))
+    assert not wrong, wrong
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_process_that_slept_past_its_transaction_goes_on_by_itself(crew: Crew) -> None:
+    """Nobody takes over; the broker has aborted what was open, and the producer is of no use any more."""
+    crew.write(400)
+    crew.deploy(2)
+    crew.processed()
+    asleep = dict(crew.pids)
+    for _ in range(3):
+        crew.write(4_000)
+        time.sleep(0.3)
+        for pid in asleep.values():
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(_ABORTED_SECONDS)
+        for pid in asleep.values():
+            os.kill(pid, signal.SIGCONT)
+        crew.processed()
+    assert crew.pids == asleep and all(map(crew.state_of, asleep.values()))
+    crew.stop()
+    wrong = crew.violations()
+    note("R4", "asleep past the transaction's timeout, without a successor", 6, len(wrong))
     assert not wrong, wrong

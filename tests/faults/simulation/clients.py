@@ -110,6 +110,8 @@ class Producer:
         headers: Any = None,
     ) -> None:
         self._world.check_alive()
+        if self._fatal is not None:  # the client does not say here what the matter is
+            raise _exception(KafkaError._FATAL, "Unable to produce message: Local: Fatal error")
         if partition < 0:
             from kstreams_repl.kafka.partitioning import partitioner
 
