@@ -125,14 +125,13 @@ class ClientSettings:
 class ClientEvents:
     """What a client's background threads reported, for the error of the call that suffers from it.
 
-    Its `on_error` is the client's ``error_cb``. It keeps the last message, a refusal, the first *fatal* error and how many there were; it
-    never raises, since it runs inside polls.
+    Its `on_error` is the client's ``error_cb``. It keeps the last message, a refusal and how many there were; it never raises, since it
+    runs inside polls. It does not hear of fatal errors: the client raises those from the call that would have told them.
     """
 
     def __init__(self) -> None:
         self.last: str | None = None
         self.refused: KafkaError | None = None
-        self.fatal: KafkaError | None = None
         self.troubles = 0
         self._logged_at = float("-inf")
 
@@ -141,8 +140,6 @@ class ClientEvents:
         self.troubles += 1
         if code in (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED):
             self.refused = error
-        if error.fatal() and self.fatal is None:
-            self.fatal = error
         if code != KafkaError._ALL_BROKERS_DOWN or self.last is None:
             self.last = error.str()
         now = time.monotonic()

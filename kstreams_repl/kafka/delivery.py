@@ -99,14 +99,23 @@ def is_refusal(error: KafkaError) -> bool:
     return error.txn_requires_abort() and error.code() not in passing and not is_unreachable(error)
 
 
-def _end_of_producer(error: KafkaError, topic: str) -> KStreamsError | None:
+def end_of_client(error: KafkaException) -> KStreamsError | None:
+    """What a call of a client says that was about something else (`poll`, `flush`): whichever comes first after the client has met a fatal
+    error raises it, and ``error_cb`` never hears of it. None for any other error.
+    """
+    inside = error_of(error)
+    return None if inside is None else _end_of_producer(inside, None)
+
+
+def _end_of_producer(error: KafkaError, topic: str | None) -> KStreamsError | None:
     """What is no fault of the record: the producer takes and sends none any more. Why, the client does not always say: given a record,
     one that was fenced, or whose transaction was open for too long, only tells that it is fatally wrong.
     """
+    doing = "sending records" if topic is None else f"sending to {topic}"
     if is_fenced(error):
-        return ProducerFencedError(f"sending to {topic}: a newer owner has taken over")
+        return ProducerFencedError(f"{doing}: a newer owner has taken over")
     if error.fatal() or error.code() == KafkaError._FATAL:
-        return OutputRetryError(f"sending to {topic}: the producer has come to its end ({error.str()})", topic=topic)
+        return OutputRetryError(f"{doing}: the producer has come to its end ({error.str()})", topic=topic)
     return None
 
 

@@ -75,8 +75,6 @@ class TransactionalProducer:
         deadline, before = began + self._seconds, -1
         while remaining := self._flush():
             check()
-            if self.events.fatal is not None:
-                raise self._outcome(KafkaException(self.events.fatal), "sending records")
             if remaining == before:
                 self._check_spoiled()
             before = remaining
@@ -100,6 +98,8 @@ class TransactionalProducer:
             return self._calls.call(lambda: self.client.flush(0.1), self._seconds + _GRACE_SECONDS, self.meanwhile)
         except CallGivenUp as error:
             raise TransactionDoubtError(f"sending records: {error}", hint=self.events.last) from error
+        except KafkaException as error:
+            raise self._outcome(error, "sending records") from error
 
     def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any) -> None:
         listed = client_offsets(offsets)
@@ -133,7 +133,10 @@ class TransactionalProducer:
         """
         troubles = self.events.troubles
         self._repeat(doing, call, 0.0)
-        self.client.poll(0)  # lets the client tell what happened to its connections
+        try:
+            self.client.poll(0)  # lets the client tell what happened to its connections
+        except KafkaException as error:
+            raise self._outcome(error, doing) from error
         if self.events.troubles != troubles:
             raise TransactionDoubtError(
                 f"{doing}: the connection broke under the request; a second one may still be on its way", hint=self.events.last
@@ -157,8 +160,7 @@ class TransactionalProducer:
                 raise self._outcome(error, doing) from error
 
     def _outcome(self, error: KafkaException, doing: str) -> KStreamsError:
-        fatal = self.events.fatal
-        if is_fenced(error) or (fatal is not None and is_fenced(fatal)):
+        if is_fenced(error):
             return ProducerFencedError(f"{doing}: a newer owner has taken {self.transactional_id} over")
         typed = translate(error, doing, bootstrap_servers=self.settings.bootstrap_servers, reason=self.events.last)
         kind = ProductionError if isinstance(typed, ProductionError) else TransactionDoubtError

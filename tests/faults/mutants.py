@@ -142,6 +142,11 @@ MUTANTS: dict[str, Mutant] = {
         ),
         "commit 4: fence on doubt",
     ),
+    "a fatal error that a client raises ends the instance": Mutant(
+        "kstreams_repl.instance.run",
+        (("isinstance(raised, KStreamsError) else end_of_client(raised)", "isinstance(raised, KStreamsError) else None"),),
+        "commit 4: fence on doubt",
+    ),
     "a producer that has come to its end is taken for a refused record": Mutant(
         "kstreams_repl.kafka.delivery",
         (("return _end_of_producer(inside, topic) or _production_error(inside,", "return _production_error(inside,"),),

@@ -92,7 +92,6 @@ class Producer:
         self._broker = network.broker
         self._id = properties.get("transactional.id")
         self._timeout = properties.get("transaction.timeout.ms", 10_000) / 1000
-        self._error = properties["error_cb"]
         self._epoch = -1
         self._fatal: KafkaException | None = None
         self._waiting: list[tuple[Place, tuple[Any, ...], Any]] = []
@@ -150,13 +149,14 @@ class Producer:
                 return
             except Fenced:
                 self._fenced()
-                return
+                assert self._fatal is not None
+                raise self._fatal from None  # what a client's thread has met comes out of the next call that serves it
             if callback is not None:
                 callback(None, Message(topic=place[0], partition=place[1], offset=offset, key=row[0], value=row[1]))
 
     def _fenced(self) -> None:
+        """The client tells a fatal error by raising it, and never by its ``error_cb``."""
         self._fatal = _exception(KafkaError._FENCED, "a newer producer has fenced this one", fatal=True)
-        self._error(self._fatal.args[0])
 
     def _transactional(self, what: str, effect: Callable[[], Any], seconds: float) -> Any:
         if self._fatal is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, KafkaException
 
 from kstreams_repl.errors import OutputRetryError, ProducerFencedError, ProductionError
-from kstreams_repl.kafka.delivery import describe_delivery, send_errors
+from kstreams_repl.kafka.delivery import describe_delivery, end_of_client, send_errors
 
 
 def test_a_producer_that_has_come_to_its_end_is_no_fault_of_the_record() -> None:
@@ -26,3 +26,10 @@ def test_one_that_was_fenced_says_so_where_it_knows() -> None:
 def test_a_record_that_is_too_large_is_its_own_fault() -> None:
     found = describe_delivery(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), "out")
     assert isinstance(found, ProductionError) and not found.fields["retriable"]
+
+
+def test_what_a_call_raises_for_another_is_told_apart_by_being_fatal() -> None:
+    fenced = KafkaException(KafkaError(KafkaError._FENCED, "old epoch", True))
+    assert isinstance(end_of_client(fenced), ProducerFencedError)
+    assert isinstance(end_of_client(KafkaException(KafkaError(KafkaError._INCONSISTENT, "sequence", True))), OutputRetryError)
+    assert end_of_client(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))) is None
