@@ -94,6 +94,7 @@ class Producer:
         self._timeout = properties.get("transaction.timeout.ms", 10_000) / 1000
         self._epoch = -1
         self._fatal: KafkaException | None = None
+        self._untold: KafkaException | None = None
         self._waiting: list[tuple[Place, tuple[Any, ...], Any]] = []
         self._spread = 0
 
@@ -122,7 +123,15 @@ class Producer:
         self._world.check_alive()
         if self._waiting and self._world.random.random() < 0.3:
             self._send(self._world.random.randrange(len(self._waiting)) + 1)
+        if self._untold is not None and self._world.random.random() < 0.5:
+            self._tell()
         return 0
+
+    def _tell(self) -> None:
+        """What a client's thread has met comes out of a later call that serves it."""
+        untold, self._untold = self._untold, None
+        if untold is not None:
+            raise untold
 
     def flush(self, seconds: float = -1) -> int:
         deadline = self._world.now + seconds
@@ -135,6 +144,7 @@ class Producer:
                 self._world.pause(0.002, "waiting for acknowledgements")
                 if self._world.now >= deadline:
                     break
+        self._tell()
         return len(self._waiting)
 
     def _send(self, count: int) -> None:
@@ -149,8 +159,8 @@ class Producer:
                 return
             except Fenced:
                 self._fenced()
-                assert self._fatal is not None
-                raise self._fatal from None  # what a client's thread has met comes out of the next call that serves it
+                self._untold = self._fatal
+                return
             if callback is not None:
                 callback(None, Message(topic=place[0], partition=place[1], offset=offset, key=row[0], value=row[1]))
 
