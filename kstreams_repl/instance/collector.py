@@ -134,7 +134,9 @@ class KafkaRecordCollector:
             release()
 
     def take_positions(self) -> dict[TopicPartition, int]:
-        """Offset after the last record of each changelog partition written since the last call."""
+        """Offset after the last record of each changelog partition written since the last call, where it was told; without it a store's
+        position stays, and after a crash a little more is read again.
+        """
         positions, self._positions = self._positions, {}
         return positions
 
@@ -286,7 +288,9 @@ class KafkaRecordCollector:
         if error is not None:
             self.delivery_failed(error, message)
             return
-        self._positions[TopicPartition(message.topic(), message.partition())] = message.offset() + 1
+        offset = message.offset()
+        if offset is not None:  # the broker had it already, from a request whose answer was lost, and does not say where
+            self._positions[TopicPartition(message.topic(), message.partition())] = offset + 1
 
     def _serve(self, seconds: float) -> None:
         """Let the producer tell what came of its records, in the middle of user code: an error is not the user's."""
