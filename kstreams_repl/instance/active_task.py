@@ -19,6 +19,8 @@ from kstreams_repl.runtime.task import CommitPlan, StreamTask
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.types import RecordBatch, TopicPartition
 
+_FIRST_SLICE = 64
+_SLICE_SECONDS = 0.05
 _SETTLE_SECONDS = 1.0
 _SETTLE_ROWS = 100_000
 
@@ -60,6 +62,7 @@ class ActiveTask:
         self.committed = dict(starts)
         self.commit_id = environment.commit_id
         self.touched = False
+        self._slice = _FIRST_SLICE
         self.wait = False
         """Set for a commit that the local stores take later: see `may_wait`."""
         self.records = 0
@@ -92,10 +95,13 @@ class ActiveTask:
             self._leave()
 
     def process(self, limit: int) -> int:
-        began = monotonic()
+        """Process up to `limit` records, fewer where user code is slow: a commit is due, signals are looked for, and a transaction lasts no
+        longer than its timeout, whatever a record takes.
+        """
+        began, started = monotonic(), time.monotonic()
         self._enter(False)
         try:
-            done = self.task.process(limit)
+            done = self.task.process(min(limit, self._slice))
         except Exception as error:
             self._failed(error)
             raise
@@ -105,6 +111,11 @@ class ActiveTask:
             self.touched = True
             self.records += done
             self.counters.sliced(done, monotonic() - began)
+            spent = time.monotonic() - started
+            if spent > _SLICE_SECONDS:
+                self._slice = max(1, int(done * _SLICE_SECONDS / spent))
+            elif done >= self._slice and spent < _SLICE_SECONDS / 2:
+                self._slice *= 2
         return done
 
     def punctuate(self) -> bool:
