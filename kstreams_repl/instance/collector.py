@@ -18,12 +18,9 @@ from itertools import repeat
 from operator import length_hint
 from typing import Any
 
-from confluent_kafka import KafkaException
-
 from kstreams_repl.errors import KStreamsError, OutputRetryError, ProductionError, UnknownTopicError
 from kstreams_repl.instance.refusals import OutputRefusedError, Refusals, identity
-from kstreams_repl.kafka.delivery import describe_delivery, end_of_client, is_consequence, needs_abort, send_errors
-from kstreams_repl.kafka.failures import translate
+from kstreams_repl.kafka.delivery import describe_delivery, is_consequence, needs_abort, send_errors, serve
 from kstreams_repl.kafka.partitioning import partitioner, partitioner_of_columns
 from kstreams_repl.runtime.collector import Direct, Send, SendMany, Site, one_by_one
 from kstreams_repl.runtime.handlers import ErrorContext, Response
@@ -292,13 +289,6 @@ class KafkaRecordCollector:
         if offset is not None:  # the broker had it already, from a request whose answer was lost, and does not say where
             self._positions[TopicPartition(message.topic(), message.partition())] = offset + 1
 
-    def _serve(self, seconds: float) -> None:
-        """Let the producer tell what came of its records, in the middle of user code: an error is not the user's."""
-        try:
-            self._producer.poll(seconds)
-        except KafkaException as error:
-            raise end_of_client(error) or translate(error, "sending records") from error
-
     def _refused(
         self,
         error: Exception,
@@ -320,7 +310,7 @@ class KafkaRecordCollector:
                     hint="the broker does not take records; see its log",
                     topic=topic,
                 ) from error
-            self._serve(0.05)
+            serve(self._producer, 0.05)
             try:
                 where = _ANY_PARTITION if partition is None else partition
                 self._producer.produce(topic, value, key, where, callback, None, timestamp or 1, headers or None)
@@ -328,7 +318,7 @@ class KafkaRecordCollector:
             except Exception as again:
                 error = again
         if self._track and needs_abort(error):
-            self._serve(0)
+            serve(self._producer, 0)
             self.check()
             raise OutputRefusedError(
                 f"the transaction took no record for {topic}: an earlier one was refused", topic=topic

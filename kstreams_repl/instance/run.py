@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import KafkaException
-
 from kstreams_repl.errors import (
     BrokerUnavailableError,
     KStreamsError,
@@ -42,7 +40,7 @@ from kstreams_repl.instance.restore import RestoreProgress
 from kstreams_repl.instance.take_over import Interrupted, open_instance
 from kstreams_repl.instance.taps import TapBoard
 from kstreams_repl.instance.warm import WarmInstances
-from kstreams_repl.kafka.delivery import end_of_client
+from kstreams_repl.kafka.delivery import ClientError, end_of_client
 from kstreams_repl.kafka.transactional import TransactionDoubtError
 from kstreams_repl.types import TopicPartition
 
@@ -184,7 +182,7 @@ class _Runner:
             except Interrupted:
                 self.drop()
                 return self._ended(self.control.signal())
-            except (KStreamsError, KafkaException) as raised:
+            except (KStreamsError, ClientError) as raised:
                 error = raised if isinstance(raised, KStreamsError) else end_of_client(raised)
                 if error is None:
                     raise

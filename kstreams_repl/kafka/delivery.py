@@ -14,6 +14,9 @@ from confluent_kafka import KafkaError, KafkaException
 from kstreams_repl.errors import KStreamsError, OutputRetryError, ProducerFencedError, ProductionError
 from kstreams_repl.kafka.failures import error_of, is_fenced, is_unreachable, translate
 
+ClientError = KafkaException
+"""What a client raises."""
+
 _RETRIABLE = frozenset(
     {
         KafkaError._MSG_TIMED_OUT,
@@ -97,6 +100,18 @@ def is_refusal(error: KafkaError) -> bool:
     """Whether a transaction has to be aborted because the broker refused one of its records, and not because it is away."""
     passing = _RETRIABLE | _CONSEQUENCES
     return error.txn_requires_abort() and error.code() not in passing and not is_unreachable(error)
+
+
+def serve(producer: Any, seconds: float) -> None:
+    """Let a producer tell what came of its records, in the middle of user code: an error is not the user's.
+
+    Raises:
+        KStreamsError: what the client raised.
+    """
+    try:
+        producer.poll(seconds)
+    except KafkaException as error:
+        raise end_of_client(error) or translate(error, "sending records") from error
 
 
 def end_of_client(error: KafkaException) -> KStreamsError | None:
