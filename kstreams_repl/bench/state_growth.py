@@ -140,12 +140,10 @@ class _Size:
 
     def measure(self) -> float:
         """Microseconds of all instances together per record."""
-        name, site = f"growing-{self.keys}", self.site
+        name = f"growing-{self.keys}"
         topics = self._topics(name)
-        measured = run_workload(
-            site, "count", topics, self.total, self.settings, name, then=lambda app: _kill(site, app, self.input, self.keys, self.settings)
-        )
-        site.admin.delete_topics([topics.output])
+        measured = run_workload(self.site, "count", topics, self.total, self.settings, name, then=self._kill)
+        self.site.admin.delete_topics([topics.output])
         began = measured.moment_of(self.before)
         memory = {
             "worker_private_mb": measured.worker_private_mb,
@@ -179,33 +177,32 @@ class _Size:
         )
         return cost
 
-
-def _kill(site: Site, app: Application, topic: str, keys: int, settings: Settings) -> None:
-    """kill -9 of every worker while records come in; tells when all instances run again, and what they restored."""
-    with Pace(site, topic, keys, _LOAD_RATE) as pace:
-        time.sleep(_LOAD_SECONDS)
-        former = {slot: one.pid for slot, one in app.reports.instances.items()}
-        began = time.monotonic()
-        for pid in set(former.values()):
-            os.kill(pid, signal.SIGKILL)
-        while True:
-            told = app.reports.instances
-            if all(one.pid != former[slot] and one.state == "running" for slot, one in told.items()):
-                break
-            if app.status == "failed":
-                raise app.error or KStreamsError(f"{app.name} failed")
-            if time.monotonic() > began + _READY_SECONDS:
-                raise give_up("the instances to run again", _READY_SECONDS)
-            time.sleep(0.01)
-        seconds = time.monotonic() - began
-        pace.check()
-    restored = sum(one.restored for one in told.values())
-    lines.emit(
-        BENCH,
-        f"{_what(settings)}, {keys:,} keys, kill -9 to ready",
-        round(seconds, 2),
-        "s",
-        restored=restored,
-        keys=keys,
-        instances=len(former),
-    )
+    def _kill(self, app: Application) -> None:
+        """kill -9 of every worker while records come in; tells when all instances run again, and what they restored."""
+        with Pace(self.site, self.input, self.keys, _LOAD_RATE) as pace:
+            time.sleep(_LOAD_SECONDS)
+            former = {slot: one.pid for slot, one in app.reports.instances.items()}
+            began = time.monotonic()
+            for pid in set(former.values()):
+                os.kill(pid, signal.SIGKILL)
+            while True:
+                told = app.reports.instances
+                if all(one.pid != former[slot] and one.state == "running" for slot, one in told.items()):
+                    break
+                if app.status == "failed":
+                    raise app.error or KStreamsError(f"{app.name} failed")
+                if time.monotonic() > began + _READY_SECONDS:
+                    raise give_up("the instances to run again", _READY_SECONDS)
+                time.sleep(0.01)
+            seconds = time.monotonic() - began
+            pace.check()
+        restored = sum(one.restored for one in told.values())
+        lines.emit(
+            BENCH,
+            f"{_what(self.settings)}, {self.keys:,} keys, kill -9 to ready",
+            round(seconds, 2),
+            "s",
+            restored=restored,
+            keys=self.keys,
+            instances=len(former),
+        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from threading import get_ident
-from time import monotonic
 
 from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, encode
 from kstreams_repl.commit.protocol import OffsetAndMetadata
@@ -98,7 +97,7 @@ class ActiveTask:
         """Process up to `limit` records, fewer where user code is slow: a commit is due, signals are looked for, and a transaction lasts no
         longer than its timeout, whatever a record takes.
         """
-        began, started = monotonic(), time.monotonic()
+        began = time.monotonic()
         self._enter(False)
         try:
             done = self.task.process(min(limit, self._slice))
@@ -110,8 +109,8 @@ class ActiveTask:
         if done:
             self.touched = True
             self.records += done
-            self.counters.sliced(done, monotonic() - began)
-            spent = time.monotonic() - started
+            spent = time.monotonic() - began
+            self.counters.sliced(done, spent)
             if spent > _SLICE_SECONDS:
                 self._slice = max(1, int(done * _SLICE_SECONDS / spent))
             elif done >= self._slice and spent < _SLICE_SECONDS / 2:
@@ -119,7 +118,7 @@ class ActiveTask:
         return done
 
     def punctuate(self) -> bool:
-        began = monotonic()
+        began = time.monotonic()
         self._enter(False)
         try:
             ran = self.task.punctuate_stream_time()
@@ -131,7 +130,7 @@ class ActiveTask:
             self._leave()
         if ran:
             self.touched = True
-            self.counters.punctuate.add(monotonic() - began)
+            self.counters.punctuate.add(time.monotonic() - began)
         return ran
 
     def initialize(self) -> None:
