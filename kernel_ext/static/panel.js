@@ -194,7 +194,16 @@ function render({ model, el }) {
     place.ksHtml = html;
     place.innerHTML = html;
   };
+  const clear = (place) => {
+    place.ksHtml = "";
+    place.replaceChildren();
+  };
   const explain = () => {
+    // until the kernel has heard of a choice it tells of the shape before: its rows, and the button to its cell
+    if (chosen !== model.get("selected")) {
+      for (const place of [detail, values, about]) clear(place);
+      return;
+    }
     replace(detail, model.get("detail"));
     replace(values, model.get("values"));
     replace(about, model.get("about"));
@@ -202,11 +211,13 @@ function render({ model, el }) {
   const choose = (id) => {
     chosen = id;
     mark();
+    explain();
     say({ do: "select", shape: id });
   };
   const chosenElsewhere = () => {
     chosen = model.get("selected");
     mark();
+    explain();
   };
   const nearest = (from, key) => {
     // the shape whose middle is nearest in that direction, sideways distance counting double

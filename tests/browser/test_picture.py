@@ -64,7 +64,14 @@ def panel(page: Any) -> Any:
 
 def state_with(picture: Picture, **more: Any) -> dict[str, Any]:
     room = room_for(picture)
-    return {**START, "name": picture.title, "status": "running", "svg": str(svg_of(picture, room=room)), "marks": marks(picture), **more}
+    return {
+        **START,
+        "name": picture.title,
+        "status": "running",
+        "svg": str(svg_of(picture, room=room)),
+        "marks": marks(picture),
+        **more,
+    }
 
 
 def large(number: int) -> Picture:
@@ -80,7 +87,8 @@ def large(number: int) -> Picture:
     assert sum(shape.kind in (Kind.SOURCE, Kind.PROCESSOR, Kind.SINK) for shape in picture.shapes) == 200
     lines = {Kind.SOURCE: (f"{number:,} records", f"{number} records/s", f"lag {number}"), Kind.STORE: (f"{number:,} rows",)}
     found = {
-        shape.id: Mark(None if shape.kind in (Kind.STORE, Kind.TOPIC) else "running", lines.get(shape.kind, ())) for shape in picture.shapes
+        shape.id: Mark(None if shape.kind in (Kind.STORE, Kind.TOPIC) else "running", lines.get(shape.kind, ()))
+        for shape in picture.shapes
     }
     return Picture(picture.title, picture.shapes, picture.links, picture.clusters, found)
 
@@ -101,6 +109,31 @@ def test_a_button_that_the_kernel_does_not_hear_says_what_it_waits_for(panel: An
     panel.evaluate("() => { window.model.set({ busy: true }); window.model.set({ busy: false, status: 'paused' }); }")
     panel.wait_for_timeout(600)
     assert pause.inner_text() == "pause" and panel.locator("button.resume").is_enabled()
+
+
+def test_what_is_shown_belongs_to_the_chosen_shape_before_the_kernel_has_answered(panel: Any) -> None:
+    """ "go to the cell" of the shape before would lead to the wrong cell."""
+    texts = {
+        "detail": "<p>rows of count</p>",
+        "values": "<p>values of count</p>",
+        "about": '<button data-cell="of count">go to the cell</button>',
+    }
+    panel.evaluate("state => window.show(state)", state_with(large(1), selected="node:count-3", **texts))
+    panel.evaluate("() => document.addEventListener('kstreams:show-cell', event => { window.shown = event.detail.cell; })")
+    behind, go = panel.locator(".behind"), panel.get_by_role("button", name="go to the cell")
+    assert behind.inner_text().split("\n\n")[:2] == ["rows of count", "values of count"]
+    panel.locator('[data-node="node:step-3-1"]').click()
+    assert behind.inner_text().strip() == "" and go.count() == 0
+    # the answer comes in one message or in several; what it says is of the chosen shape
+    panel.evaluate("() => window.model.set({ selected: 'node:step-3-1', detail: 'reading', values: '', about: '' })")
+    assert behind.inner_text().strip() == "reading"
+    panel.evaluate("""() => window.model.set({ about: '<button data-cell="of step">go to the cell</button>' })""")
+    go.click()
+    assert panel.evaluate("() => window.shown") == "of step"
+    # the shape that another view chooses
+    panel.evaluate("texts => window.model.set({ selected: 'node:count-3', ...texts })", texts)
+    assert "rows of count" in behind.inner_text()
+    assert panel.locator('[data-node="node:count-3"]').get_attribute("aria-pressed") == "true"
 
 
 def test_an_update_of_two_hundred_nodes_changes_numbers_in_place(panel: Any) -> None:
@@ -147,7 +180,11 @@ def small(**marked: Mark) -> Picture:
     words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("out", name="to-out")
     picture = picture_of(builder.build(), title="words (running)")
     given = {"node:words": Mark("running", ("1,204 records", "35 records/s", "lag 3")), "node:long": Mark("stale")}
-    given |= {"node:count": Mark("failed", ("ZeroDivisionError",)), "node:changes": Mark("paused"), "node:to-out": Mark("restoring")}
+    given |= {
+        "node:count": Mark("failed", ("ZeroDivisionError",)),
+        "node:changes": Mark("paused"),
+        "node:to-out": Mark("restoring"),
+    }
     given |= {"store:counts": Mark(None, ("17 rows",))}
     return Picture(picture.title, picture.shapes, picture.links, picture.clusters, {**given, **marked})
 
@@ -204,7 +241,9 @@ def hostile(text: str) -> Picture:
 
 def test_hostile_texts_do_nothing_in_a_real_browser(panel: Any) -> None:
     """R23: every form of output with every text of the corpus, in the page, looked at, clicked and pointed at."""
-    texts = [text for kind, texts in CORPUS.items() if kind != "huge" for text in texts] + [text * 5_000 for text in CORPUS["huge"]]
+    texts = [text for kind, texts in CORPUS.items() if kind != "huge" for text in texts] + [
+        text * 5_000 for text in CORPUS["huge"]
+    ]
     for start in range(0, len(texts), 12):
         some = texts[start : start + 12]
         pictures = [hostile(text) for text in some]
@@ -215,7 +254,9 @@ def test_hostile_texts_do_nothing_in_a_real_browser(panel: Any) -> None:
             more = {"detail": str(body), "about": str(element("pre", text)), "note": text, "status": text}
             panel.evaluate("state => window.show(state)", state_with(picture, **more))
             panel.evaluate("marks => window.model.set({ marks, note: 'x' })", marks(pictures[0]))
-        panel.evaluate("html => { document.body.append(Object.assign(document.createElement('div'), { innerHTML: html })); }", images)
+        panel.evaluate(
+            "html => { document.body.append(Object.assign(document.createElement('div'), { innerHTML: html })); }", images
+        )
         panel.evaluate(
             """() => {
                 for (const node of document.querySelectorAll("body *")) {
