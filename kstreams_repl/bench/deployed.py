@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,8 +60,6 @@ class Measured:
     broker_cpu_seconds: float
     rss_mb: int
     broker_rss_mb: int
-    worker_private_mb: int
-    """Of the worker that had most, without pages of files."""
     looks: tuple[tuple[float, int], ...] = field(repr=False)
 
     @property
@@ -96,23 +95,24 @@ def run_workload(
     settings: Settings,
     name: str,
     *,
+    beside: AbstractContextManager[object] | None = None,
     then: Callable[[Application], None] | None = None,
 ) -> Measured:
     """Deploy, wait until every record is committed, stop, and delete what the application made (its output stays).
 
     Args:
+        beside: entered while it is measured, such as one more sampler.
         then: called when all is measured and the application still runs.
 
     Raises:
         KStreamsError: it failed, or was not done in time.
     """
     own, broker = ProcessSampler(site.own_processes), ProcessSampler(site.broker_processes)
-    workers = ProcessSampler(lambda: site.parts()["workers"])
     looks: list[tuple[float, int]] = []
     began: float | None = None
     app = site.session.deploy(workloads.topology(workload, topics), name, config=settings.config())
     try:
-        with own, broker, workers:
+        with own, broker, beside or nullcontext():
             deadline = time.monotonic() + settings.max_seconds
             while True:
                 told = app.reports
@@ -147,7 +147,6 @@ def run_workload(
         broker.cpu_between(began, ended),
         own.peak_rss_mb,
         broker.peak_rss_mb,
-        workers.peak_private_mb,
         tuple(looks),
     )
 

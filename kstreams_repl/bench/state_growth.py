@@ -23,6 +23,7 @@ from kstreams_repl.bench import lines
 from kstreams_repl.bench.deployed import Settings, run_workload
 from kstreams_repl.bench.memory import Pace
 from kstreams_repl.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer, chosen_jdk, peer_option
+from kstreams_repl.bench.processes import ProcessSampler
 from kstreams_repl.bench.site import Site, give_up, open_site, produce, where
 from kstreams_repl.bench.workloads import Row, Topics
 from kstreams_repl.config import EXACTLY_ONCE_V2
@@ -142,11 +143,12 @@ class _Size:
         """Microseconds of all instances together per record."""
         name = f"growing-{self.keys}"
         topics = self._topics(name)
-        measured = run_workload(self.site, "count", topics, self.total, self.settings, name, then=self._kill)
+        workers = ProcessSampler(lambda: self.site.parts()["workers"])
+        measured = run_workload(self.site, "count", topics, self.total, self.settings, name, beside=workers, then=self._kill)
         self.site.admin.delete_topics([topics.output])
         began = measured.moment_of(self.before)
         memory = {
-            "worker_private_mb": measured.worker_private_mb,
+            "worker_private_mb": workers.peak_private_mb,
             "peak_rss_mb": measured.rss_mb + measured.broker_rss_mb,
         }
         return self._emit("", measured.ended - began, self.records, memory)

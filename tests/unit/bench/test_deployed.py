@@ -11,7 +11,7 @@ from kstreams_repl.spark.progress import ApplicationReport, InstanceReport, Task
 
 def measured(*looks: tuple[float, int], began: float = 10.0) -> Measured:
     at, records = looks[-1]
-    return Measured(records, began, at, 0.0, 0.0, 0, 0, 0, looks)
+    return Measured(records, began, at, 0.0, 0.0, 0, 0, looks)
 
 
 def test_rate_is_records_over_first_processed_to_last_committed() -> None:
