@@ -8,12 +8,12 @@ Mutable values are always serialized at once: a change made in place by user cod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import Codec
-from kstreams_repl.stores.rows import Rows, logged_write
+from kstreams_repl.stores.rows import PutMany, Rows, logged_write
 
 EntryListener = Callable[[bytes, Any, Any, int, Any], None]
 """(physical key, new cell, old cell, record timestamp, headers) of one flushed entry."""
@@ -95,6 +95,7 @@ class WriteBackCells:
         self._codec = codec
         self._changelog = changelog
         self._write = logged_write(rows, codec, changelog, None if admit is None else getattr(rows, "put_admitted", None))
+        self._put_many: PutMany | None = getattr(rows, "put_many", None) if admit is None else None
         self._dirty: dict[bytes, tuple[Any, int]] = {}
         self._clean: dict[bytes, Any] = {}
         self._capacity = capacity
@@ -167,8 +168,37 @@ class WriteBackCells:
         return ((key, decode(stored)) for key, stored in rows)
 
     def flush(self) -> None:
-        self._spill()
-        self._changelog.flush()
+        if self._put_many is None or self._changelog.pending or not self._leave_in_columns():
+            self._spill()
+            self._changelog.flush()
+
+    def _leave_in_columns(self) -> bool:
+        """What was deferred is written and logged, column by column; False where a value has no bytes, which is written one by one."""
+        dirty, clean, codec = self._dirty, self._clean, self._codec
+        if not dirty:
+            return True
+        keys = list(dirty)
+        cells: Sequence[Any]
+        values: Sequence[Any]
+        timestamps: Sequence[int]
+        cells, timestamps = zip(*dirty.values(), strict=True)
+        values, timestamps = zip(*cells, strict=True) if codec.timestamped else (cells, timestamps)
+        stored = codec.encode_many(values, timestamps)
+        if codec.serde.layout is None and None in stored:
+            return False
+        assert self._put_many is not None
+        self._put_many(keys, stored)
+        log_key = self._rows.log_key
+        self._changelog.send_many(
+            keys if log_key is None else list(map(log_key, keys)),
+            codec.log_values(stored),  # type: ignore[arg-type]
+            timestamps,
+        )
+        if len(clean) + len(dirty) > self._capacity:
+            clean.clear()
+        clean.update(zip(keys, cells, strict=True))
+        dirty.clear()
+        return True
 
     def clear(self) -> None:
         self._dirty.clear()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kstreams_repl import serdes
 from kstreams_repl.errors import SerializationError, StateStoreError
 from kstreams_repl.runtime.record_context import RecordContext
+from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.stores.factory import open_store
 from kstreams_repl.stores.record_cache import RecordCache
@@ -18,7 +19,12 @@ from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import ValueAndTimestamp
 
 ONE, TWO, THREE = (serdes.long.serialize(number) for number in (1, 2, 3))
-MODES: list[dict[str, Any]] = [{}, {"suppress": True}, {"cache_bytes": 10_000}, {"cache_bytes": 10_000, "suppress": True, "exact": False}]
+MODES: list[dict[str, Any]] = [
+    {},
+    {"suppress": True},
+    {"cache_bytes": 10_000},
+    {"cache_bytes": 10_000, "suppress": True, "exact": False},
+]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -58,6 +64,30 @@ def test_every_update_is_logged_at_once_without_suppression(open_kind: Any) -> N
     opened.store.put("a", (2, 6))
     opened.store.put("a", None)
     assert opened.log() == [(b"a", ONE, 5), (b"a", TWO, 6), (b"a", None, 99)]
+
+
+@pytest.mark.parametrize("kind", [StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE])
+def test_values_of_any_sort_leave_once_per_key_and_flush(open_kind: Any, kind: StoreKind) -> None:
+    """Numbers leave in columns; what may change in place, and what its serde writes as nothing, one by one: the log is the same."""
+    nothing_for_zero = Serde(lambda value: b"%d" % value if value else None, int, immutable=[int])  # type: ignore[arg-type, return-value]
+    for serde, values in ((serdes.json, [1, {"n": 2}, 3]), (nothing_for_zero, [1, 0, 3]), (serdes.long, [1, 2, 3])):
+        opened = open_kind(kind, suppress=True, value_serde=serde)
+        at = (lambda value, time: (value, time)) if kind is StoreKind.TIMESTAMPED_KEY_VALUE else (lambda value, time: value)
+        for offset, value in enumerate(values, 1):
+            opened.context.timestamp = offset
+            opened.store.put("a", at(value, offset))  # the last one counts, whatever those before it were
+            opened.store.put(f"k{offset}", at(value, offset))
+        opened.store.flush()
+        opened.environment.commit({}, 1)
+        data = [serde.serialize(value) for value in values]
+        assert sorted(opened.log()) == [(b"a", data[2], 3), *((b"k%d" % n, each, n) for n, each in enumerate(data, 1))]
+        assert opened.store.get("a") == at(values[2], 3)
+        opened.store.flush()
+        assert len(opened.log()) == 4
+        for key in ("a", "k1", "k2", "k3"):
+            opened.store.delete(key)
+        opened.store.flush()
+        opened.environment.commit({}, 1)
 
 
 def test_one_record_per_key_and_flush_with_suppression(open_kind: Any) -> None:
