@@ -101,6 +101,8 @@ class SparkCluster:
         environment["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (_ROOT, environment.get("PYTHONPATH"))))
         environment["SPARK_DAEMON_MEMORY"] = "256m"
+        # what a daemon or an executor that is killed leaves of Spark's own goes with the test's directory
+        environment["SPARK_LOCAL_DIRS"] = str(self._directory / "spark-local")
         environment["SPARK_DAEMON_JAVA_OPTS"] = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
         if state is not None:
             environment["KSTREAMS_STATE"] = str(state)
