@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from pathlib import Path
 
+import lmdb
 import pytest
 
 from kstreams_repl.errors import TaskCorruptedError
 from kstreams_repl.stores.engine import seal
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.stores.engine.page_file import NotPagesError, PageFile
+from kstreams_repl.stores.engine.page_file import Meta, NotPagesError, PageFile
 
 
 def opened(path: Path) -> LmdbEnvironment:
@@ -142,3 +144,43 @@ def test_a_tree_of_free_pages_that_leads_nowhere_is_refused(tmp_path: Path) -> N
         with pytest.raises(NotPagesError):
             pages.free_pages(type(newest)(newest.page, newest.transaction, newest.last_page, root))
     pages.close()
+
+
+def test_a_file_that_grows_while_a_reader_looks_at_it_is_not_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment, read_metas, commits = opened(tmp_path / "e"), PageFile.metas, iter(range(1, 4))
+
+    def metas_after_a_commit(pages: PageFile) -> tuple[Meta, Meta]:
+        if (commit := next(commits, None)) is not None:
+            environment.engine("e").put(b"k%d" % commit, bytes(100_000))
+            environment.commit({}, commit)
+        return read_metas(pages)
+
+    environment.engine("e").put(b"k", b"v")
+    environment.commit({}, 0)
+    monkeypatch.setattr(PageFile, "metas", metas_after_a_commit)
+    seal.check_head(str(tmp_path / "e"))
+    environment.close()
+
+
+def test_pages_given_back_within_their_transaction_may_be_missing_at_the_end_and_no_others(tmp_path: Path) -> None:
+    """LMDB never writes them; a file without them was taken for a damaged one, and its store restored from the start."""
+    data, dice = tmp_path / "data.mdb", random.Random(0)
+    with lmdb.open(str(tmp_path), map_size=1 << 28, sync=False) as environment:
+        while True:
+            with environment.begin(write=True) as transaction:
+                for _ in range(40):
+                    transaction.put(b"%d" % dice.randrange(200), bytes(1_000))
+                    transaction.delete(b"%d" % dice.randrange(200))
+                transaction.put(b"large", bytes(200_000))
+                transaction.delete(b"large")
+            pages = PageFile(str(data))
+            newest, there = pages.metas()[0], len(pages.view) // pages.page_size
+            used = set(range(there)) - pages.free_pages(newest)
+            pages.close()
+            if there <= newest.last_page:
+                break
+    seal.check_head(str(tmp_path))
+    seal.check(str(tmp_path))
+    os.truncate(data, max(used) * pages.page_size)
+    with pytest.raises(TaskCorruptedError):
+        seal.check_head(str(tmp_path))
