@@ -146,7 +146,7 @@ KEYS: dict[str, Key] = {
         _at_least(0), 1000, "How far apart (wall clock) left and outer stream-stream joins look for parked results that are due."
     ),
     "repl.emit.cached": Key(
-        _one_of("on-flush", "always"), "on-flush", "Cached stores forward on flush (Kafka Streams) or always."
+        _one_of("on-flush", "always"), "on-flush", "Cached stores forward on flush (Kafka Streams), or always; they write at a commit."
     ),
 }
 

@@ -285,7 +285,8 @@ class StreamTask:
         return f"{self.spec.application_id}-{store}-changelog"
 
     def _open_stores(self) -> None:
-        services, partition = self.services, self.id.partition
+        services, partition, config = self.services, self.id.partition, self.spec.config
+        emits_always = self.cache.max_bytes > 0 and config["repl.emit.cached"] == "always"
         for builder in self.spec.subtopology.stores:
             logged = builder.logging and builder.source_topic is None
             send, send_many = senders_of(services.collector, self.changelog_topic(builder.name)) if logged else (None, None)
@@ -296,10 +297,10 @@ class StreamTask:
                 send=send,  # type: ignore[arg-type]
                 send_many=send_many,
                 partition=partition,
-                cache=self.cache if builder.caching else None,
+                cache=self.cache if builder.caching and not emits_always else None,
                 defaults=(services.key_serde(None), services.value_serde(None)),
                 on_dropped=services.drop,
-                suppress_changelog=self.spec.config["repl.changelog.suppression"],
+                suppress_changelog=config["repl.changelog.suppression"] or (builder.caching and emits_always),
             )
             if services.meter is not None:
                 services.meter.store(builder, services.stores[builder.name])

@@ -141,6 +141,25 @@ def test_a_cached_aggregate_forwards_on_commit_the_last_of_its_updates() -> None
     assert rig.outbox.to("out") == [(b"b", (1).to_bytes(8, "big"), 2), (b"a", (2).to_bytes(8, "big"), 3)]
 
 
+@pytest.mark.parametrize("suppression", [True, False])
+def test_a_cached_aggregate_that_emits_always_forwards_every_update_and_logs_the_last_at_the_commit(suppression: bool) -> None:
+    from kstreams_repl.dsl import StreamsBuilder
+
+    builder = StreamsBuilder()
+    builder.stream("in").group_by_key().count(store="counts").to_stream().to("out", value_serde=serdes.long)
+    always = {"statestore.cache.max.bytes": 1_000_000, "repl.emit.cached": "always", "repl.changelog.suppression": suppression}
+    rig = Rig(builder.build(), always)
+    rig.pipe("in", ("a", 1, 1), ("b", 1, 2), ("a", 1, 3)).run()
+    one, two = ((number).to_bytes(8, "big") for number in (1, 2))
+    assert rig.outbox.to("out") == [(b"a", one, 1), (b"b", one, 2), (b"a", two, 3)]
+    assert rig.outbox.to("app-counts-changelog") == []
+    rig.commit()
+    assert sorted(rig.outbox.to("app-counts-changelog")) == [(b"a", two, 3), (b"b", one, 2)]
+    assert len(rig.outbox.to("out")) == 3
+    rig.pipe("in", ("a", 1, 4)).run()
+    assert rig.outbox.to("out")[3:] == [(b"a", (3).to_bytes(8, "big"), 4)]
+
+
 def test_a_node_reaches_only_the_stores_it_is_connected_to() -> None:
     class Nosy(Processor):
         def init(self, context: Any) -> None:
