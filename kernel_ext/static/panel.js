@@ -172,7 +172,9 @@ function render({ model, el }) {
     groups = new Map([...picture.querySelectorAll("[data-node]")].map((group) => [group.dataset.node, group]));
     for (const group of groups.values()) group.setAttribute("role", "button");
     update();
+    if (!groups.has(chosen)) chosen = model.get("selected"); // a choice that the kernel knows no shape for stays without an answer
     mark();
+    explain();
     if (focused) groups.get(focused)?.focus();
     root.dataset.drawMs = (performance.now() - began).toFixed(2);
   };
@@ -200,7 +202,7 @@ function render({ model, el }) {
   };
   const explain = () => {
     // until the kernel has heard of a choice it tells of the shape before: its rows, and the button to its cell
-    if (chosen !== model.get("selected")) {
+    if (chosen !== model.get("selected") && !model.get("planned")) {
       for (const place of [detail, values, about]) clear(place);
       return;
     }

@@ -136,6 +136,19 @@ def test_what_is_shown_belongs_to_the_chosen_shape_before_the_kernel_has_answere
     assert panel.locator('[data-node="node:count-3"]').get_attribute("aria-pressed") == "true"
 
 
+def test_a_choice_that_went_with_an_edit_hides_nothing(panel: Any) -> None:
+    """The kernel does not answer for a shape that the new version lacks."""
+    panel.evaluate("state => window.show(state)", state_with(large(1)))
+    behind = panel.locator(".behind")
+    panel.locator('[data-node="node:step-3-1"]').click()
+    panel.evaluate("() => window.model.set({ detail: '<p>the plan</p>', planned: true })")
+    assert behind.inner_text().strip() == "the plan"
+    panel.evaluate("() => window.model.set({ detail: '<p>applied</p>', planned: false })")
+    assert behind.inner_text().strip() == ""
+    panel.evaluate("""() => window.model.set({ svg: window.model.get("svg").replaceAll("node:step-3-1", "node:new") })""")
+    assert behind.inner_text().strip() == "applied"
+
+
 def test_an_update_of_two_hundred_nodes_changes_numbers_in_place(panel: Any) -> None:
     began = time.process_time()
     first = state_with(large(1))
