@@ -93,6 +93,9 @@ KEYS: dict[str, Key] = {
     ),
     "max.task.idle.ms": Key(int, 0, "-1 never waits; 0 waits while a partition is known to lag; >0 waits that long more."),
     "buffered.records.per.partition": Key(_at_least(1), 1000, "Soft bound of one record queue."),
+    "input.buffer.max.bytes": Key(
+        _at_least(1), 64 * 1024 * 1024, "Values that an instance's record queues hold before it stops polling (KIP-770; there of all)."
+    ),
     "auto.offset.reset": Key(
         _one_of("earliest", "latest", "none"), "earliest", "Where a partition without committed offset begins."
     ),

@@ -1,10 +1,9 @@
 """The instance's loop: poll, buffer, run tasks, punctuate, commit, look for signals; the polling thread of the threading
 refactor, with processing inline.
 
-Invariants: records are only taken off the client while the buffers have room (the client's pause would throw its prefetch
-away), except while
-no task can go on: then one of them waits for a partition that has yet to come. Whatever ends the loop in order ends it at a
-    commit.
+Invariants: records are only taken off the client while the buffers have room, in records and in bytes (the client's pause would throw
+its prefetch away), except while no task can go on: then one of them waits for a partition that has yet to come, and only those that it
+does not wait for are paused. Whatever ends the loop in order ends it at a commit.
 """
 
 from __future__ import annotations
@@ -21,9 +20,10 @@ from kstreams_repl.instance.active_task import ActiveTask
 from kstreams_repl.instance.control import Signal
 from kstreams_repl.instance.instance import Instance, wall_clock
 from kstreams_repl.instance.large_pages import EVERY_RECORDS, SETTLED_RECORDS, use_large_pages
+from kstreams_repl.instance.scheduler import SCHEDULERS, Scheduler
 from kstreams_repl.kafka.failures import translate
 from kstreams_repl.kafka.group_offsets import is_partition_end, is_passing, known_end, pause, place_of, resume
-from kstreams_repl.kafka.record_batch import columns
+from kstreams_repl.kafka.record_batch import columns, size_of
 from kstreams_repl.types import TopicPartition
 
 _BATCH = 10_000
@@ -79,7 +79,9 @@ class Loop:
         self._commit_seconds = config["commit.interval.ms"] / 1000
         self._eager_seconds = None if config["repl.commit.eager.ms"] < 0 else config["repl.commit.eager.ms"] / 1000
         self._soft = config["buffered.records.per.partition"]
-        self._room = max(self._soft * max(1, len(instance.by_partition)), 2 * _BATCH)
+        self._room: int = max(self._soft * max(1, len(instance.by_partition)), 2 * _BATCH)
+        self._most_bytes: int = config["input.buffer.max.bytes"]
+        self._share = max(1, self._most_bytes // max(1, len(instance.by_partition)))
         self._joins = [task for task in instance.tasks if task.joins]
         self._paused: set[TopicPartition] = set()
         self._active_at = time.monotonic()
@@ -88,7 +90,12 @@ class Loop:
         topics = {at.topic for at in instance.by_partition}
         self._topic = topics.pop() if len(topics) == 1 else None
         self._ahead: list[Any] = []
+        self._ahead_bytes = 0
         instance.fence.meanwhile = self._read_ahead
+
+    @staticmethod
+    def scheduler_of(chosen: Scheduler | str) -> Scheduler:
+        return SCHEDULERS[chosen] if isinstance(chosen, str) else chosen
 
     def run(self, until: float) -> Ending:
         """Run until the monotonic time `until` or a signal; what was processed is committed when this returns.
@@ -117,10 +124,12 @@ class Loop:
                     paged_at = instance.totals.records
                     use_large_pages()
             # Poll.
-            buffered = sum(task.task.buffered for task in tasks)
             took = False
-            if buffered < self._room or self._stuck:
-                messages, self._ahead = self._ahead or consume(_BATCH, 0), []
+            room = self._queues_have_room()
+            if room or self._stuck:
+                if not room:
+                    self._hold_back()
+                messages = self._take_ahead() or consume(_BATCH, 0)
                 if not messages and idle:
                     message = poll(self._nap(now, self.until))
                     if message is not None:
@@ -159,8 +168,7 @@ class Loop:
             return Ending.SUPERSEDED
         self.instance.fence.meanwhile = None
         if self._ahead:  # they stay with the instance, which may go on in the next epoch
-            messages, self._ahead = self._ahead, []
-            self._route(messages)
+            self._route(self._take_ahead())
         self._commit()
         self.instance.settle()
         if self._paused:  # the next epoch's loop does not know of them
@@ -173,11 +181,16 @@ class Loop:
         """Take records off the client while a commit waits for the broker. They are not looked at before it is over: what a poison
         record sends would belong to the next transaction.
         """
-        if len(self._ahead) >= _BATCH:
+        if len(self._ahead) >= _BATCH or self._ahead_bytes + self._buffered_bytes() >= self._most_bytes:
             return False
         messages = self.instance.consumer.consume(_AHEAD, 0)
         self._ahead += messages
+        self._ahead_bytes += size_of(messages)
         return bool(messages)
+
+    def _take_ahead(self) -> list[Any]:
+        messages, self._ahead, self._ahead_bytes = self._ahead, [], 0
+        return messages
 
     def _commit(self, *, more: bool = False) -> None:
         self.instance.commit(more=more)
@@ -196,6 +209,27 @@ class Loop:
         return max(nap, 0.0)
 
     # ---- input
+
+    def _queues_have_room(self) -> bool:
+        buffered = sum(task.task.buffered for task in self.instance.tasks)
+        return buffered < self._room and self._buffered_bytes() < self._most_bytes
+
+    def _buffered_bytes(self) -> int:
+        return sum(task.task.buffered_bytes for task in self.instance.tasks)
+
+    def _hold_back(self) -> None:
+        """The buffers are full and no task can go on: pause what has more than its share of the bytes, and never what is waited for."""
+        if self._buffered_bytes() < self._most_bytes:
+            return
+        far = [
+            at
+            for task in self._joins
+            for at, queue in task.task.group.queues.items()
+            if queue.has_head and queue.buffered_bytes >= self._share and at not in self._paused
+        ]
+        if far:
+            pause(self.instance.consumer, far)
+            self._paused.update(far)
 
     def _route(self, messages: list[Any]) -> None:
         by_partition = self.instance.by_partition
@@ -255,9 +289,9 @@ class Loop:
         tasks = self.instance.tasks
         if self._joins:
             self._learn_missing_lags()
+        done, began = 0, time.time()
         if len(tasks) > 1:
             tasks = sorted(tasks, key=_buffered, reverse=True)
-        done, began = 0, time.time()
         for task in tasks:
             taken = task.process(_SLICE)
             if taken:
@@ -271,9 +305,9 @@ class Loop:
         return done
 
     def _resume_drained(self) -> None:
-        low = self._soft * _IMBALANCE // 2
-        by_partition = self.instance.by_partition
-        drained = [at for at in self._paused if by_partition[at].task.group.queues[at].size <= low]
+        queues = {at: self.instance.by_partition[at].task.group.queues[at] for at in self._paused}
+        low, light = self._soft * _IMBALANCE // 2, self._share // 2
+        drained = [at for at, queue in queues.items() if queue.size <= low and queue.buffered_bytes <= light]
         if drained:
             resume(self.instance.consumer, drained)
             self._paused.difference_update(drained)

@@ -15,13 +15,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from operator import itemgetter
 from typing import Any
 
 from kstreams_repl.commit.failpoints import failpoint
 from kstreams_repl.instance.control import Signal
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.loop import Ending, Loop
-from kstreams_repl.instance.scheduler import SCHEDULERS, Scheduler
 from kstreams_repl.instance.task_manager import ManagedTask, TaskManager
 from kstreams_repl.kafka.group_offsets import is_partition_end, pause, place_of, resume
 from kstreams_repl.kafka.record_batch import columns
@@ -47,8 +47,7 @@ class ThreadedLoop(Loop):
         super().__init__(instance, **options)
         instance.fence.meanwhile = None  # the polling thread reads while the others work; nothing is left over for a commit's waits
         config = instance.plan.config
-        chosen: Scheduler | str = config["repl.task.scheduler"]
-        self.manager = TaskManager(instance.tasks, SCHEDULERS[chosen] if isinstance(chosen, str) else chosen)
+        self.manager = TaskManager(instance.tasks, self.scheduler_of(config["repl.task.scheduler"]))
         self._threads = config["num.processing.threads"]
         self._errors: deque[BaseException] = deque()
         self._woken = threading.Event()
@@ -168,27 +167,56 @@ class ThreadedLoop(Loop):
         return bool(self.manager.holders) or any(managed.buffered for managed in self.manager.tasks.values())
 
     def _has_room(self, now: float) -> bool:
-        """Whether to poll. A task that blocks fills its queues and would stop the input of all: its partitions are paused then, as long as
-        it has much, if another task has nothing.
+        """Whether to poll: queues and inboxes have room, in records and in bytes. A task that makes no progress fills its queues and would
+        stop the input of all, or of the partition it waits for: what it has is paused then, and resumed when three quarters are gone.
         """
-        total, hungry, blocked = 0, False, None
+        records, size, hungry = 0, 0, False
+        blocked: list[tuple[float, ManagedTask]] = []
         for managed in self.manager.tasks.values():
-            starts, buffered = managed.task.starts, managed.buffered
+            buffered, weight = managed.buffered, managed.buffered_bytes
             still = self._stands_still(managed, now)
-            if starts.keys() <= self._paused:
-                if buffered > self._room // 4:
-                    continue
-                resume(self.instance.consumer, list(starts))
-                self._paused.difference_update(starts)
-            total += buffered
+            starts, queues = managed.task.starts.keys(), managed.task.task.group.queues
+            held = self._resume_emptied(managed) if starts & self._paused else set()
+            if held == starts:
+                continue
+            records += buffered - sum(queues[at].size for at in held)
+            size += weight - sum(queues[at].buffered_bytes for at in held)
             hungry = hungry or not buffered
-            if buffered and still and (blocked is None or buffered > blocked.buffered):
-                blocked = managed
-        if total >= self._room and hungry and blocked is not None:
-            pause(self.instance.consumer, list(blocked.task.starts))
-            self._paused.update(blocked.task.starts)
+            if buffered and still:
+                blocked.append((self._fill(buffered, weight), managed))
+        if self._fill(records, size) < 1:
             return True
-        return bool(total < self._room)
+        for _, managed in sorted(blocked, key=itemgetter(0), reverse=True):
+            stopped = self._in_the_way(managed, hungry) - self._paused
+            if stopped:
+                pause(self.instance.consumer, stopped)
+                self._paused.update(stopped)
+                return True
+        return False
+
+    def _in_the_way(self, managed: ManagedTask, hungry: bool) -> set[TopicPartition]:
+        """What to pause of a task that stands still: what it has, if it waits for another partition; all, if another task has nothing."""
+        queues = managed.task.task.group.queues
+        filled = {at for at, queue in queues.items() if queue.has_head}
+        if filled and len(filled) < len(queues) and managed.holder is None and not managed.inbox:
+            return filled
+        return set(queues) if hungry else set()
+
+    def _fill(self, records: int, size: int) -> float:
+        """From 1 on it is full."""
+        return max(records / self._room, size / self._most_bytes)
+
+    def _resume_emptied(self, managed: ManagedTask) -> set[TopicPartition]:
+        """Resume what the task has worked off; what stays paused of it."""
+        held = self._paused & managed.task.starts.keys()
+        if managed.inbox:  # its holder is inside a record; what is there is more than the queues say
+            return held
+        queues = managed.task.task.group.queues
+        emptied = {at for at in held if self._fill(queues[at].size, queues[at].buffered_bytes) <= 0.25}
+        if emptied:
+            resume(self.instance.consumer, emptied)
+            self._paused -= emptied
+        return held - emptied
 
     def _stands_still(self, managed: ManagedTask, now: float) -> bool:
         records, since = self._progress.get(managed.task.id, (-1, now))

@@ -30,7 +30,7 @@ class ManagedTask:
     Attributes:
         inbox: batches in the order they were polled; None says only that a partition's end was met.
         holder: the name of the thread that has it.
-        arrived, received: records put into the inbox, and handed over; each counted by one side only.
+        arrived, received: records put into the inbox, and handed over; each counted by one side only. So are their bytes.
         rests_until: monotonic time before which it is not looked at, unless something comes.
     """
 
@@ -38,6 +38,8 @@ class ManagedTask:
     inbox: deque[tuple[TopicPartition, RecordBatch | None]] = field(default_factory=deque)
     arrived: int = 0
     received: int = 0
+    arrived_bytes: int = 0
+    received_bytes: int = 0
     holder: str | None = None
     rests_until: float = 0.0
     let_go_at: float = 0.0
@@ -47,6 +49,10 @@ class ManagedTask:
         """Records that wait, handed over or not; may be off by a batch while a thread has the task."""
         return self.arrived - self.received + self.task.task.buffered
 
+    @property
+    def buffered_bytes(self) -> int:
+        return self.arrived_bytes - self.received_bytes + self.task.task.buffered_bytes
+
     def receive(self) -> None:
         """Hand the inbox over to the task. By its holder."""
         while self.inbox:
@@ -54,6 +60,7 @@ class ManagedTask:
             if batch is not None:
                 self.task.add_records(at, batch)
                 self.received += len(batch)
+                self.received_bytes += batch.size_bytes
                 self.task.counters.consumed[at] += len(batch)
 
 
@@ -78,7 +85,9 @@ class TaskManager:
         with self._lock:
             managed = self.tasks[task]
             managed.inbox.append((at, batch))
-            managed.arrived += 0 if batch is None else len(batch)
+            if batch is not None:
+                managed.arrived += len(batch)
+                managed.arrived_bytes += batch.size_bytes
             managed.rests_until = 0.0
             self._work.notify()
 

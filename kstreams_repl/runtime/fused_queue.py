@@ -15,6 +15,7 @@ from kstreams_repl.runtime.fusing import UNREAD, Fused, Way
 from kstreams_repl.runtime.record_queue import READ_AHEAD, DeserializeMany, RecordQueue, Row, Source, StreamClock, rows_from
 from kstreams_repl.types import RecordBatch, TopicPartition
 
+_NOTHING = RecordBatch([], [], [], [])
 LEAST = 32
 """For fewer records a loop is not begun."""
 
@@ -41,11 +42,16 @@ class FusedQueue(RecordQueue):
         super().__init__(partition, source, record, clock)
         self._fused = fused
         self._watched = watched
-        self._batch = RecordBatch([], [], [], [])
+        self._batch = _NOTHING
 
     def _open(self, batch: RecordBatch) -> Iterator[Row]:
         self._batch = batch
         return super()._open(batch)
+
+    def _find_head(self, poison_offset: int | None = None) -> None:
+        super()._find_head(poison_offset)
+        if not self.has_head:
+            self._batch = _NOTHING  # its values may be large, and the next batch may be long in coming
 
     def run(self, count: int, limit: int) -> int:
         batch = self._batch

@@ -57,6 +57,10 @@ class PartitionGroup:
     def buffered(self) -> int:
         return sum(queue.size for queue in self.queues.values())
 
+    @property
+    def buffered_bytes(self) -> int:
+        return sum(queue.buffered_bytes for queue in self.queues.values())
+
     def ready(self, wall_clock: int) -> bool:
         """Whether a record may be taken now. False when nothing is buffered."""
         filled = len(self._filled)

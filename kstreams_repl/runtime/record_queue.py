@@ -112,6 +112,7 @@ class RecordQueue:
     __slots__ = (
         "partition", "source", "record", "clock", "partition_time", "has_head", "corrupted", "head_key", "head_value", "head_ts",
         "head_offset", "head_headers", "head_raw_key", "head_raw_value", "_rows", "_pending", "size", "next_offset", "topic",
+        "buffered_bytes", "_open_bytes",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition, source: Source, record: RecordContext, clock: StreamClock) -> None:
@@ -133,6 +134,9 @@ class RecordQueue:
         self._pending: deque[RecordBatch] = deque()
         self.topic = partition.topic
         self.size = 0
+        self.buffered_bytes = 0
+        """Of the batches that are kept: a batch goes as a whole, with its last record."""
+        self._open_bytes = 0
         self.next_offset: int | None = None
 
     def add(self, batch: RecordBatch) -> None:
@@ -141,6 +145,7 @@ class RecordQueue:
             return
         self._pending.append(batch)
         self.size += len(batch.offsets)
+        self.buffered_bytes += batch.size_bytes
         self.next_offset = batch.offsets[-1] + 1
         if not self.has_head:
             self._find_head()
@@ -153,6 +158,7 @@ class RecordQueue:
     def clear(self) -> None:
         self._rows, self.has_head, self.corrupted, self.size = iter(()), False, False, 0
         self._pending.clear()
+        self.buffered_bytes = self._open_bytes = 0
         self.head_ts = self.partition_time = UNKNOWN
 
     def run(self, count: int, limit: int) -> int:
@@ -296,9 +302,12 @@ class RecordQueue:
                     continue
                 self._set_head(key, value, ts, offset, headers, raw_key, raw_value)
                 return
+            self.buffered_bytes -= self._open_bytes
+            self._open_bytes = 0
             if not self._pending:
                 break
             batch = self._pending.popleft()
+            self._open_bytes = batch.size_bytes
             self._rows = self._open(batch)
             self.topic = batch.topic or self.partition.topic
             if source.trace is not None:

@@ -173,6 +173,11 @@ class StreamTask:
         """Records waiting in the queues."""
         return self.group.buffered
 
+    @property
+    def buffered_bytes(self) -> int:
+        """What the batches in the queues hold; 0 where batches do not say (`RecordBatch.size_bytes`)."""
+        return self.group.buffered_bytes
+
     def is_processable(self) -> bool:
         return self.group.ready(self.services.wall_clock())
 

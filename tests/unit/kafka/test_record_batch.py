@@ -65,3 +65,16 @@ def test_every_record_comes_out_once_in_its_partitions_order(places: list[tuple[
     for offset, place in enumerate(places):
         expected.setdefault(place, []).append(offset)
     assert found == expected
+
+
+def test_a_batch_says_what_its_values_take() -> None:
+    messages = [Message(topic="t", partition=0, offset=n, value=None if n == 1 else b"v" * n) for n in range(4)]
+    [(_, batch)] = columns(messages, _no_error)
+    assert batch.values[1] is None and batch.size_bytes == 5
+
+
+def test_of_a_large_batch_it_says_so_about() -> None:
+    messages = [Message(topic="t", partition=0, offset=n, value=b"v" * (n % 100)) for n in range(5000)]
+    [(_, batch)] = columns(messages, _no_error)
+    taken = sum(n % 100 for n in range(5000))
+    assert abs(batch.size_bytes - taken) < taken / 50

@@ -1,0 +1,96 @@
+"""An instance of real tasks and stores in memory, whose consumer hands over what a test gives it."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+from confluent_kafka import Message
+
+from kstreams_repl import Topology
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.instance.active_task import ActiveTask
+from kstreams_repl.instance.instance import Instance
+from kstreams_repl.types import TopicPartition
+from tests.unit.runtime.rig import Rig
+
+
+def rows(topic: str, count: int, *, partition: int = 0, size: int = 1, start: int = 0, timestamp: int = 1) -> list[Message]:
+    """Records whose values, JSON text or a digit, take so many bytes, one after the other in time."""
+    value = b"1" if size < 2 else b'"%s"' % (b"1" * (size - 2))
+    return [
+        Message(topic=topic, partition=partition, offset=at, key=b"k", value=value, timestamp=(1, timestamp + at))
+        for at in range(start, start + count)
+    ]
+
+
+class Client:
+    """A consumer. `polls` are handed over one by one, without the records of paused partitions, which come when they are resumed."""
+
+    def __init__(self, *polls: list[Message]) -> None:
+        self.polls = list(polls)
+        self.paused: set[TopicPartition] = set()
+        self.pauses: list[TopicPartition] = []
+
+    def consume(self, count: int, seconds: float) -> list[Message]:
+        for number, poll in enumerate(self.polls):
+            found = [message for message in poll if not self._is_paused(message)]
+            if found:
+                left = [message for message in poll if self._is_paused(message)]
+                self.polls[number : number + 1] = [left] if left else []
+                return found
+        return []
+
+    def _is_paused(self, message: Message) -> bool:
+        return TopicPartition(message.topic(), message.partition()) in self.paused
+
+    def poll(self, seconds: float) -> Message | None:
+        """One record; nothing comes while it waits."""
+        found = self.consume(1, 0)
+        if not found:
+            time.sleep(min(seconds, 0.002))
+            return None
+        self.polls.insert(0, found[1:])
+        return found[0]
+
+    def pause(self, places: list[Any]) -> None:
+        paused = [TopicPartition(place.topic, place.partition) for place in places]
+        self.paused.update(paused)
+        self.pauses += paused
+
+    def resume(self, places: list[Any]) -> None:
+        self.paused.difference_update(TopicPartition(place.topic, place.partition) for place in places)
+
+    def get_watermark_offsets(self, place: Any, *, cached: bool) -> tuple[int, int]:
+        """Every partition goes on for ever: an empty queue is waited for."""
+        return 0, 1 << 40
+
+    def consumer_group_metadata(self) -> None:
+        """Nobody asks what it is."""
+
+
+class UncommittedInstance(Instance):
+    """Its commits say only that they were made."""
+
+    def commit(self, *, more: bool = False) -> bool:
+        for task in self.tasks:
+            task.touched = False
+        return True
+
+    def settle(self) -> None:
+        """There is nothing on disk."""
+
+
+def instance_of(topology: Topology, client: Client, *, partitions: int = 1, **config: Any) -> Instance:
+    settings = StreamsConfig({"application.id": "app"}, **config)
+    silent: Any = SimpleNamespace(poll=lambda seconds: 0, meanwhile=None)
+    plan: Any = SimpleNamespace(config=settings, application_id="app")
+    none: Any = None
+    instance = UncommittedInstance(plan, 0, admin=none, consumer=client, producer=silent, fence=silent, collector=none)
+    for partition in range(partitions):
+        rig = Rig(topology, partition=partition, lags_known=False)
+        active = ActiveTask(rig.task, rig.task.environment, dict.fromkeys(rig.inputs, 0), frozenset())
+        instance.tasks.append(active)
+        instance.by_partition |= dict.fromkeys(rig.inputs, active)
+    return instance
