@@ -82,7 +82,7 @@ KEYS: dict[str, Key] = {
     "repl.task.scheduler": Key(
         _scheduler,
         "most-buffered",
-        "Which task a processing thread takes next: most-buffered, longest-waiting, or a callable (instance/scheduler.py).",
+        "Which task is processed next: most-buffered, longest-waiting, or a callable (instance/scheduler.py).",
     ),
     "num.standby.replicas": Key(_at_least(0), 0, "Standby copies of each store on other executors."),
     "state.dir": Key(_optional_text, None, "Directory of local state; default: the project's state directory."),

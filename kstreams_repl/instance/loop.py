@@ -20,7 +20,8 @@ from kstreams_repl.instance.active_task import ActiveTask
 from kstreams_repl.instance.control import Signal
 from kstreams_repl.instance.instance import Instance, wall_clock
 from kstreams_repl.instance.large_pages import EVERY_RECORDS, SETTLED_RECORDS, use_large_pages
-from kstreams_repl.instance.scheduler import SCHEDULERS, Scheduler
+from kstreams_repl.instance.scheduler import SCHEDULERS, Scheduler, most_buffered
+from kstreams_repl.instance.turns import Turns
 from kstreams_repl.kafka.failures import translate
 from kstreams_repl.kafka.group_offsets import is_partition_end, is_passing, known_end, pause, place_of, resume
 from kstreams_repl.kafka.record_batch import columns, size_of
@@ -82,6 +83,8 @@ class Loop:
         self._room: int = max(self._soft * max(1, len(instance.by_partition)), 2 * _BATCH)
         self._most_bytes: int = config["input.buffer.max.bytes"]
         self._share = max(1, self._most_bytes // max(1, len(instance.by_partition)))
+        scheduler = self.scheduler_of(config["repl.task.scheduler"])
+        self._turns = None if scheduler is most_buffered else Turns(scheduler)
         self._joins = [task for task in instance.tasks if task.joins]
         self._paused: set[TopicPartition] = set()
         self._active_at = time.monotonic()
@@ -141,7 +144,7 @@ class Loop:
             if follow is not None:
                 follow()
             failpoint("F1")
-            # Process, most buffered first, and punctuate.
+            # Process, most buffered first or as the scheduler says, and punctuate.
             instance.begin()
             done = self._process()
             for task in tasks:
@@ -290,12 +293,15 @@ class Loop:
         if self._joins:
             self._learn_missing_lags()
         done, began = 0, time.time()
-        if len(tasks) > 1:
-            tasks = sorted(tasks, key=_buffered, reverse=True)
-        for task in tasks:
-            taken = task.process(_SLICE)
-            if taken:
-                done += taken
+        if self._turns is not None:
+            done = self._turns.round(tasks, _SLICE)
+        else:
+            if len(tasks) > 1:
+                tasks = sorted(tasks, key=_buffered, reverse=True)
+            for task in tasks:
+                taken = task.process(_SLICE)
+                if taken:
+                    done += taken
         totals = self.instance.totals
         totals.records += done
         if done and totals.first_at is None:

@@ -1,6 +1,7 @@
-"""Which task a processing thread takes next. Pluggable: `repl.task.scheduler` may be any callable of the shape of `most_buffered`.
+"""Which task is processed next. Pluggable: `repl.task.scheduler` may be any callable of the shape of `most_buffered`.
 
-A scheduler orders; it locks nothing and starts nothing. It is called with the task manager's lock held, so it should be quick.
+A scheduler orders; it locks nothing and starts nothing. With processing threads it is called with the task manager's lock held, inline
+(`instance.turns`) before each turn, so it should be quick.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ class Candidate:
     """A task that nobody holds and that may have something to do.
 
     Attributes:
-        buffered: records that wait for it. waited: seconds since a thread had it last.
+        buffered: records that wait for it. waited: seconds since it was processed last.
     """
 
     id: TaskId
