@@ -32,7 +32,7 @@ def is_poison(key: bytes | None, value: bytes | None) -> bool:
 def read_all(host: Host, topic: str) -> dict[Place, Found]:
     """Every committed record by partition and offset."""
     found: dict[Place, Found] = {}
-    for at, batch in read_ranges(host.settings, ranges_of(host.admin, topic)):
+    for at, batch in read_ranges(host.settings, ranges_of(host.admin, topic, settled=True)):
         headers: list[Any] = batch.headers or [None] * len(batch)
         for key, value, timestamp, offset, own in zip(
             batch.keys, batch.values, batch.timestamps, batch.offsets, headers, strict=True

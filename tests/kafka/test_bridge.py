@@ -93,7 +93,7 @@ class Epochs:
         return told
 
     def out(self) -> list[bytes | None]:
-        return [value for _, batch in read_ranges(self.settings, ranges_of(self.admin, self.sink)) for value in batch.values]
+        return [value for _, batch in read_ranges(self.settings, ranges_of(self.admin, self.sink, settled=True)) for value in batch.values]
 
     def settle(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 60

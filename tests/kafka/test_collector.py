@@ -58,7 +58,7 @@ def transaction(settings: ClientSettings, name: str, refusals: Refusals) -> Iter
 
 
 def committed(settings: ClientSettings, admin: Admin, topic: str) -> list[bytes | None]:
-    return [value for _, batch in read_ranges(settings, ranges_of(admin, topic)) for value in batch.values]
+    return [value for _, batch in read_ranges(settings, ranges_of(admin, topic, settled=True)) for value in batch.values]
 
 
 def careful() -> Refusals:

@@ -113,7 +113,7 @@ class Corner:
         finally:
             instance.consumer = given
         assert instance.totals.records >= wanted, "the task waits for something that never comes"
-        return [value for _, batch in read_ranges(self.settings, ranges_of(self.admin, self.sink)) for value in batch.values]
+        return [value for _, batch in read_ranges(self.settings, ranges_of(self.admin, self.sink, settled=True)) for value in batch.values]
 
 
 def joining(stream: str, table: str, sink: str) -> Topology:

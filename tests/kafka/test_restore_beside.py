@@ -118,7 +118,7 @@ class Counts:
 
     def out(self) -> list[tuple[bytes | None, int]]:
         found = []
-        for _, batch in read_ranges(self.settings, ranges_of(self.admin, self.sink)):
+        for _, batch in read_ranges(self.settings, ranges_of(self.admin, self.sink, settled=True)):
             found += [(key, int.from_bytes(value or b"", "big")) for key, value in zip(batch.keys, batch.values, strict=True)]
         return found
 

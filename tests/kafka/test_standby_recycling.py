@@ -130,7 +130,7 @@ class Application:
     def counted(self) -> int:
         """Records counted, as the changelog tells."""
         found: dict[bytes | None, bytes | None] = {}
-        for _, batch in read_ranges(self.settings, ranges_of(self.admin, f"{self.name}-counts-changelog")):
+        for _, batch in read_ranges(self.settings, ranges_of(self.admin, f"{self.name}-counts-changelog", settled=True)):
             found |= dict(zip(batch.keys, batch.values, strict=True))
         return sum(int.from_bytes((value or b"")[-8:], "big") for value in found.values())
 
