@@ -25,6 +25,7 @@ from kstreams_repl.errors import (
 from kstreams_repl.instance.admission import admit
 from kstreams_repl.instance.bridge import Attendance, Bridge, Patience
 from kstreams_repl.instance.cleanup import clean_application
+from kstreams_repl.instance.complaints import Complaints
 from kstreams_repl.instance.control import InstanceControl, Signal
 from kstreams_repl.instance.crash_watch import CrashWatch
 from kstreams_repl.instance.garbage import free_closed
@@ -48,6 +49,8 @@ _LOG = logging.getLogger("kstreams_repl.instance")
 _AGAIN = (TransactionDoubtError, BrokerUnavailableError, ProducerFencedError, TaskMigratedError, OutputRetryError)
 _MOST_RETRIES = 10
 """Of errors that are of no kind known to pass, without a commit in between."""
+_COMPLAINTS = Complaints()
+"""Of the whole process: a runner ends with its epoch, the broker may be away for many."""
 _CLEANUP_LEAST_SECONDS = 1.0
 _BACKOFF_SECONDS = 0.1
 _BACKOFF_MOST_SECONDS = 2.0
@@ -204,10 +207,17 @@ class _Runner:
                 if attendance.leaves() or not attendance.lasts():
                     return self.outcome("running")
                 self._trouble = str(error)
-                _LOG.warning("instance %d of %s takes its tasks over again: %s", self.slot, self.plan.application_id, error)
+                self._complain(error)
                 self._tell("recovering")
                 time.sleep(min(backoff, max(0.0, attendance.until - time.monotonic())))
                 backoff = min(2 * backoff, _BACKOFF_MOST_SECONDS)
+
+    def _complain(self, error: KStreamsError) -> None:
+        name, cause = self.plan.application_id, type(error).__name__
+        times = _COMPLAINTS.due((name, self.slot, cause), time.monotonic())
+        if times is not None:
+            often = "" if times == 1 else f" ({cause}: {times} times since it was last told)"
+            _LOG.warning("instance %d of %s takes its tasks over again%s: %s", self.slot, name, often, error)
 
     def drop(self) -> None:
         """Close the instance whatever state it is in; the cause is known already."""
