@@ -104,6 +104,7 @@ def start_task(instance: Instance, restored: RestoringTask) -> ActiveTask:
     active.initialize()
     active.touched = environment.commit_id < 0
     instance.counters.created += 1
+    instance.refresh_soon()
     return active
 
 

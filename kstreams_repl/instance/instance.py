@@ -5,6 +5,7 @@ keeps it between epochs.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -35,6 +36,12 @@ from kstreams_repl.types import TaskId, TopicPartition
 _LOG = logging.getLogger("kstreams_repl.instance")
 _PURGE_SECONDS = 30.0
 """Kafka Streams' ``repartition.purge.interval.ms``."""
+_REFRESH_SECONDS = 24 * 3600.0
+"""The broker forgets an offset that was committed under ``assign()`` ``offsets.retention.minutes`` (7 days) after its last commit,
+whoever reads on: a day leaves room for some days at rest, and for a broker that keeps them for less.
+"""
+_FIRST_REFRESH_SECONDS = 60.0
+"""How old offsets are at a take-over nobody knows; they may be about to go. Not at once: most starts bring records, or are over soon."""
 
 
 def wall_clock() -> int:
@@ -117,6 +124,8 @@ class Instance:
         """Knows what user code did to the processes before; None: this process is not the instance's own."""
         self.taps: TapBoard | None = None
         """What clients look at while it runs; it stays with the instance from epoch to epoch."""
+        self.refresh_at = math.inf
+        """When (monotonic) offsets are to be committed again though nothing happened: see `refresh`."""
         self._next_purge = self.last_commit + _PURGE_SECONDS
         self._waited = 0.0
 
@@ -130,6 +139,19 @@ class Instance:
     @property
     def touched(self) -> bool:
         return any(task.touched for task in self.tasks)
+
+    def refresh_soon(self) -> None:
+        """A task begins: its offsets may have been committed days ago."""
+        self.refresh_at = min(self.refresh_at, time.monotonic() + _FIRST_REFRESH_SECONDS)
+
+    def refresh(self, now: float) -> None:
+        """Have every task take part in the next commit, also the idle ones, so that the group does not forget their offsets.
+
+        It is a commit like any other, fenced like any other; one more a day costs less than to know who needs it.
+        """
+        self.refresh_at = now + _REFRESH_SECONDS
+        for task in self.tasks:
+            task.touched = True
 
     def commit(self, *, more: bool = False) -> bool:
         """Commit every task that did something; False when none did.

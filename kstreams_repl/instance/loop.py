@@ -158,6 +158,8 @@ class Loop:
             if not idle:
                 self._active_at = now
             self._stuck = not done
+            if now >= instance.refresh_at:
+                instance.refresh(now)
             since = now - instance.last_commit
             if since >= self._commit_seconds or any(task.task.commit_requested for task in tasks):
                 self._commit(more=not idle)

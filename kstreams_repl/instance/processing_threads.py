@@ -116,6 +116,8 @@ class ThreadedLoop(Loop):
 
     def _commit_when_due(self, now: float) -> None:
         instance = self.instance
+        if now >= instance.refresh_at:
+            instance.refresh(now)
         since = now - instance.last_commit
         touched = instance.touched
         due = since >= self._commit_seconds or any(task.task.commit_requested for task in instance.tasks)

@@ -79,6 +79,29 @@ def an_offset_that_expired_is_taken_from_the_store() -> None:
         assert {offset for task in again.tasks for at, offset in task.starts.items() if at.topic == "in"} == {3}
 
 
+def offsets_of_an_idle_task_are_committed_again_daily() -> None:
+    """The broker forgets them a week after their last commit, and a stateless task has no other place for them."""
+    with stage() as made:
+        made.write(0, 1, 2)
+        idle = (APPLICATION, (f"{APPLICATION}-totals-repartition", 0))
+
+        def live() -> None:
+            instance = made.open()
+            made.work(instance)
+            made.world.sleep(1.0)
+            for wait in (61.0, 25 * 3600.0, 25 * 3600.0):
+                made.broker.committed.clear()
+                for pause, known in ((1.0, False), (wait, True)):
+                    made.world.sleep(pause)
+                    made.work(instance)
+                    made.world.sleep(1.0)
+                    assert (idle in made.broker.committed) is known, f"after {pause} s"
+                assert made.broker.committed[idle][0] == 3
+            instance.close()
+
+        made.as_actor(live, seconds=60 * 3600.0)
+
+
 def a_store_without_any_offset_is_an_error() -> None:
     with stage() as made:
         made.write(0, 1, 2)
@@ -365,6 +388,7 @@ STEPS: dict[str, Callable[[], None]] = {
         restore_waits_for_a_transaction_that_is_open_in_the_changelog,
         offsets_of_an_open_transaction_are_waited_for,
         an_offset_that_expired_is_taken_from_the_store,
+        offsets_of_an_idle_task_are_committed_again_daily,
         a_store_without_any_offset_is_an_error,
         a_holder_that_is_stopped_inside_a_store_commit_is_ended,
         a_commit_without_an_answer_is_never_sent_again,
