@@ -89,7 +89,7 @@ def offsets_of_an_idle_task_are_committed_again_daily() -> None:
             instance = made.open()
             made.work(instance)
             made.world.sleep(1.0)
-            for wait in (61.0, 25 * 3600.0, 25 * 3600.0):
+            for wait in (70.0, 30 * 3600.0, 30 * 3600.0):
                 made.broker.committed.clear()
                 for pause, known in ((1.0, False), (wait, True)):
                     made.world.sleep(pause)
@@ -99,7 +99,7 @@ def offsets_of_an_idle_task_are_committed_again_daily() -> None:
                 assert made.broker.committed[idle][0] == 3
             instance.close()
 
-        made.as_actor(live, seconds=60 * 3600.0)
+        made.as_actor(live, seconds=100 * 3600.0)
 
 
 def a_store_without_any_offset_is_an_error() -> None:

@@ -248,6 +248,7 @@ class SmallDeployment:
                 watch=None,
                 collector=self._collector,
                 begin=lambda: None,
+                refresh_soon=lambda: None,
                 counters=SimpleNamespace(created=0),
             )
             with ExitStack() as undo:
