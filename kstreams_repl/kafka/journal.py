@@ -9,7 +9,8 @@ records is seen whole or not at all; what the records mean is `journal_state`'s 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -24,7 +25,7 @@ from kstreams_repl.kafka.clients import (
     take_transactional_id,
 )
 from kstreams_repl.kafka.failures import is_fenced, translate
-from kstreams_repl.kafka.group_offsets import assign
+from kstreams_repl.kafka.group_offsets import OffsetAndMetadata, assign, client_offsets
 from kstreams_repl.kafka.internal_topics import ensure_internal_topics, journal_topic, journal_topic_name
 from kstreams_repl.kafka.journal_records import ControlRecord, InstanceRecord, encode
 from kstreams_repl.kafka.journal_state import JournalState
@@ -70,11 +71,17 @@ class JournalControl:
         except KafkaException as error:
             raise self._failed(error, "taking control of the application") from error
 
-    def write(self, *records: ControlRecord, beside: Iterable[Beside] = ()) -> None:
+    def write(
+        self,
+        *records: ControlRecord,
+        beside: Iterable[Beside] = (),
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+    ) -> None:
         """Writes the records in one transaction: readers see all of them or none. Returns when they are committed.
 
         Args:
             beside: records of other topics in the same transaction.
+            offsets: the application's group commits these in the same transaction.
         """
         if self._broken is not None:
             raise self._broken
@@ -85,9 +92,18 @@ class JournalControl:
             for record in records:
                 key, value = encode(record)
                 self._producer.produce(self._topic, key=key, value=value, partition=0)
+            if offsets:
+                self._producer.send_offsets_to_transaction(client_offsets(offsets), self._group(), self._seconds)
             self._producer.commit_transaction(self._seconds)
         except KafkaException as error:
             raise self._failed(error, "writing to the journal") from error
+
+    def _group(self) -> Any:
+        consumer = make_consumer(self._settings, group_id=self.application_id, isolation="read_committed", events=self._events)
+        try:
+            return consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
 
     def _produce(self, topic: str, partition: int, key: bytes, value: bytes | None, timestamp: int) -> None:
         while True:

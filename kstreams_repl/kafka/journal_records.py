@@ -104,12 +104,18 @@ class KeptOffset:
 
 @dataclass(frozen=True, slots=True)
 class KeptOffsets:
-    """The group's offsets at a pause or stop, because the broker forgets them after some days. Control key ``kept-offsets``."""
+    """The group's offsets at a pause or stop, because the broker forgets them after some days; empty once the application has been put
+    to work again, for then the group's own move on. Control key ``kept-offsets``.
+
+    Attributes:
+        topics: the id of each topic; the offsets are not of another one of the same name.
+    """
 
     kind: ClassVar[str] = "kept-offsets"
     generation: int
     offsets: dict[str, dict[str, KeptOffset]]
     at_ms: int = 0
+    topics: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

@@ -142,7 +142,7 @@ class JournalState:
         return True
 
     def _enter_generation(self, generation: int) -> None:
-        """What instances of earlier generations said is over; kept offsets stay, for the new generation starts from them."""
+        """What instances of earlier generations said is over; kept offsets stay until whoever raises it says that they are used."""
         self._reports = {slot: report for slot, report in self._reports.items() if report.generation >= generation}
         self._measured = {slot: said for slot, said in self._measured.items() if said.generation >= generation}
         self._claims = {at: claim for at, claim in self._claims.items() if claim.generation >= generation}

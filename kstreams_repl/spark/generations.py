@@ -1,9 +1,19 @@
 """Who is in force: the generation of an application, raised in the journal (for everybody) and in the lease (for this host's
 workers).
+
+Also who remembers where input goes on when the broker has forgotten it. `Generations.tell` keeps the group's offsets in the journal
+at a pause or stop; whoever puts the application to work again gives back to the group those it has no longer. That is one
+transaction under the control id: the new desired state, the offsets, and that nothing is kept any more. So
+- the group's own offset comes first, always; and then what was kept. No instance works at rest (one that did not say so is fenced before
+  its offsets are read), hence what was kept is the last commit itself: a store's commit is never ahead of it, and may be behind.
+- offsets that were kept before a later commit are never used: with the first work after them they are gone from the journal, and
+  running instances commit theirs daily (`Instance.refresh`). After a crash and a week at rest nothing is known, as without a journal.
+- a topic that was made anew has another id and begins like a new one; `session.cleanup` deletes the journal with the group.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,13 +22,17 @@ from dataclasses import dataclass, field, replace
 from kstreams_repl.errors import KStreamsError, ProducerFencedError
 from kstreams_repl.instance.control import LeaseWriter, Signal
 from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.instance.take_over import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.group_offsets import OffsetAndMetadata
 from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.kafka.journal import TRANSACTION_MS, Beside, JournalControl, JournalReader, ensure_journal
 from kstreams_repl.kafka.journal_records import Assignment, ControlRecord, DesiredState, KeptOffset, KeptOffsets, Version
 from kstreams_repl.spark.remote_lease import RemoteLease
 from kstreams_repl.types import TaskId, TopicPartition
+
+_LOG = logging.getLogger("kstreams_repl.spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +51,8 @@ class Previous:
 
 
 MOST_SOURCE = 400_000
+_ENDED = frozenset({"paused", "stopped", "failed", "superseded"})
+"""What an instance reports when it commits no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +102,7 @@ class Generations:
             lease.follow(self.end())
             lease.send = self._send
         self._desired_now = state.desired
+        self._kept = state.kept_offsets
 
     def next(self) -> int:
         return self._generation + 1
@@ -135,7 +152,7 @@ class Generations:
         places = {str(slot): place for slot, place in enumerate(plan.places) if place is not None}
         self._assignment = Assignment(plan.generation, tasks, standbys, places)
         self._instances = plan.instances
-        self._write(self._desired(plan.generation, Signal.RUN), self._assignment, *texts)
+        self._to_work(self._desired(plan.generation, Signal.RUN), self._assignment, *texts)
         self._generation = plan.generation
         self._lease.write(plan.generation, Signal.RUN)
         return before
@@ -146,7 +163,7 @@ class Generations:
         Raises:
             ProducerFencedError: somebody else has taken the application over since.
         """
-        self._write(self._desired(plan.generation, Signal.RUN))
+        self._to_work(self._desired(plan.generation, Signal.RUN))
 
     def declare(self, version: VersionText) -> None:
         """Write down which version the next start runs; what is wanted stays as it is. Nothing to say where nothing was deployed yet."""
@@ -167,13 +184,19 @@ class Generations:
 
     def tell(self, plan: ApplicationPlan, signal: Signal) -> None:
         """Write down that the application is paused or stopped, and the offsets it stopped at (the broker forgets them after
-        some days).
+        some days). An instance that has not said that it commits no more is fenced first.
         """
+        told = self._lease.reports(plan.generation)
+        silent = [slot for slot in range(plan.instances) if told.get(slot, {}).get("state") not in _ENDED]
+        fence_instances(plan.settings, self._application_id, silent, timeout_ms=plan.config["transaction.timeout.ms"])
         kept: dict[str, dict[str, KeptOffset]] = {}
         inputs = [at for specs in plan.assignment for spec in specs for at in spec.partitions]
         for at, committed in self._admin.committed_offsets(self._application_id, inputs).items():
             kept.setdefault(at.topic, {})[str(at.partition)] = KeptOffset(committed.offset, committed.metadata)
-        self._write(self._desired(plan.generation, signal), KeptOffsets(plan.generation, kept, _now()))
+        ids = {name: topic.id for name, topic in self._admin.describe_topics(kept).items()}
+        keeping = KeptOffsets(plan.generation, kept, _now(), ids)
+        self._write(self._desired(plan.generation, signal), keeping)
+        self._kept = keeping
 
     def close(self) -> None:
         if isinstance(self._lease, RemoteLease):
@@ -197,8 +220,34 @@ class Generations:
             written = replace(written, source="")
         return (written,)
 
-    def _write(self, desired: DesiredState, *others: ControlRecord, beside: Iterable[Beside] = ()) -> None:
-        self._control.write(desired, *others, beside=beside)
+    def _to_work(self, desired: DesiredState, *others: ControlRecord) -> None:
+        """Put the application to work; the group has its offsets again, and what was kept of them has done its service."""
+        back = self._forgotten()
+        if back:
+            _LOG.warning("the broker has no offsets of %s any more; it goes on from those of its last pause or stop", self._application_id)
+        used = () if self._kept is None else (KeptOffsets(desired.generation, {}, _now()),)
+        self._write(desired, *others, *used, offsets=back)
+        self._kept = None
+
+    def _forgotten(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What was kept and the group does not have, of topics that are still the same."""
+        if self._kept is None:
+            return {}
+        kept = {TopicPartition(topic, int(n)): at for topic, of in self._kept.offsets.items() for n, at in of.items() if n.isdigit()}
+        known = self._admin.committed_offsets(self._application_id, list(kept))
+        lacking = {at: (said.offset, said.metadata) for at, said in kept.items() if at not in known}
+        there = self._admin.describe_topics({at.topic for at in lacking})
+        ids = self._kept.topics
+        return {at: said for at, said in lacking.items() if at.topic in there and ids.get(at.topic) == there[at.topic].id}
+
+    def _write(
+        self,
+        desired: DesiredState,
+        *others: ControlRecord,
+        beside: Iterable[Beside] = (),
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+    ) -> None:
+        self._control.write(desired, *others, beside=beside, offsets=offsets)
         self._desired_now = desired
 
     def _desired(self, generation: int, signal: Signal) -> DesiredState:

@@ -1,0 +1,135 @@
+"""Offsets that the broker has forgotten: kept in the journal at rest, given back when the application is put to work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kstreams_repl import StreamsBuilder
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.instance.control import Signal
+from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.kafka.admin import CommittedOffset, TopicDescription
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.journal_records import encode
+from kstreams_repl.kafka.journal_state import JournalState
+from kstreams_repl.runtime.task import TaskSpec
+from kstreams_repl.spark import generations as module
+from kstreams_repl.spark.generations import Generations
+from kstreams_repl.types import TaskId, TopicPartition
+
+A, B = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+class World:
+    """The group, the topic, the journal and the instances' reports of one application."""
+
+    settings = ClientSettings("nowhere:1")
+
+    def __init__(self) -> None:
+        self.group = {A: CommittedOffset(5, "five"), B: CommittedOffset(7, "seven")}
+        self.topic_id = "first"
+        self.journal = JournalState()
+        self.told: dict[int, dict[str, Any]] = {0: {"state": "stopped"}}
+        self.fenced: list[int] = []
+
+    def committed_offsets(self, name: str, partitions: list[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        return {at: self.group[at] for at in partitions if at in self.group}
+
+    def describe_topics(self, names: Any) -> dict[str, TopicDescription]:
+        return {name: TopicDescription(name, self.topic_id, 2, False) for name in names}
+
+    def write(self, *records: Any, beside: object = (), offsets: Mapping[TopicPartition, tuple[int, str]] | None = None) -> None:
+        for record in records:
+            self.journal.apply(*encode(record), self.journal.position)
+        self.group |= {at: CommittedOffset(*said) for at, said in (offsets or {}).items()}
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+    control = SimpleNamespace(write=made.write, close=lambda: None, broken=None)
+    reader = SimpleNamespace(catch_up=lambda admin: made.journal, close=lambda: None)
+    monkeypatch.setattr(module, "ensure_journal", lambda admin, name: None)
+    monkeypatch.setattr(module, "JournalControl", lambda *args, **more: control)
+    monkeypatch.setattr(module, "JournalReader", lambda *args: reader)
+    monkeypatch.setattr(module, "fence_instances", lambda settings, name, slots, timeout_ms: made.fenced.extend(slots))
+    return made
+
+
+@pytest.fixture
+def opened(world: World) -> Callable[[], Generations]:
+    lease = SimpleNamespace(generation=lambda: 0, write=lambda generation, signal: None, reports=lambda generation: world.told)
+    return lambda: Generations(world.settings, world, "app", lease)  # type: ignore[arg-type]
+
+
+def plan(generation: int) -> ApplicationPlan:
+    builder = StreamsBuilder()
+    builder.stream("a").to("b")
+    [part] = builder.build().subtopologies()
+    config = StreamsConfig({"application.id": "app"})
+    specs = tuple(TaskSpec("app", part, TaskId(0, at.partition), {at: part.nodes[0].name}, config) for at in (A, B))
+    return ApplicationPlan("app", generation, config, World.settings, (specs,), str(Path("state")), "control")
+
+
+def rested(opened: Callable[[], Generations], signal: Signal = Signal.STOP) -> Generations:
+    generations = opened()
+    generations.raise_to(plan(1))
+    generations.tell(plan(1), signal)
+    return generations
+
+
+def test_a_new_kernel_gives_back_what_the_group_has_forgotten_and_only_that(
+    world: World, opened: Callable[[], Generations]
+) -> None:
+    rested(opened)
+    world.group = {B: CommittedOffset(8)}
+    opened().raise_to(plan(2))
+    assert world.group == {A: CommittedOffset(5, "five"), B: CommittedOffset(8)}
+
+
+def test_a_resume_in_the_same_generation_gives_them_back_too(world: World, opened: Callable[[], Generations]) -> None:
+    generations = rested(opened, Signal.PAUSE)
+    before, world.group = world.group, {}
+    generations.resume(plan(1))
+    assert world.group == before
+
+
+def test_what_was_kept_before_later_work_is_never_used(world: World, opened: Callable[[], Generations]) -> None:
+    generations = rested(opened)
+    generations.raise_to(plan(2))
+    world.group = {}
+    generations.resume(plan(2))
+    opened().raise_to(plan(3))
+    assert not world.group
+
+
+def test_offsets_of_a_topic_that_was_made_anew_do_not_come_back(world: World, opened: Callable[[], Generations]) -> None:
+    rested(opened)
+    world.group, world.topic_id = {}, "second"
+    opened().raise_to(plan(2))
+    assert not world.group
+
+
+def test_an_application_whose_journal_was_deleted_begins_anew(world: World, opened: Callable[[], Generations]) -> None:
+    rested(opened)
+    world.group, world.journal = {}, JournalState()
+    opened().raise_to(plan(1))
+    assert not world.group
+
+
+def test_who_did_not_say_that_it_has_ended_is_fenced_before_its_offsets_are_kept(
+    world: World, opened: Callable[[], Generations], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rested(opened)
+    assert world.fenced == []
+    world.told = {0: {"state": "running"}}
+    monkeypatch.setattr(world, "committed_offsets", lambda name, at: {A: CommittedOffset(6)} if world.fenced else {})
+    generations = opened()
+    generations.tell(plan(1), Signal.STOP)
+    kept = world.journal.kept_offsets
+    assert world.fenced == [0] and kept is not None and kept.offsets["a"]["0"].offset == 6
