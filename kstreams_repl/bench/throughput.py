@@ -23,13 +23,17 @@ from kstreams_repl.errors import KStreamsError
 
 BENCH = "throughput"
 BOTH = "both"
+RECORDS = 2_000_000
+RECORDS_BESIDE_PEER = 10_000_000
 
 
 @click.command(help="Deployed on Spark: records/s per workload and guarantee; --peer kafka-streams runs the JVM beside it.")
 @click.option("--workload", "workloads", multiple=True, type=click.Choice(list(WORKLOADS)), help="Only these; default: all.")
 @click.option("--guarantee", type=click.Choice([EXACTLY_ONCE_V2, AT_LEAST_ONCE, BOTH]), default=BOTH, show_default=True)
 @click.option(
-    "--records", type=click.IntRange(1), default=2_000_000, show_default=True, help="10000000 for a comparison with a JVM."
+    "--records",
+    type=click.IntRange(1),
+    help=f"Default: {RECORDS}, and {RECORDS_BESIDE_PEER} with --peer, whose JVM takes its time to get warm.",
 )
 @click.option("--keys", type=click.IntRange(1), default=100_000, show_default=True)
 @click.option("--instances", type=click.IntRange(1), default=2, show_default=True, help="Instances; threads of the peer.")
@@ -42,7 +46,7 @@ BOTH = "both"
 def main(
     workloads: tuple[str, ...],
     guarantee: str,
-    records: int,
+    records: int | None,
     keys: int,
     instances: int,
     commit_ms: int,
@@ -55,6 +59,7 @@ def main(
 ) -> None:
     """One line per workload, guarantee and system, and one with the ratio of the two. Exit status 1 when the outputs differ."""
     lines.emit_machine()
+    records = records_of(records, peer)
     guarantees = (EXACTLY_ONCE_V2, AT_LEAST_ONCE) if guarantee == BOTH else (guarantee,)
     differing: list[str] = []
     with ExitStack() as stack:
@@ -71,6 +76,13 @@ def main(
                     differing.append(f"{workload} {mode}")
     if differing:
         raise KStreamsError(f"the final outputs differ from Kafka Streams': {', '.join(differing)}")
+
+
+def records_of(wanted: int | None, peer: str | None) -> int:
+    """How many records a run has: as many as were asked for; else enough for the comparison that is made."""
+    if wanted is not None:
+        return wanted
+    return RECORDS if peer is None else RECORDS_BESIDE_PEER
 
 
 @dataclass(frozen=True, slots=True)
