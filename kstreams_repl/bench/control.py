@@ -1,5 +1,5 @@
 """How long control takes, as a user waits for it: deploy in a session that is warm until the first record is out and
-committed, pause, resume until the next record is out, stop.
+committed, pause, resume until the next record is out, an edit of one function until a record is out that went through the new one, stop.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Any
 import click
 
 from kstreams_repl.bench import lines
-from kstreams_repl.bench.probe import Probe, passing, warm_up
+from kstreams_repl.bench.probe import Probe, edited, passing, warm_up
 from kstreams_repl.bench.site import Site, open_site, where
 from kstreams_repl.config import EXACTLY_ONCE_V2
 
 BENCH = "control"
-DEPLOY, PAUSE, RESUME, STOP = "deploy to first record", "pause", "resume to first record", "stop"
+DEPLOY, PAUSE, RESUME, EDIT, STOP = "deploy to first record", "pause", "resume to first record", "edit to first record", "stop"
 _SETTLED_SECONDS = 1.0
 
 
-@click.command(help="Seconds: deploy in a warm session to first record, pause, resume to first record, stop; median of the runs.")
+@click.command(help="Seconds: deploy in a warm session to first record, pause, resume and edit to first record, stop; median of the runs.")
 @click.option("--runs", type=click.IntRange(1), default=5, show_default=True)
 @click.option("--instances", type=click.IntRange(1), default=2, show_default=True)
 @click.option(
     "--idle-seconds",
     type=click.FloatRange(0),
-    default=0,
+    default=65,
     show_default=True,
-    help="65: one more resume, of workers Spark dropped.",
+    help="One more resume, so long after its pause; Spark drops idle workers after a minute. 0 leaves it out.",
 )
 @where
 def main(runs: int, instances: int, idle_seconds: float, bootstrap: str | None, directory: Path | None) -> None:
@@ -63,6 +63,9 @@ def _life(site: Site, name: str, instances: int, idle_seconds: float) -> dict[st
             time.sleep(_SETTLED_SECONDS)
             taken[PAUSE] = _timed(app.pause)
             taken[RESUME] = _resumed(probe, app)
+            time.sleep(_SETTLED_SECONDS)
+            negated = passing(source, sink, lambda value: b"-" + value)
+            taken[EDIT] = edited(probe, app, negated, is_new=lambda arrival: arrival.sent < 0)
             if idle_seconds:
                 app.pause()
                 time.sleep(idle_seconds)

@@ -4,7 +4,6 @@ a query over a large store, one update of a large picture. One application with 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,7 +14,7 @@ import click
 
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.bench import lines
-from kstreams_repl.bench.probe import Probe, await_running, warm_up
+from kstreams_repl.bench.probe import Probe, await_running, edited, warm_up
 from kstreams_repl.bench.site import Site, give_up, open_site, produce, where
 from kstreams_repl.bench.workloads import Row
 from kstreams_repl.config import EXACTLY_ONCE_V2
@@ -33,7 +32,6 @@ TARGETS = {
 }
 """Seconds that issue 6 asks for, at a million keys and 200 nodes."""
 _SETTLED_SECONDS = 1.0
-_RATE = 200.0
 
 
 @click.command(help="Seconds: edit to first record, pause, resume, peek, SQL over a large store, update of a large picture; medians.")
@@ -95,7 +93,9 @@ def _life(site: Site, keys: int, runs: int, config: dict[str, Any], max_seconds:
                 taken["resume to first record"].append(_timed(lambda: _resume(probe, app)))
                 await_running(app)
                 time.sleep(_SETTLED_SECONDS)
-                taken["edit to first record"].append(_edited(probe, app, _topology(source, sink, -1 if number % 2 == 0 else 1), number))
+                sign = -1 if number % 2 == 0 else 1
+                changed = _topology(source, sink, sign)
+                taken["edit to first record"].append(edited(probe, app, changed, is_new=lambda arrival: arrival.sent * sign > 0))  # noqa: B023
         rows = site.session.sql("SELECT count(*) FROM counts WHERE starts_with(CAST(key AS VARCHAR), 'key-')").fetchall()[0][0]
         assert rows == keys, f"the store has {rows:,} rows, not {keys:,}"
     finally:
@@ -116,37 +116,6 @@ def _resume(probe: Probe, app: Any) -> None:
     wanted = probe.sent
     app.resume()
     probe.await_arrivals(wanted, app)
-
-
-def _edited(probe: Probe, app: Any, changed: StreamsBuilder, number: int) -> float:
-    """Seconds from the call until a committed record is there that went through the new code, while records come in all the time."""
-    end = threading.Event()
-
-    def feed() -> None:
-        while not end.is_set():
-            probe.send_at(_RATE, 0.1)
-
-    feeder = threading.Thread(target=feed, name="bench-feeder")
-    feeder.start()
-    try:
-        time.sleep(0.2)
-        before = probe.arrived
-        start = time.perf_counter()
-        app.edit(changed)
-        new_is_negative = number % 2 == 0
-        deadline = time.monotonic() + 60
-        while True:
-            fresh = probe.arrivals[before:]
-            found = next((arrival for arrival in fresh if (arrival.sent < 0) == new_is_negative), None)
-            if found is not None:
-                return found.arrived / 1e9 - start
-            if time.monotonic() > deadline:
-                raise give_up("a record through the new code", 60)
-            time.sleep(0.001)
-    finally:
-        end.set()
-        feeder.join()
-        probe.await_arrivals(probe.sent, app)
 
 
 def _picture(site: Site, nodes: int, runs: int, config: dict[str, Any]) -> list[float]:

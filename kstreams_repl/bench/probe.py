@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -21,13 +22,15 @@ from kstreams_repl.session.application import Application
 from kstreams_repl.types import TopicPartition
 
 _TICK_SECONDS = 0.001
+_FEED_RATE = 200.0
+"""Records a second that come in while an application is edited."""
 
 
-def passing(source: str, sink: str) -> Any:
-    """A topology of one operator: what comes in goes out."""
+def passing(source: str, sink: str, function: Callable[[bytes], bytes] = lambda value: value) -> Any:
+    """A topology of one operator: what comes in goes out, by default as it came."""
     builder = StreamsBuilder()
     stream = builder.stream(source, key_serde=serdes.bytes, value_serde=serdes.bytes)
-    stream.map_values(lambda value: value).to(sink, key_serde=serdes.bytes, value_serde=serdes.bytes)
+    stream.map_values(function).to(sink, key_serde=serdes.bytes, value_serde=serdes.bytes)
     return builder.build()
 
 
@@ -146,6 +149,43 @@ def await_running(app: Application, seconds: float = 60.0) -> None:
         if time.monotonic() > deadline:
             raise give_up(f"the start of {wanted} instances", seconds)
         time.sleep(0.02)
+
+
+def edited(probe: Probe, app: Application, changed: Any, *, is_new: Callable[[Arrival], bool], max_seconds: float = 60.0) -> float:
+    """Seconds from the call of `edit` until a committed record is there that went through the new code, while records come in all the time.
+
+    Args:
+        changed: the builder or topology with the new code.
+        is_new: whether a record that arrived went through the new code.
+
+    Raises:
+        KStreamsError: none arrived in time.
+    """
+    end = threading.Event()
+
+    def feed() -> None:
+        while not end.is_set():
+            probe.send_at(_FEED_RATE, 0.1)
+
+    feeder = threading.Thread(target=feed, name="bench-feeder")
+    feeder.start()
+    try:
+        time.sleep(0.2)
+        before = probe.arrived
+        start = time.perf_counter()
+        app.edit(changed)
+        deadline = time.monotonic() + max_seconds
+        while True:
+            found = next(filter(is_new, probe.arrivals[before:]), None)
+            if found is not None:
+                return found.arrived / 1e9 - start
+            if time.monotonic() > deadline:
+                raise give_up("a record through the new code", max_seconds)
+            time.sleep(0.001)
+    finally:
+        end.set()
+        feeder.join()
+        probe.await_arrivals(probe.sent, app)
 
 
 def warm_up(site: Site, *, instances: int = 2) -> None:

@@ -59,7 +59,9 @@ second nothing is taken.""",
     "control": (
         "Control",
         """`./kstreams bench control`: seconds that the caller waits. *First record*: until a committed record of the application
-has reached a `read_committed` consumer. Warm session: another application was deployed and stopped before.""",
+has reached a `read_committed` consumer. Warm session: another application was deployed and stopped before. *Edit*: from the
+call of `app.edit` with one changed function, while 200 records a second come in, until a record that went through the
+new code. *After 65 s*: resumed so long after the pause; Spark drops idle workers after a minute.""",
     ),
     "crowd": (
         "Several applications in one session",

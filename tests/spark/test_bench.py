@@ -69,8 +69,9 @@ def test_growth_beside_kafka_streams_compares_both_with_their_own_smallest_store
 @pytest.mark.slow
 def test_latency_control_restore_and_growth_print_their_lines(broker: Any) -> None:
     assert len(bench(broker, "latency", "--seconds", "1", "--turns", "1", "--fast", "500")) == 3
-    control = bench(broker, "control", "--runs", "1")
-    assert [line["case"] for line in control] == ["deploy to first record", "pause", "resume to first record", "stop"]
+    control = bench(broker, "control", "--runs", "1", "--idle-seconds", "0")
+    steps = ["deploy to first record", "pause", "resume to first record", "edit to first record", "stop"]
+    assert [line["case"] for line in control] == steps
     memory = bench(broker, "memory", "--seconds", "5", "--warm", "2", "--rate", "500", "--keys", "100")
     assert [(line["unit"], line["samples"] > 2) for line in memory] == [("MB/min", True)] * 3
     notebook = bench(broker, "notebook", "--keys", "3000", "--nodes", "12", "--runs", "2")
