@@ -1,9 +1,9 @@
 """The configuration of an application: Kafka Streams' keys with their defaults, checked before anything starts.
 
 Keys keep Kafka Streams' dotted names. Values may be given as the type shown or as text (``"100"``), as in a properties file. Keys that
-start with ``consumer.``, ``producer.`` or ``admin.`` and the client settings of librdkafka (``sasl.*``, ``ssl.*``,
-``security.protocol`` ...) pass through to
-the clients unchanged. Ours have the prefix ``repl.``.
+start with ``consumer.``, ``restore.consumer.``, ``producer.`` or ``admin.`` and the client settings of librdkafka (``sasl.*``, ``ssl.*``,
+``security.protocol`` ...) pass through to the clients unchanged, those with ``topic.`` to internal topics when they are made. Ours have
+the prefix ``repl.``.
 """
 
 from __future__ import annotations
@@ -66,6 +66,11 @@ def _grouper(value: Any) -> Any:
 
 def _optional_text(value: Any) -> str | None:
     return None if value is None else str(value)
+
+
+def _as_text(value: Any) -> str:
+    """As a properties file has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _scheduler(value: Any) -> Any:
@@ -185,6 +190,12 @@ class StreamsConfig(Mapping[str, Any]):
                     self._values[name] = KEYS[name].read(value)
                 except (TypeError, ValueError) as cause:
                     raise ConfigError(f"{name} = {value!r} cannot be used: {cause}", hint=KEYS[name].doc, key=name) from cause
+            elif name == "topic.cleanup.policy":
+                raise ConfigError(
+                    "topic.cleanup.policy would be that of every internal topic, and state or records would be lost",
+                    hint="each internal topic has the policy its use needs; a store's own topic config can change one",
+                    key=name,
+                )
             elif name.startswith(_PASS_THROUGH):
                 self.client[name] = value
             else:
@@ -208,6 +219,11 @@ class StreamsConfig(Mapping[str, Any]):
         """A copy with more settings; keys in snake_case (``commit_interval_ms=50``) or as ``**{"commit.interval.ms": 50}``."""
         settings = {name: self._values[name] for name in self.given if name in self._values}
         return StreamsConfig(settings | self.client | {k.replace("_", "."): v for k, v in changes.items()})
+
+    @property
+    def topic_configs(self) -> dict[str, str]:
+        """What ``topic.`` keys say of changelog and repartition topics (Kafka Streams' ``topicPrefix``)."""
+        return {name.removeprefix("topic."): _as_text(value) for name, value in self.client.items() if name.startswith("topic.")}
 
     @property
     def exactly_once(self) -> bool:

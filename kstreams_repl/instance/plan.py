@@ -73,19 +73,22 @@ def transactional_id(application_id: str, slot: int) -> str:
     return f"{application_id}-{slot}"
 
 
-_KINDS = ("consumer.", "producer.", "admin.", "sasl.", "ssl.", "security.")
+_KINDS = ("consumer.", "restore.consumer.", "producer.", "admin.", "sasl.", "ssl.", "security.")
 
 
-def client_settings(config: StreamsConfig) -> ClientSettings:
+def client_settings(config: StreamsConfig, session: ClientSettings | None = None) -> ClientSettings:
     """The clients' settings of an application's configuration.
+
+    Args:
+        session: whose brokers they are, and what is not said of clients in the configuration.
 
     Raises:
         ConfigError: there is no ``bootstrap.servers``.
     """
-    servers = config["bootstrap.servers"]
+    servers = config["bootstrap.servers"] if session is None else session.bootstrap_servers
     if not servers:
         raise ConfigError("bootstrap.servers is not set", hint="give host:port of a broker", key="bootstrap.servers")
-    properties = {}
+    properties = {} if session is None else dict(session.properties)
     for name, value in config.client.items():
         if name.startswith(_KINDS):
             properties[name] = value

@@ -140,7 +140,7 @@ class StandbyCopies:
                         self._plan.settings,
                         group_id=READ_GROUP,
                         isolation="read_committed" if self._plan.config.exactly_once else "read_uncommitted",
-                        enable_partition_eof=True,
+                        restoring=True,
                     )
                     self._assign(consumer)
                 if time.monotonic() >= next_look:

@@ -30,7 +30,7 @@ CLIENT_LOGGER.addHandler(logging.NullHandler())
 REACH_SECONDS: Final = 5.0
 _CONNECT_SECONDS: Final = 1.0
 
-_PREFIXES = ("consumer.", "producer.", "admin.")
+_PREFIXES = ("consumer.", "restore.consumer.", "producer.", "admin.")
 _SECRET_WORDS = ("password", "secret", "private", "jaas", "oauthbearer.config", "key.pem", "token")
 
 _COMMON: Mapping[str, Any] = {
@@ -71,7 +71,8 @@ class ClientSettings:
 
     Args:
         bootstrap_servers: ``host:port``, comma separated.
-        properties: librdkafka's settings by name; ``consumer.``, ``producer.`` and ``admin.`` prefixes restrict one to a kind of client.
+        properties: librdkafka's settings by name; ``consumer.``, ``producer.`` and ``admin.`` prefixes restrict one to a kind of client,
+            ``restore.consumer.`` to the consumers that read changelogs, over what ``consumer.`` says.
 
     Raises:
         ConfigError: no address, or an address in ``properties`` that contradicts it.
@@ -110,16 +111,16 @@ class ClientSettings:
 
     def revealed(self, kind: Literal["consumer", "producer", "admin"]) -> dict[str, Any]:
         """The settings that one kind of client gets, secrets in clear. Hand the result to a client and drop it."""
-        general: dict[str, Any] = {}
-        own: dict[str, Any] = {}
+        return {**self.revealed_own(None), **self.revealed_own(kind), "bootstrap.servers": self.bootstrap_servers}
+
+    def revealed_own(self, kind: str | None) -> dict[str, Any]:
+        """What is given with the prefix of a kind of client, secrets in clear; None: without one."""
+        found: dict[str, Any] = {}
         for name, value in self.properties.items():
-            plain = value.reveal() if isinstance(value, Secret) else value
-            prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), None)
-            if prefix is None:
-                general[name] = plain
-            elif prefix == f"{kind}.":
-                own[name.removeprefix(prefix)] = plain
-        return {**general, **own, "bootstrap.servers": self.bootstrap_servers}
+            prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), "")
+            if prefix == ("" if kind is None else f"{kind}."):
+                found[name.removeprefix(prefix)] = value.reveal() if isinstance(value, Secret) else value
+        return found
 
 
 class ClientEvents:
@@ -174,15 +175,20 @@ def make_consumer(
     group_id: str,
     isolation: Isolation = "read_committed",
     events: ClientEvents | None = None,
+    restoring: bool = False,
     **overrides: Any,
 ) -> Consumer:
     """A consumer for `assign`: no automatic commits, an offset out of range is an error and never a reset.
 
     Args:
         group_id: whose committed offsets it reads and writes (Kafka Streams: the application id).
+        restoring: it reads changelogs, and is told of their ends: ``restore.consumer.`` settings go over all others.
         overrides: settings of this one consumer, with underscores for dots: ``enable_partition_eof=True``.
     """
     settings_of = {**_COMMON, **_CONSUMER, **settings.revealed("consumer"), **_dotted(overrides)}
+    if restoring:
+        settings_of |= {**settings.revealed_own("restore.consumer"), "bootstrap.servers": settings.bootstrap_servers}
+        settings_of["enable.partition.eof"] = True
     settings_of |= {**_CONSUMER_FIXED, "group.id": group_id, "isolation.level": isolation}
     return _make(Consumer, settings_of, settings, events)
 

@@ -89,7 +89,7 @@ class Deployment:
         self.config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         self.application_id = application_id_of(self.config)
         self.topology = topology
-        self.settings = client_settings(self.config) if settings is None else settings
+        self.settings = client_settings(self.config, settings)
         self.state_root = state_root(self.config)
         self._spark = spark
         self._master = master

@@ -105,7 +105,7 @@ def make_plan(
     counts = admin.topics()
     check_topics(topology, counts)
     _check_snapshots(config, new=generation == 1 and not remote)
-    resolved = resolve_partitions(topology, application_id, counts, grouper=config["partition.grouper"])
+    resolved = resolve_partitions(topology, application_id, counts, grouper=config["partition.grouper"], topic_configs=config.topic_configs)
     known = counts | create_internal_topics(admin, resolved, config)
     specs = _task_specs(topology, application_id, config, resolved)
     before = Previous() if previous is None else previous

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from kstreams_repl.topology.names import changelog_topic
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
@@ -35,24 +36,28 @@ class InternalTopic:
     store: str | None = None
 
 
-def repartition_config() -> dict[str, str]:
-    """Kept until read: never expires by time, is purged up to the committed offset."""
+def repartition_config(defaults: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Kept until read: never expires by time, is purged up to the committed offset. `defaults` go over that."""
     return {
         "cleanup.policy": "delete",
         "segment.bytes": "52428800",
         "retention.ms": "-1",
         "message.timestamp.type": "CreateTime",
+        **defaults,
     }
 
 
-def changelog_config(store: StoreBuilder, additional_retention_ms: int = DAY_MS) -> dict[str, str]:
+def changelog_config(
+    store: StoreBuilder, additional_retention_ms: int = DAY_MS, defaults: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
     """Settings of a store's changelog topic; the store's own `topic_config` wins.
 
     Args:
         store: the store.
         additional_retention_ms: ``windowstore.changelog.additional.retention.ms``.
+        defaults: the application's ``topic.`` settings; what the store's retention says goes over them.
     """
-    config = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+    config = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime", **defaults}
     if store.kind in WINDOWED_KINDS:
         config["cleanup.policy"] = "delete" if store.retain_duplicates else "compact,delete"
         config["retention.ms"] = str(min((store.retention_ms or 0) + additional_retention_ms, 2**63 - 1))
@@ -62,7 +67,11 @@ def changelog_config(store: StoreBuilder, additional_retention_ms: int = DAY_MS)
 
 
 def changelog(
-    store: StoreBuilder, application_id: str, partitions: int | None, additional_retention_ms: int = DAY_MS
+    store: StoreBuilder,
+    application_id: str,
+    partitions: int | None,
+    additional_retention_ms: int = DAY_MS,
+    defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> InternalTopic | None:
     """The changelog topic to create for a store; None when it has none or its source topic serves as one."""
     if not store.logging or store.source_topic is not None:
@@ -71,6 +80,6 @@ def changelog(
         changelog_topic(application_id, store.name),
         "changelog",
         partitions,
-        changelog_config(store, additional_retention_ms),
+        changelog_config(store, additional_retention_ms, defaults),
         store.name,
     )

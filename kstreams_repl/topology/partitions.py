@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from kstreams_repl.errors import TopologyError, UnknownTopicError, did_you_mean
@@ -67,6 +68,7 @@ def resolve_partitions(
     *,
     additional_retention_ms: int = DAY_MS,
     grouper: PartitionGrouper | None = None,
+    topic_configs: Mapping[str, str] = MappingProxyType({}),
 ) -> ResolvedTopology:
     """Partition counts of all internal topics and the tasks that follow.
 
@@ -76,6 +78,7 @@ def resolve_partitions(
         partition_counts: the cluster's topics and their numbers of partitions.
         additional_retention_ms: ``windowstore.changelog.additional.retention.ms``.
         grouper: which partitions a task reads together; None = the topology's own, else those with the same number.
+        topic_configs: settings of the internal topics, over the library's own and under those of a store.
 
     Raises:
         UnknownTopicError: a source topic is not on the cluster, or a pattern matches none where a count is needed.
@@ -105,11 +108,11 @@ def resolve_partitions(
         groups = _groups(part.id, sizes, grouper or topology.partition_grouper or DefaultPartitionGrouper())
         tasks.update({TaskId(part.id, number): group for number, group in enumerate(groups)})
         for store in part.stores:
-            topic = changelog(store, application_id, len(groups), additional_retention_ms)
+            topic = changelog(store, application_id, len(groups), additional_retention_ms, topic_configs)
             if topic is not None:
                 changelogs[topic.name] = topic
     repartitions = tuple(
-        InternalTopic(on_broker(topic), "repartition", count, repartition_config()) for topic, count in counts.items()
+        InternalTopic(on_broker(topic), "repartition", count, repartition_config(topic_configs)) for topic, count in counts.items()
     )
     return ResolvedTopology(
         repartitions,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import ConfigError
 from kstreams_repl.instance.assignment import assign_standbys, assign_tasks
 from kstreams_repl.instance.plan import client_settings, transactional_id
+from kstreams_repl.kafka import clients
+from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.types import TaskId
 
 
@@ -87,6 +91,29 @@ def test_client_settings_pass_through() -> None:
         "fetch.wait.max.ms": 5,
         "client.id": "me",
     }
+
+
+def test_restore_consumer_settings_reach_the_consumers_of_changelogs_only() -> None:
+    config = StreamsConfig({"bootstrap.servers": "b:1", "consumer.fetch.min.bytes": 5, "restore.consumer.fetch.min.bytes": 9})
+    settings = client_settings(config)
+    assert settings.revealed_own("restore.consumer") == {"fetch.min.bytes": 9}
+    assert settings.revealed("consumer")["fetch.min.bytes"] == 5
+    assert settings.revealed("producer") == {"bootstrap.servers": "b:1"}
+
+
+def test_restoring_consumer_has_its_own_settings_over_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "_make", lambda kind, given, settings, events: given)
+    settings = ClientSettings("b:1", {"consumer.fetch.min.bytes": 5, "restore.consumer.queued.max.messages.kbytes": 9})
+    made: Any = clients.make_consumer(settings, group_id="g", restoring=True, queued_max_messages_kbytes=7)
+    assert (made["fetch.min.bytes"], made["queued.max.messages.kbytes"], made["enable.partition.eof"]) == (5, 9, True)
+    plain: Any = clients.make_consumer(settings, group_id="g", queued_max_messages_kbytes=7)
+    assert (plain["queued.max.messages.kbytes"], plain["enable.partition.eof"]) == (7, False)
+
+
+def test_application_has_the_sessions_settings_and_its_own_over_them() -> None:
+    session = ClientSettings("b:1", {"sasl.password": "x", "producer.linger.ms": 1})
+    settings = client_settings(StreamsConfig({"producer.linger.ms": 2}), session)
+    assert settings.revealed("producer") == {"bootstrap.servers": "b:1", "sasl.password": "x", "linger.ms": 2}
 
 
 def test_missing_address_is_told() -> None:

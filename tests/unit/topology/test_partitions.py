@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from kstreams_repl.config import StreamsConfig
 from kstreams_repl.dsl import StreamsBuilder, TimeWindows
-from kstreams_repl.errors import TopologyError, UnknownTopicError
+from kstreams_repl.errors import ConfigError, TopologyError, UnknownTopicError
 from kstreams_repl.topology import Topology, resolve_partitions
 from kstreams_repl.types import TaskId, TopicPartition
 
@@ -168,3 +169,23 @@ def test_a_grouper_that_leaves_a_partition_out_is_refused() -> None:
     with pytest.raises(TopologyError, match="a-1") as refused:
         resolve_partitions(Topology().add_source("in", "a"), "app", {"a": 2}, grouper=Forgetful())
     assert refused.value.hint
+
+
+def test_topic_settings_are_defaults_of_internal_topics() -> None:
+    config = StreamsConfig({"topic.segment.bytes": 1_000_000, "topic.retention.ms": 5, "topic.unclean.leader.election.enable": False})
+    builder = StreamsBuilder()
+    grouped = builder.stream("a").group_by(lambda key, value: value)
+    grouped.count(store="counts")
+    grouped.windowed_by(TimeWindows.of_size(10)).count(store="windows")
+    resolved = resolve_partitions(builder.build(), "app", {"a": 3}, topic_configs=config.topic_configs)
+    assert all(topic.config["segment.bytes"] == "1000000" for topic in (*resolved.repartition_topics, *resolved.changelog_topics))
+    assert all(topic.config["unclean.leader.election.enable"] == "false" for topic in resolved.changelog_topics)
+    assert {topic.config["retention.ms"] for topic in resolved.repartition_topics} == {"5"}
+    windows = next(topic for topic in resolved.changelog_topics if topic.store == "windows")
+    assert int(windows.config["retention.ms"]) > 5, "a store's retention is kept"
+    assert windows.config["cleanup.policy"] == "compact,delete"
+
+
+def test_clean_up_policy_for_all_internal_topics_is_refused() -> None:
+    with pytest.raises(ConfigError, match="topic.cleanup.policy"):
+        StreamsConfig({"topic.cleanup.policy": "delete"})
