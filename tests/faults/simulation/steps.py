@@ -47,7 +47,8 @@ def an_older_holder_of_the_id_is_fenced() -> None:
     with stage() as made:
         made.as_actor(made.open)
         made.as_actor(lambda: made.open(2))
-        assert made.broker.ids[f"{APPLICATION}-0"].epoch == 1
+        holder = made.broker.ids.get(f"{APPLICATION}-0")
+        assert holder is not None and holder.epoch == 1
 
 
 def restore_waits_for_a_transaction_that_is_open_in_the_changelog() -> None:
