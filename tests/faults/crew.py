@@ -185,6 +185,7 @@ class Crew:
             state_root=self.directory / "state",
         )
         (self.directory / "plan").write_bytes(cloudpickle.dumps(self.plan))
+        self.lease.clear()  # as the driver does; old reports of every generation would stay for ever
         self.lease.write(self.generation, Signal.RUN)
         fence_instances(self.settings, self.application_id, range(self.slots_ever), timeout_ms=config["transaction.timeout.ms"])
         self.slots_ever = max(self.slots_ever, self.plan.instances)
