@@ -203,11 +203,12 @@ class Crew:
         return pid
 
     def state_of(self, pid: int) -> str:
-        """R, S, T (stopped) … as the system says; "" when it is gone."""
+        """R, S, T (stopped) … as the system says; "" when it is gone. Numbers come round: a child of somebody else is not meant."""
         try:
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+            state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[:2]
         except OSError:
             return ""
+        return state if int(parent) == self._daemon.pid else ""
 
     def died(self, slot: int) -> None:
         """Wait until the process of a slot is gone, and remember what it had committed."""
