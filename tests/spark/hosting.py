@@ -67,7 +67,7 @@ class Host:
     def read(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
         """Every committed record of a topic, partition by partition."""
         rows: list[tuple[bytes | None, bytes | None]] = []
-        for _, batch in read_ranges(self.settings, ranges_of(self.admin, topic, settled=True)):
+        for _, batch in read_ranges(self.settings, ranges_of(self.admin, topic)):
             rows += zip(batch.keys, batch.values, strict=True)
         return rows
 
