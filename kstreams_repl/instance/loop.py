@@ -20,7 +20,7 @@ from kstreams_repl.instance.active_task import ActiveTask
 from kstreams_repl.instance.control import Signal
 from kstreams_repl.instance.instance import Instance, wall_clock
 from kstreams_repl.instance.large_pages import EVERY_RECORDS, SETTLED_RECORDS, use_large_pages
-from kstreams_repl.instance.scheduler import SCHEDULERS, Scheduler, most_buffered
+from kstreams_repl.instance.scheduler import most_buffered, scheduler_of
 from kstreams_repl.instance.turns import Turns
 from kstreams_repl.kafka.failures import translate
 from kstreams_repl.kafka.group_offsets import is_partition_end, is_passing, known_end, pause, place_of, resume
@@ -83,7 +83,7 @@ class Loop:
         self._room: int = max(self._soft * max(1, len(instance.by_partition)), 2 * _BATCH)
         self._most_bytes: int = config["input.buffer.max.bytes"]
         self._share = max(1, self._most_bytes // max(1, len(instance.by_partition)))
-        scheduler = self.scheduler_of(config["repl.task.scheduler"])
+        scheduler = scheduler_of(config["repl.task.scheduler"])
         self._turns = None if scheduler is most_buffered else Turns(scheduler)
         self._joins = [task for task in instance.tasks if task.joins]
         self._paused: set[TopicPartition] = set()
@@ -95,10 +95,6 @@ class Loop:
         self._ahead: list[Any] = []
         self._ahead_bytes = 0
         instance.fence.meanwhile = self._read_ahead
-
-    @staticmethod
-    def scheduler_of(chosen: Scheduler | str) -> Scheduler:
-        return SCHEDULERS[chosen] if isinstance(chosen, str) else chosen
 
     def run(self, until: float) -> Ending:
         """Run until the monotonic time `until` or a signal; what was processed is committed when this returns.

@@ -22,6 +22,7 @@ from kstreams_repl.commit.failpoints import failpoint
 from kstreams_repl.instance.control import Signal
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.loop import Ending, Loop
+from kstreams_repl.instance.scheduler import scheduler_of
 from kstreams_repl.instance.task_manager import ManagedTask, TaskManager
 from kstreams_repl.kafka.group_offsets import is_partition_end, pause, place_of, resume
 from kstreams_repl.kafka.record_batch import columns
@@ -47,7 +48,7 @@ class ThreadedLoop(Loop):
         super().__init__(instance, **options)
         instance.fence.meanwhile = None  # the polling thread reads while the others work; nothing is left over for a commit's waits
         config = instance.plan.config
-        self.manager = TaskManager(instance.tasks, self.scheduler_of(config["repl.task.scheduler"]))
+        self.manager = TaskManager(instance.tasks, scheduler_of(config["repl.task.scheduler"]))
         self._threads = config["num.processing.threads"]
         self._errors: deque[BaseException] = deque()
         self._woken = threading.Event()

@@ -45,3 +45,8 @@ def longest_waiting(candidates: Sequence[Candidate]) -> Candidate:
 
 
 SCHEDULERS: dict[str, Scheduler] = {"most-buffered": most_buffered, "longest-waiting": longest_waiting}
+
+
+def scheduler_of(chosen: Scheduler | str) -> Scheduler:
+    """What `repl.task.scheduler` names, or is."""
+    return SCHEDULERS[chosen] if isinstance(chosen, str) else chosen

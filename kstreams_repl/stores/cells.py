@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import Codec
-from kstreams_repl.stores.rows import PutMany, Rows, logged_write
+from kstreams_repl.stores.rows import LogColumns, Rows, logged_columns, logged_write
 
 EntryListener = Callable[[bytes, Any, Any, int, Any], None]
 """(physical key, new cell, old cell, record timestamp, headers) of one flushed entry."""
@@ -95,7 +95,7 @@ class WriteBackCells:
         self._codec = codec
         self._changelog = changelog
         self._write = logged_write(rows, codec, changelog, None if admit is None else getattr(rows, "put_admitted", None))
-        self._put_many: PutMany | None = getattr(rows, "put_many", None) if admit is None else None
+        self._write_many = logged_columns(rows, codec, changelog) if admit is None else None
         self._dirty: dict[bytes, tuple[Any, int]] = {}
         self._clean: dict[bytes, Any] = {}
         self._capacity = capacity
@@ -168,11 +168,11 @@ class WriteBackCells:
         return ((key, decode(stored)) for key, stored in rows)
 
     def flush(self) -> None:
-        if self._put_many is None or self._changelog.pending or not self._leave_in_columns():
+        if self._write_many is None or self._changelog.pending or not self._leave_in_columns(self._write_many):
             self._spill()
             self._changelog.flush()
 
-    def _leave_in_columns(self) -> bool:
+    def _leave_in_columns(self, write: LogColumns) -> bool:
         """What was deferred is written and logged, column by column; False where a value has no bytes, which is written one by one."""
         dirty, clean, codec = self._dirty, self._clean, self._codec
         if not dirty:
@@ -186,14 +186,7 @@ class WriteBackCells:
         stored = codec.encode_many(values, timestamps)
         if codec.serde.layout is None and None in stored:
             return False
-        assert self._put_many is not None
-        self._put_many(keys, stored)
-        log_key = self._rows.log_key
-        self._changelog.send_many(
-            keys if log_key is None else list(map(log_key, keys)),
-            codec.log_values(stored),  # type: ignore[arg-type]
-            timestamps,
-        )
+        write(keys, stored, timestamps)
         if len(clean) + len(dirty) > self._capacity:
             clean.clear()
         clean.update(zip(keys, cells, strict=True))

@@ -87,3 +87,20 @@ def logged_write(rows: Rows, codec: Codec, changelog: Changelog, put: Callable[[
             log(key, log_value(stored), log_timestamp(stored, timestamp))
 
     return write
+
+
+LogColumns = Callable[[Sequence[bytes], Sequence[bytes | None], Sequence[int]], Sequence[bytes | None]]
+"""(physical keys, stored bytes, the log's timestamps): write rows and log them; the values as logged."""
+
+
+def logged_columns(rows: Rows, codec: Codec, changelog: Changelog) -> LogColumns:
+    """`logged_write` for columns of rows, none of them deleted."""
+    put_many, log_key, log_values = many_at_once(rows), rows.log_key, codec.log_values
+
+    def write(keys: Sequence[bytes], stored: Sequence[bytes | None], timestamps: Sequence[int]) -> Sequence[bytes | None]:
+        put_many(keys, stored)
+        logged = log_values(stored)  # type: ignore[arg-type]
+        changelog.send_many(keys if log_key is None else list(map(log_key, keys)), logged, timestamps)
+        return logged
+
+    return write

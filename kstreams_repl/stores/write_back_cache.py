@@ -19,7 +19,7 @@ from kstreams_repl.stores.cells import EntryListener
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import Codec
 from kstreams_repl.stores.record_cache import ENTRY_OVERHEAD, RecordCache
-from kstreams_repl.stores.rows import Rows, many_at_once
+from kstreams_repl.stores.rows import Rows, logged_columns, many_at_once
 from kstreams_repl.types import Outlet
 
 _FIRST_COMPACTION = 131_072
@@ -77,6 +77,7 @@ class WriteBackCache:
     ) -> None:
         self._rows = rows
         self._put_many = many_at_once(rows)
+        self._write_many = logged_columns(rows, codec, changelog)
         self._codec = codec
         self._changelog = changelog
         self._context = record_context
@@ -319,9 +320,7 @@ class WriteBackCache:
             self.flush()
             return
         self._flushed()
-        self._put_many(keys, stored)
-        log_key, logged = self._rows.log_key, self._codec.log_values(stored)  # type: ignore[arg-type]
-        self._changelog.send_many(keys if log_key is None else list(map(log_key, keys)), logged, timestamps)
+        logged = self._write_many(keys, stored, timestamps)
         outlet(keys, logged, timestamps, headers if any(headers) else None)
         self._settle([])
 
