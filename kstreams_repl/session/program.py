@@ -156,7 +156,7 @@ class _Slice:
         self._missing: dict[str, None] = {}
 
     def program(self, topology: Topology, thing: Any, expression: str) -> Program:
-        wanted = list(_names(ast.parse(expression, mode="eval")))
+        wanted = list(_names(_tree(expression, "eval")))
         for statement in self._statements:
             if self._makes(statement, topology, thing) or self._builds(statement, topology, thing):
                 wanted += self._take(statement)
@@ -228,20 +228,25 @@ class _Slice:
             self._missing[name] = None
 
 
+def _tree(text: str, mode: str = "exec") -> Any:
+    try:
+        return ast.parse(text, mode=mode)
+    except SystemError as lost:  # what CPython 3.11 makes of an interrupt that comes while it builds the tree
+        raise KeyboardInterrupt from lost
+
+
 def _used(node: ast.stmt, before: str) -> frozenset[str]:
     if not before:
         return frozenset(_names(node))
-    first = ast.parse(before).body[0]
+    first = _tree(before).body[0]
     return frozenset((_names(node) - set(_defined(first))) | _names(first))
 
 
 def _parsed(number: int, text: _Text) -> Iterator[_Statement]:
     try:
-        tree = ast.parse(text.text)
+        tree = _tree(text.text)
     except SyntaxError:  # a cell that did not run
         return
-    except SystemError as lost:  # what CPython makes of an interrupt that comes while it builds the tree
-        raise KeyboardInterrupt from lost
     future = any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body)
     for node in tree.body:
         if isinstance(node, ast.If) and "__name__" in _names(node.test):
@@ -348,7 +353,7 @@ def _deployed(frame: types.FrameType | None) -> str | None:
         return None
     text = "".join(linecache.getlines(frame.f_code.co_filename))
     try:
-        tree = ast.parse(text)
+        tree = _tree(text)
     except SyntaxError:
         return None
     calls = [

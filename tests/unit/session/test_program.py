@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -192,12 +195,21 @@ def test_a_function_that_was_replaced_is_the_one_that_runs_again(tmp_path: Path)
     assert diff(program.run(), session.topology).empty
 
 
-def test_an_interrupt_that_comes_while_a_cell_is_parsed_stays_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "reading",
+    [
+        lambda: list(program_module._parsed(0, program_module._Text("cell", "x = 1"))),
+        lambda: program_module._deployed(sys._getframe()),
+        lambda: program_module._used(ast.Pass(), "x = 1"),
+    ],
+    ids=["a cell", "the call of deploy", "what stands before a cell"],
+)
+def test_an_interrupt_that_comes_while_a_text_is_parsed_stays_one(monkeypatch: pytest.MonkeyPatch, reading: Callable[[], Any]) -> None:
     """CPython 3.11 turns one that comes while it builds the tree into a SystemError (seen in R16)."""
 
-    def lost(text: str) -> None:
+    def lost(text: str, mode: str = "exec") -> None:
         raise SystemError("AST constructor recursion depth mismatch (before=147, after=165)")
 
     monkeypatch.setattr(program_module.ast, "parse", lost)
     with pytest.raises(KeyboardInterrupt):
-        list(program_module._parsed(0, program_module._Text("cell", "x = 1")))
+        reading()
