@@ -22,12 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import (
-    BrokerUnavailableError,
-    DeployError,
-    IllegalStateTransitionError,
-    KStreamsError,
-)
+from kstreams_repl.errors import BrokerUnavailableError, DeployError, IllegalStateTransitionError, KStreamsError
 from kstreams_repl.instance.control import LeaseWriter, Signal
 from kstreams_repl.instance.plan import ApplicationPlan, client_settings
 from kstreams_repl.instance.state_directory import control_directory, state_root
@@ -47,6 +42,7 @@ from kstreams_repl.spark.planning import application_id_of, make_plan
 from kstreams_repl.spark.progress import ApplicationReport, read_reports
 from kstreams_repl.spark.remote_lease import RemoteLease
 from kstreams_repl.spark.session import LOCAL_SLOTS, claim_slots, get_session, is_cluster, release_slots
+from kstreams_repl.spark.shortage import Shortage
 from kstreams_repl.spark.status import NEXT
 from kstreams_repl.spark.status import Status as Status
 from kstreams_repl.spark.waiting import wait_for
@@ -54,6 +50,7 @@ from kstreams_repl.spark.waiting import wait_for
 _LOG = logging.getLogger("kstreams_repl.spark")
 _WATCH_SECONDS, _LOOKS_PER_QUESTION = 0.2, 5
 _SETTLE_SECONDS = 30.0
+_LOST_SECONDS = 3.0  # for those that run to commit, when others have no slot and will not answer
 _IDLE_SECONDS = 2.0
 _PROGRESS_SECONDS = 2.0
 """How long a failed epoch may take to come into Spark's own progress before the query is ended."""
@@ -196,9 +193,7 @@ class Deployment:
                 before = self._generations.raise_to(plan, self.version)
                 self._lease.clear()
                 # 4. Fence the instances of every earlier generation.
-                fence_instances(
-                    self.settings, self.application_id, range(before), timeout_ms=self.config["transaction.timeout.ms"]
-                )
+                fence_instances(self.settings, self.application_id, range(before), timeout_ms=self.config["transaction.timeout.ms"])
                 # 5. Start the query.
                 self._plan, self._error = plan, None
                 self._shipment, self._session = shipment, session
@@ -333,9 +328,7 @@ class Deployment:
         self._watcher = threading.Thread(target=self._watch, args=(self._query, plan), name=f"watch-{plan.application_id}", daemon=True)
         self._watcher.start()
         self._growth = PartitionWatch(
-            Admin(self.settings),
-            self.topology,
-            plan,
+            Admin(self.settings), self.topology, plan,
             seconds=self.config["repl.partitions.check.ms"] / 1000,
             found=lambda grown: self._grow(plan, grown),
         ).start()
@@ -404,7 +397,7 @@ class Deployment:
                 self._clean = False
                 _LOG.warning("the journal of %s was not written: %s", self.application_id, error)
 
-    def _end_query(self, plan: ApplicationPlan, signal: Signal) -> list[int]:
+    def _end_query(self, plan: ApplicationPlan, signal: Signal, seconds: float = _SETTLE_SECONDS) -> list[int]:
         """Signal first, wait for the reports, then stop the query, of a pause beside the caller; returns the slots that did not answer."""
         try:
             self._lease.write(plan.generation, signal)
@@ -413,7 +406,7 @@ class Deployment:
             self._stop_query()
             return list(range(plan.instances))
         ended = {signal.value, "failed", "superseded"}
-        deadline = time.monotonic() + _SETTLE_SECONDS
+        deadline = time.monotonic() + seconds
         silent = list(range(plan.instances))
         query = self._query  # none is left when an interrupt came between its end and the new status
         while silent and time.monotonic() < deadline:
@@ -467,10 +460,7 @@ class Deployment:
                 self._shipment = None  # planned anew with the next start
                 return
             except KStreamsError as error:
-                self._error = refusal(self.application_id, grown, error)
-                self._end_query(plan, Signal.STOP)
-                self._write_down(plan, Signal.STOP)
-                self._enter(Status.FAILED, f"failed: {self._error.message.splitlines()[0]}")
+                self._fail(plan, refusal(self.application_id, grown, error))
                 return
             self.pause()
             self._shipment = None
@@ -478,23 +468,33 @@ class Deployment:
             self.start()
 
     def _watch(self, query: Any, plan: ApplicationPlan) -> None:
-        """Ends the application when one of its instances has failed or the query has died."""
+        """Ends the application when one of its instances has failed or has no slot any more, or the query has died."""
+        shortage = Shortage(self._session, query, self.application_id)
         for look in count(1):
             time.sleep(_WATCH_SECONDS)
             if self._query is not query:
                 return
             told = self._lease.reports(plan.generation).values()
-            over = any(report.get("state") in ("failed", "superseded") for report in told)
-            if not over and (look % _LOOKS_PER_QUESTION or query.isActive):  # to ask the JVM costs more than a look
-                continue
+            over, lost = any(report.get("state") in ("failed", "superseded") for report in told), None
+            if not over:
+                if look % _LOOKS_PER_QUESTION:  # to ask the JVM costs more than a look
+                    continue
+                lost = shortage.look()
+                if lost is None and query.isActive:
+                    continue
             with self._lock:
                 if self._query is not query:
                     return
-                self._error, failed = error_of_end(self.application_id, told, query, self.state_root, self._session.sparkContext.pythonExec)
+                python = self._session.sparkContext.pythonExec
+                error, failed = (lost, False) if lost else error_of_end(self.application_id, told, query, self.state_root, python)
                 if failed:
                     self._lease.write(plan.generation, Signal.STOP)
                     await_progress(query, _PROGRESS_SECONDS)
-                self._end_query(plan, Signal.STOP)
-                self._write_down(plan, Signal.STOP)
-                self._enter(Status.FAILED, f"failed: {self._error.message.splitlines()[0]}")
+                self._fail(plan, error, _LOST_SECONDS if lost else _SETTLE_SECONDS)
             return
+
+    def _fail(self, plan: ApplicationPlan, error: KStreamsError, seconds: float = _SETTLE_SECONDS) -> None:
+        self._error = error
+        self._end_query(plan, Signal.STOP, seconds)
+        self._write_down(plan, Signal.STOP)
+        self._enter(Status.FAILED, f"failed: {error.message.splitlines()[0]}")

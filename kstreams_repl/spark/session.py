@@ -188,6 +188,15 @@ def total_slots(session: Any) -> int:
     return int(found.group(1)) if found else int(context.defaultParallelism)
 
 
+def missing_slots(session: Any) -> int:
+    """How many slots less there are than applications hold: more than 0 after a cluster has lost executors."""
+    context = session.sparkContext
+    none_left = is_cluster(session) and context._jsc.sc().getExecutorMemoryStatus().size() <= 1  # the driver's own entry
+    total = 0 if none_left else total_slots(session)
+    with _lock:
+        return max(0, sum(_used.values()) - total)
+
+
 def claim_slots(session: Any, name: str, count: int) -> None:
     """Take slots for an application's instances; on a cluster, wait a while for executors that are still starting.
 

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from kstreams_repl.errors import DeployError
+from kstreams_repl.spark import shortage
 from kstreams_repl.spark.deployment import Deployment
+from kstreams_repl.spark.session import total_slots
 from tests.cluster.standalone import SparkCluster
-from tests.spark.hosting import Host, counting, decoded, expected_counts, numbered, processed, running, settle
+from tests.spark.hosting import Host, counting, decoded, expected_counts, failed, numbered, processed, running, settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -79,6 +82,30 @@ def test_tasks_of_a_killed_executor_move_and_use_the_standby_copy(cluster: Spark
     wanted = expected_counts(numbered(31_000, keys=20_000))
     assert decoded(host.table(sink)) == wanted
     assert decoded(host.table(f"{deployment.application_id}-counts-changelog")) == wanted
+
+
+def test_an_instance_whose_slot_was_lost_for_good_is_an_error(cluster: SparkCluster, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark queues its task for ever; the user is told, and goes on when a worker has come back."""
+    monkeypatch.setattr(shortage, "PATIENCE_SECONDS", 5.0)
+    source, sink = host.topic("in", 6), host.topic("out", 6)
+    host.produce(source, numbered(4_000))
+    deployment = host.deploy(counting(source, sink), num_stream_threads=6)
+    processed(deployment, 4_000)
+    cluster.kill(1)
+    began = time.monotonic()
+    failed(deployment)
+    print(f"\nfailed after {time.monotonic() - began:.1f} s: {deployment.error}")
+    assert isinstance(deployment.error, DeployError)
+    assert "slot" in str(deployment.error) and "resume" in deployment.error.hint
+    with pytest.raises(DeployError, match="needs 6 Spark slots and 2 are free"):
+        deployment.resume()
+    cluster.add_worker(1)
+    host.produce(source, numbered(1_000, start=4_000))
+    settle(lambda: total_slots(host.spark) == 8, "the new worker's executor", seconds=60)
+    deployment.resume()
+    processed(deployment, 5_000)
+    deployment.stop()
+    assert decoded(host.table(sink)) == expected_counts(numbered(5_000))
 
 
 def copies(deployment: Deployment) -> dict[str, int]:

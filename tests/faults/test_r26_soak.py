@@ -108,6 +108,12 @@ class Usage:
         return found
 
 
+def calm(crew: Crew, seconds: float) -> None:
+    """Everything is committed and every instance runs: one that was started last may have had nothing left to do."""
+    crew.processed(seconds)
+    crew.settle(lambda: [told["state"] for told in crew.reports()] == ["running"] * len(crew.pids), "running instances", seconds)
+
+
 def soak(crew: Crew, records: int, least: int, *, apart: float, seed: int) -> tuple[list[str], int, Usage]:
     """Violations, how many faults there were, and what was used."""
     dice, usage, faults = random.Random(seed), Usage(), 0
@@ -120,12 +126,12 @@ def soak(crew: Crew, records: int, least: int, *, apart: float, seed: int) -> tu
             time.sleep(0.1)  # records go on coming until the last fault
         if time.monotonic() < due:
             continue
-        crew.processed(120)
+        calm(crew, 120)
         usage.look(crew)
         dice.choice(FAULTS)(crew, dice)
         faults += 1
         due = time.monotonic() + dice.uniform(apart, 3 * apart)
-    crew.processed(300)
+    calm(crew, 300)
     usage.look(crew)
     crew.stop()
     return crew.violations(), faults, usage
