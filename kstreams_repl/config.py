@@ -205,6 +205,14 @@ class StreamsConfig(Mapping[str, Any]):
                     or "keys are Kafka Streams' own; client settings take a prefix such as 'consumer.'",
                     key=name,
                 )
+        timeout, interval = self._values["transaction.timeout.ms"], self._values["commit.interval.ms"]
+        if self.exactly_once and interval >= timeout:
+            raise ConfigError(
+                f"commit.interval.ms = {interval} is not below transaction.timeout.ms = {timeout}: under exactly_once_v2 a transaction "
+                "stays open from one commit to the next, and the broker would abort it before",
+                hint="a shorter commit.interval.ms (100 by default), or a longer transaction.timeout.ms",
+                key="commit.interval.ms",
+            )
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]

@@ -54,6 +54,7 @@ class ThreadedLoop(Loop):
         self._woken = threading.Event()
         self._forced_seconds = config["transaction.timeout.ms"] / 2000
         self._next_try = 0.0
+        self._touched_at: float | None = None
         self._next_follow = 0.0
         self._ends_met: dict[TopicPartition, int] = {}
         self._progress: dict[TaskId, tuple[int, float]] = {}
@@ -121,6 +122,10 @@ class ThreadedLoop(Loop):
             instance.refresh(now)
         since = now - instance.last_commit
         touched = instance.touched
+        if not touched:
+            self._touched_at = None
+        elif self._touched_at is None:
+            self._touched_at = now  # what the transaction holds is not older, however long ago the last commit was
         due = since >= self._commit_seconds or any(task.task.commit_requested for task in instance.tasks)
         if not due and self._eager_seconds is not None and since >= self._eager_seconds:
             due = (touched or not instance.settled) and not self._busy()
@@ -129,7 +134,8 @@ class ThreadedLoop(Loop):
             return
         self._next_follow = now + self._commit_seconds
         # 1. A record boundary in every task.
-        if not self._stop(None if since > self._forced_seconds else _PATIENCE_SECONDS):
+        forced = self._touched_at is not None and now - self._touched_at > self._forced_seconds
+        if not self._stop(None if forced else _PATIENCE_SECONDS):
             self._next_try = now + _AGAIN_SECONDS
             return
         self._commit_stopped()
@@ -146,6 +152,7 @@ class ThreadedLoop(Loop):
         # 3. Commit.
         more = self._busy()
         self._commit(more=more)
+        self._touched_at = None
         if not more:
             instance.settle()
         # 4. A new transaction.

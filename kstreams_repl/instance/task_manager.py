@@ -109,6 +109,8 @@ class TaskManager:
         """Let the threads take tasks again; rested ones too, for a commit may have given them something."""
         with self._lock:
             self.stopping = False
+            for managed in self.tasks.values():
+                managed.rests_until = 0.0
             self._work.notify_all()
 
     def end(self) -> None:

@@ -8,7 +8,6 @@ supervisor, the JVM by its driver's pipe).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from types import TracebackType
 from typing import Any
 
@@ -80,6 +79,7 @@ class Session:
             broker = self._broker
             self.directory.home = lambda: broker.start().directory
         self._spark = spark
+        self._asked_for_spark = False
         self._master = master
         self._known = KnownSerdes()
         self._applications: dict[str, Application] = {}
@@ -415,11 +415,12 @@ class Session:
         """Take the serdes of an application's topics into what SQL and reading know."""
         self._known.learn(application.topology, application.name, application.config)
 
-    @cached_property
+    @property
     def spark(self) -> Any:
         """The Spark session that hosts this session's applications; started when it does not run."""
         from kstreams_repl.spark.session import get_session
 
+        self._asked_for_spark = True
         return self._spark if self._spark is not None else get_session(self._master)
 
     # ---- the end
@@ -469,7 +470,7 @@ class Session:
     # ---- inside
 
     def _uses_spark(self) -> bool:
-        return any(not app.detached for app in self._applications.values()) or "spark" in self.__dict__
+        return any(not app.detached for app in self._applications.values()) or self._asked_for_spark
 
     @property
     def master(self) -> str | None:

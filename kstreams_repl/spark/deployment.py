@@ -12,13 +12,11 @@ Start and resume, numbered: 1. validate, create internal topics, plan · 2. slot
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
@@ -33,7 +31,7 @@ from kstreams_repl.metrics.snapshot import Metric, Snapshot, merged
 from kstreams_repl.spark.client_metrics import client_metrics
 from kstreams_repl.spark.closure import Shipment, pack
 from kstreams_repl.spark.emptying import delete_changelogs
-from kstreams_repl.spark.epoch import await_idle, await_progress, end_later, start_query
+from kstreams_repl.spark.epoch import RunningQuery, start_query
 from kstreams_repl.spark.failures import disk_errors, error_of_end
 from kstreams_repl.spark.generations import Generations, VersionText, declare
 from kstreams_repl.spark.growth import PartitionWatch, refusal
@@ -41,7 +39,7 @@ from kstreams_repl.spark.migrating import Migration, migrate_stores
 from kstreams_repl.spark.planning import application_id_of, make_plan
 from kstreams_repl.spark.progress import ApplicationReport, read_reports
 from kstreams_repl.spark.remote_lease import RemoteLease
-from kstreams_repl.spark.session import LOCAL_SLOTS, claim_slots, get_session, is_cluster, release_slots
+from kstreams_repl.spark.session import LOCAL_SLOTS, claim_slots, ensure_alive, get_session, is_cluster, release_slots
 from kstreams_repl.spark.shortage import Shortage
 from kstreams_repl.spark.status import NEXT
 from kstreams_repl.spark.status import Status as Status
@@ -97,9 +95,8 @@ class Deployment:
         self._error: KStreamsError | None = None
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._query: Any = None
+        self._query: RunningQuery | None = None
         self._ending: threading.Thread | None = None  # of the query that a pause has left
-        self._checkpoint: Path | None = None
         self._watcher: threading.Thread | None = None
         self._plan: ApplicationPlan | None = None
         self._shipment: Shipment | None = None
@@ -165,7 +162,7 @@ class Deployment:
                 return self._go_on(self._plan, self._shipment)
             ensure_reachable(self.settings)
             admin = Admin(self.settings)
-            session = self._spark if self._spark is not None else get_session(self._master, slots=self._slots)
+            session = get_session(self._master, slots=self._slots) if self._spark is None else ensure_alive(self._spark)
             remote = is_cluster(session)
             if remote and not isinstance(self._lease, RemoteLease):
                 self._lease = RemoteLease(self._lease.directory, self.settings, self.application_id)
@@ -187,7 +184,7 @@ class Deployment:
             )
             shipment = pack(plan)
             # 2. Slots.
-            claim_slots(session, self.application_id, plan.instances)
+            claim_slots(session, self.application_id, plan.instances, self)
             try:
                 # 3. Raise the generation.
                 before = self._generations.raise_to(plan, self.version)
@@ -199,7 +196,7 @@ class Deployment:
                 self._shipment, self._session = shipment, session
                 self._begin(plan, shipment, f"generation {generation} started")
             except BaseException:
-                release_slots(self.application_id)
+                release_slots(self)
                 self._lease.write(generation, Signal.STOP)
                 raise
         return self
@@ -300,21 +297,21 @@ class Deployment:
         """
         generations = self._generations
         assert generations is not None
-        claim_slots(self._session, self.application_id, plan.instances)
+        claim_slots(self._session, self.application_id, plan.instances, self)
         try:
             generations.resume(plan)
             self._lease.clear()
             self._lease.write(plan.generation, Signal.RUN)
             self._begin(plan, shipment, f"generation {plan.generation} resumed")
         except BaseException:
-            release_slots(self.application_id)
+            release_slots(self)
             self._lease.write(plan.generation, Signal.PAUSE)
             raise
         return self
 
     def _begin(self, plan: ApplicationPlan, shipment: Shipment, why: str) -> None:
         """Start the query and its watcher."""
-        self._query, self._checkpoint = start_query(
+        self._query = start_query(
             self._session,
             shipment,
             self._lease.directory,
@@ -322,6 +319,7 @@ class Deployment:
             instances=plan.instances,
             generation=plan.generation,
             tasks=[str(spec.task_id) for tasks in plan.assignment for spec in tasks],
+            holder=self,
             shared_pool=self.config["repl.worker.pool"] == "shared",
         )
         self._enter(Status.RUNNING, why)
@@ -382,6 +380,8 @@ class Deployment:
             else:
                 if plan is not None:
                     self._lease.write(plan.generation, signal)
+                if plan is not None and self._status is Status.PAUSED:
+                    self._write_down(plan, signal)
                 self._enter(status, f"{signal} as asked")
             if status is Status.STOPPED and self._generations is not None:
                 self._generations.close()
@@ -412,14 +412,13 @@ class Deployment:
         while silent and time.monotonic() < deadline:
             told = self._lease.reports(plan.generation)
             silent = [slot for slot in silent if told.get(slot, {}).get("state") not in ended]
-            if query is None or not query.isActive:
+            if query is None or not query.active:
                 break
             time.sleep(0.005 if silent else 0)
         if query is not None and signal is Signal.PAUSE and not silent:
-            self._ending = end_later(query, self._checkpoint, _IDLE_SECONDS)
-            self._query = self._checkpoint = None
+            self._ending, self._query = query.end_later(_IDLE_SECONDS), None
         elif query is not None:
-            await_idle(query, _IDLE_SECONDS)
+            query.await_idle(_IDLE_SECONDS)
         self._stop_query()
         return silent if time.monotonic() >= deadline else []
 
@@ -434,40 +433,37 @@ class Deployment:
             self._growth.close()
             self._growth = None
         if self._query is not None:
-            with suppress(Exception):  # the query may have died by itself; its error was read by the watcher
-                self._query.stop()
+            self._query.stop()
         self._query = None
-        if self._checkpoint is not None:
-            shutil.rmtree(self._checkpoint, ignore_errors=True)
-            self._checkpoint = None
-        release_slots(self.application_id)
+        release_slots(self)
 
-    def _grow(self, plan: ApplicationPlan, grown: Mapping[str, tuple[int, int]]) -> None:
-        """Inputs have more partitions: pause at a commit and start a generation that reads them; or end, when it cannot."""
+    def _grow(self, plan: ApplicationPlan, grown: Mapping[str, tuple[int, int]]) -> bool:
+        """Inputs have more partitions: pause at a commit and start a generation that reads them; or end, when it cannot. False when the
+        broker cannot be asked now.
+        """
         with self._lock:
             if self._status is not Status.RUNNING or self._plan is not plan or self._generations is None:
-                return
+                return True
             try:
-                make_plan(
-                    self.topology,
-                    self.config,
-                    self.settings,
-                    admin=Admin(self.settings),
-                    generation=plan.generation + 1,
-                    state_root=self.state_root,
-                )
+                admin, generation = Admin(self.settings), plan.generation + 1
+                make_plan(self.topology, self.config, self.settings, admin=admin, generation=generation, state_root=self.state_root)
             except BrokerUnavailableError:
                 self._shipment = None  # planned anew with the next start
-                return
+                return False
             except KStreamsError as error:
                 self._fail(plan, refusal(self.application_id, grown, error))
-                return
-            self.pause()
-            self._shipment = None
-            self._story.append(f"{', '.join(grown)} grew")
-            self.start()
+                return True
+            try:
+                with suppress(DeployError):  # one that did not answer is fenced by the start
+                    self.pause()
+                self._shipment = None
+                self._story.append(f"{', '.join(grown)} grew")
+                self.start()
+            except KStreamsError as error:
+                self._fail(plan, error)
+            return True
 
-    def _watch(self, query: Any, plan: ApplicationPlan) -> None:
+    def _watch(self, query: RunningQuery, plan: ApplicationPlan) -> None:
         """Ends the application when one of its instances has failed or has no slot any more, or the query has died."""
         shortage = Shortage(self._session, query, self.application_id)
         for look in count(1):
@@ -480,16 +476,17 @@ class Deployment:
                 if look % _LOOKS_PER_QUESTION:  # to ask the JVM costs more than a look
                     continue
                 lost = shortage.look()
-                if lost is None and query.isActive:
+                if lost is None and query.active:
                     continue
             with self._lock:
                 if self._query is not query:
                     return
                 python = self._session.sparkContext.pythonExec
-                error, failed = (lost, False) if lost else error_of_end(self.application_id, told, query, self.state_root, python)
+                error, failed = error_of_end(self.application_id, told, query.cause(), self.state_root, python, lost)
                 if failed:
-                    self._lease.write(plan.generation, Signal.STOP)
-                    await_progress(query, _PROGRESS_SECONDS)
+                    with suppress(KStreamsError, OSError):
+                        self._lease.write(plan.generation, Signal.STOP)
+                    query.await_progress(_PROGRESS_SECONDS)
                 self._fail(plan, error, _LOST_SECONDS if lost else _SETTLE_SECONDS)
             return
 

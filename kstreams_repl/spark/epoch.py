@@ -26,6 +26,81 @@ _MOST_TASKS_SHOWN = 200
 _pool_lock = threading.Lock()
 
 
+class RunningQuery:
+    """A streaming query of Spark's and its checkpoint directory. Once Spark or its JVM has gone it is over, which is no error."""
+
+    def __init__(self, streaming: Any, checkpoint: Path, context: Any) -> None:
+        self.streaming = streaming
+        self._checkpoint = checkpoint
+        self._context = context
+        self._tracker = context.statusTracker()
+
+    @property
+    def active(self) -> bool:
+        try:
+            return bool(self.streaming.isActive)
+        except Exception:  # whatever py4j makes of a JVM that does not answer
+            return False
+
+    def cause(self) -> str | None:
+        """Why it ended by itself, in Spark's words; None when Spark was stopped or has gone."""
+        try:
+            found = None if self._context._jsc.sc().isStopped() else self.streaming.exception()
+        except Exception:  # as above
+            return None
+        return None if found is None else str(found)
+
+    def await_idle(self, seconds: float) -> None:
+        """Wait until no worker runs for it. Stopping it then ends no worker process, so that what workers keep warm stays warm."""
+        with suppress(Exception):  # Spark may be stopped meanwhile
+            group = str(self.streaming.runId)
+            deadline = time.monotonic() + seconds
+            while self.active and time.monotonic() < deadline:
+                jobs = set(self._tracker.getActiveJobsIds())
+                if not jobs or jobs.isdisjoint(self._tracker.getJobIdsForGroup(group)):
+                    return
+                time.sleep(0.002)
+
+    def queued_tasks(self) -> int:
+        """How many tasks of the running epoch have no slot."""
+        waiting = 0
+        for job in self._tracker.getJobIdsForGroup(str(self.streaming.runId)):
+            found = self._tracker.getJobInfo(job)
+            if found is None or found.status != "RUNNING":
+                continue
+            for stage in map(self._tracker.getStageInfo, found.stageIds):
+                if stage is not None:
+                    waiting += max(0, stage.numTasks - stage.numActiveTasks - stage.numCompletedTasks)
+        return waiting
+
+    def await_progress(self, seconds: float) -> None:
+        """Wait until it has told its progress once more: the epoch that ended last is in it, with its failures."""
+        with suppress(Exception):  # as above
+            before = _last_batch(self.streaming)
+            deadline = time.monotonic() + seconds
+            while self.active and _last_batch(self.streaming) <= before and time.monotonic() < deadline:
+                time.sleep(0.01)
+
+    def stop(self) -> None:
+        """End it, whatever its workers do; may be repeated."""
+        with suppress(Exception):  # it may have died by itself; its error was read by the watcher
+            self.streaming.stop()
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+    def end_later(self, seconds: float) -> threading.Thread:
+        """End a query whose instances all rest, on a thread: Spark takes a while to see that its tasks are done, and whoever
+        pauses needs not wait for it. What comes next (`resume`, `stop`) waits for the thread.
+        """
+
+        def end() -> None:
+            self.await_idle(seconds)
+            self.stop()
+
+        thread = threading.Thread(target=end, name="end-query", daemon=True)
+        thread.start()
+        return thread
+
+
 def start_query(
     session: Any,
     shipment: Shipment,
@@ -35,8 +110,9 @@ def start_query(
     instances: int,
     generation: int,
     tasks: Sequence[str] = (),
+    holder: object,
     shared_pool: bool = False,
-) -> tuple[Any, Path]:
+) -> RunningQuery:
     """Start the query.
 
     Its progress (`StreamingQueryProgress.observedMetrics`) has the row ``epoch``: ``records``, ``dropped``, ``restored``, ``lag`` (-1 while
@@ -45,11 +121,9 @@ def start_query(
 
     Args:
         tasks: names of the tasks; of more than some hundreds the row ``tasks`` is left out.
+        holder: of the worker pool (`release_slots`).
         shared_pool: use the workers that all such applications share.
         directory: where its checkpoint directory is made.
-
-    Returns:
-        The query and its checkpoint directory, which is of no use once the query has ended.
     """
     from pyspark.sql import functions as f
 
@@ -64,7 +138,7 @@ def start_query(
             .option("numPartitions", instances)
             .load()
         )
-        with _own_pool(session, claim_pool(application_id, instances, shared=shared_pool)):
+        with _own_pool(session, claim_pool(application_id, instances, holder, shared=shared_pool)):
             ran = clock.mapInArrow(epoch, REPORT_DDL)
         reports = ran.observe(
             "epoch",
@@ -90,7 +164,7 @@ def start_query(
     except BaseException:
         shutil.rmtree(checkpoint, ignore_errors=True)
         raise
-    return query, checkpoint
+    return RunningQuery(query, checkpoint, session.sparkContext)
 
 
 @contextmanager
@@ -114,53 +188,6 @@ def _own_pool(session: Any, pool: str) -> Iterator[None]:
                     environment[name] = value
 
 
-def end_later(query: Any, checkpoint: Path | None, seconds: float) -> threading.Thread:
-    """End a query whose instances all rest, on a thread: Spark takes a while to see that its tasks are done, and whoever
-    pauses needs not wait for it. What comes next (`resume`, `stop`) waits for the thread.
-    """
-
-    def end() -> None:
-        with suppress(Exception):  # Spark itself may have been stopped meanwhile
-            await_idle(query, seconds)
-            query.stop()
-        if checkpoint is not None:
-            shutil.rmtree(checkpoint, ignore_errors=True)
-
-    thread = threading.Thread(target=end, name=f"end-{query.name}", daemon=True)
-    thread.start()
-    return thread
-
-
-def await_idle(query: Any, seconds: float) -> None:
-    """Wait until no worker runs for the query. Stopping it then ends no worker process, so that what workers keep warm stays
-    warm.
-    """
-    tracker = _tracker()
-    group = str(query.runId)
-    deadline = time.monotonic() + seconds
-    while query.isActive and time.monotonic() < deadline:
-        active = set(tracker.getActiveJobIds())
-        if not active or active.isdisjoint(tracker.getJobIdsForGroup(group)):
-            return
-        time.sleep(0.002)
-
-
-def await_progress(query: Any, seconds: float) -> None:
-    """Wait until the query has told its progress once more: the epoch that ended last is in it, with its failures."""
-    before = _last_batch(query)
-    deadline = time.monotonic() + seconds
-    while query.isActive and _last_batch(query) <= before and time.monotonic() < deadline:
-        time.sleep(0.01)
-
-
 def _last_batch(query: Any) -> int:
     progress = query.lastProgress
     return -1 if progress is None else int(progress["batchId"])
-
-
-def _tracker() -> Any:
-    from pyspark import SparkContext
-
-    context = SparkContext._active_spark_context
-    assert context is not None
-    return context._jsc.statusTracker()

@@ -50,22 +50,30 @@ def disk_errors(where: Path) -> Iterator[None]:
 
 
 def error_of_end(
-    application_id: str, told: Collection[Mapping[str, Any]], query: Any, state: Path, python: str
+    application_id: str, told: Collection[Mapping[str, Any]], cause: str | None, state: Path, python: str, lost: KStreamsError | None = None
 ) -> tuple[KStreamsError, bool]:
-    """Why an application ended by itself, from its instances' reports or else from its query; and whether an instance failed."""
+    """Why an application ended by itself, from its instances' reports or else from what Spark says; and whether an instance failed.
+
+    Args:
+        cause: Spark's words; None: it had none.
+        lost: what else is wrong.
+    """
     failed = [report for report in told if report.get("state") == "failed"]
     if failed:
         return error_from(failed[0]["failure"]), True
     if any(report.get("state") == "superseded" for report in told):
         taken = f"another session has taken {application_id} over"
         return TaskMigratedError(taken, hint="nothing is lost; attach to it, or start it again here"), False
-    return query_error(query, state, python), False
+    return lost or query_error(cause, state, python), False
 
 
-def query_error(query: Any, state: Path, python: str) -> KStreamsError:
-    """Why a streaming query ended by itself: a full disk, what a worker's Python said, or a process that died."""
-    cause = query.exception()
-    text = "the query ended" if cause is None else str(cause)
+def query_error(text: str | None, state: Path, python: str) -> KStreamsError:
+    """Why a streaming query ended by itself: Spark went, a full disk, what a worker's Python said, or a process that died."""
+    if text is None:
+        return ApplicationFailedError(
+            "Spark was stopped under the application, or its JVM has ended",
+            hint="nothing committed is lost; resume the application: it starts Spark anew, unless the session was given one that has ended",
+        )
     if is_full(text):
         return no_room(state)
     raised = python_error(text)

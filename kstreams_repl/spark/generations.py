@@ -188,6 +188,8 @@ class Generations:
         """
         told = self._lease.reports(plan.generation)
         silent = [slot for slot in range(plan.instances) if told.get(slot, {}).get("state") not in _ENDED]
+        if silent and self._desired_now is not None:  # a successor's instances are not ours to fence: this write is refused then
+            self._write(self._desired_now)
         fence_instances(plan.settings, self._application_id, silent, timeout_ms=plan.config["transaction.timeout.ms"])
         kept: dict[str, dict[str, KeptOffset]] = {}
         inputs = [at for specs in plan.assignment for spec in specs for at in spec.partitions]

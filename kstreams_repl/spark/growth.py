@@ -57,7 +57,7 @@ class PartitionWatch:
 
     Args:
         seconds: how far apart looks are.
-        found: called once, in the thread, with what `growth_of` tells; the watch is over then.
+        found: called in the thread with what `growth_of` tells; the watch is over when it returns True.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class PartitionWatch:
         plan: ApplicationPlan,
         *,
         seconds: float,
-        found: Callable[[Mapping[str, tuple[int, int]]], None],
+        found: Callable[[Mapping[str, tuple[int, int]]], bool],
     ) -> None:
         self._admin = admin
         self._topology = topology
@@ -92,6 +92,5 @@ class PartitionWatch:
             except KStreamsError as error:
                 _LOG.info("the partitions of %s cannot be looked at now: %s", self._plan.application_id, error)
                 continue
-            if grown and not self._over.is_set():
-                self._found(grown)
+            if grown and not self._over.is_set() and self._found(grown):
                 return

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -79,15 +80,23 @@ _IDLE_WORKER_SECONDS = 70.0
 
 @dataclass(slots=True)
 class _Pool:
-    """Who holds a worker pool, how many workers it was used with, and since when it is free."""
+    """Who holds a worker pool, for which application, how many workers it was used with, and since when it is free."""
 
-    holder: str | None
+    holder: object | None
+    name: str
     workers: int
     since: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    name: str
+    slots: int
+
+
 _lock = threading.Lock()
-_used: dict[str, int] = {}
+_used: dict[object, _Claim] = {}
+"""By holder: two of one application may overlap, when the second has taken it over and the first does not know yet."""
 _pools: dict[str, _Pool] = {}
 
 
@@ -107,6 +116,8 @@ def get_session(master: str | None = None, *, slots: int = LOCAL_SLOTS, settings
     from pyspark.sql import SparkSession
 
     with _lock:
+        if _jvm_has_ended():
+            _forget_jvm()
         active = SparkSession.getActiveSession()
         if active is None and SparkContext._active_spark_context is not None:
             active = SparkSession.builder.getOrCreate()
@@ -126,6 +137,20 @@ def get_session(master: str | None = None, *, slots: int = LOCAL_SLOTS, settings
         session = SparkSession.builder.config(conf=conf).getOrCreate()
         _quiet(session)
         return session
+
+
+def ensure_alive(session: Any) -> Any:
+    """The session itself.
+
+    Raises:
+        DeployError: it was stopped, or its JVM has ended.
+    """
+    if session.sparkContext._jsc is None or _jvm_has_ended():
+        raise DeployError(
+            "the Spark session that was given has ended",
+            hint="give a session that runs, or none: then one is started",
+        )
+    return session
 
 
 def _quiet(session: Any) -> None:
@@ -151,6 +176,8 @@ def stop_session() -> None:
     from pyspark.sql import SparkSession
 
     with _lock:
+        if _jvm_has_ended():
+            _forget_jvm()
         session = SparkSession.getActiveSession()
         if session is not None:
             session.stop()
@@ -166,10 +193,27 @@ def stop_session() -> None:
             process.wait(20)
         with suppress(Exception):  # there is nobody left to say goodbye to
             gateway.shutdown()
-        SparkContext._gateway = None
-        SparkContext._jvm = None
-        _used.clear()
-        _pools.clear()
+        _forget_jvm()
+
+
+def _jvm_has_ended() -> bool:
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is not None
+
+
+def _forget_jvm() -> None:
+    """What PySpark and we keep of a JVM that has ended."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+    _used.clear()
+    _pools.clear()
 
 
 def is_cluster(session: Any) -> bool:
@@ -182,23 +226,27 @@ def _is_cluster(master: str) -> bool:
 
 
 def total_slots(session: Any) -> int:
-    """How many tasks may run at once: N of ``local[N]``, else the cores of the executors that have registered."""
+    """How many tasks may run at once: N of ``local[N]``, else on the executors that have registered."""
     context = session.sparkContext
     found = re.match(r"local\[(\d+)", context.master)
-    return int(found.group(1)) if found else int(context.defaultParallelism)
+    if found:
+        return int(found.group(1))
+    inner = context._jsc.sc()
+    return int(inner.maxNumConcurrentTasks(inner.resourceProfileManager().defaultResourceProfile()))
 
 
 def missing_slots(session: Any) -> int:
     """How many slots less there are than applications hold: more than 0 after a cluster has lost executors."""
-    context = session.sparkContext
-    none_left = is_cluster(session) and context._jsc.sc().getExecutorMemoryStatus().size() <= 1  # the driver's own entry
-    total = 0 if none_left else total_slots(session)
+    total = total_slots(session)
     with _lock:
-        return max(0, sum(_used.values()) - total)
+        return max(0, sum(claim.slots for claim in _used.values()) - total)
 
 
-def claim_slots(session: Any, name: str, count: int) -> None:
+def claim_slots(session: Any, name: str, count: int, holder: object) -> None:
     """Take slots for an application's instances; on a cluster, wait a while for executors that are still starting.
+
+    Args:
+        holder: who gives them back (`release_slots`). What another holder has for the same application does not count.
 
     Raises:
         DeployError: too few are free; Spark would queue the rest for ever, for an epoch never ends by itself.
@@ -206,14 +254,14 @@ def claim_slots(session: Any, name: str, count: int) -> None:
     deadline = time.monotonic() + (_EXECUTOR_SECONDS if is_cluster(session) else 0.0)
     while time.monotonic() < deadline:
         with _lock:
-            used = sum(held for other, held in _used.items() if other != name)
+            used = _used_beside(name)
         if used + count + RESERVED_SLOTS <= total_slots(session):
             break
         time.sleep(0.05)
     with _lock:
         total = total_slots(session)
         reserved = RESERVED_SLOTS if total > RESERVED_SLOTS else 0
-        used = sum(held for other, held in _used.items() if other != name)
+        used = _used_beside(name)
         if used + count + reserved > total:
             raise DeployError(
                 f"{name} needs {count} Spark slots and {max(0, total - used - reserved)} are free "
@@ -222,35 +270,37 @@ def claim_slots(session: Any, name: str, count: int) -> None:
                 needed=count,
                 free=total - used - reserved,
             )
-        _used[name] = count
+        _used[holder] = _Claim(name, count)
 
 
-def release_slots(name: str) -> None:
+def _used_beside(name: str) -> int:
+    return sum(claim.slots for claim in _used.values() if claim.name != name)
+
+
+def release_slots(holder: object) -> None:
     """Give slots and pool back."""
     with _lock:
-        _used.pop(name, None)
+        _used.pop(holder, None)
         for pool in _pools.values():
-            if pool.holder == name:
+            if pool.holder is holder:
                 pool.holder, pool.since = None, time.monotonic()
 
 
-def claim_pool(name: str, instances: int, *, shared: bool = False) -> str:
+def claim_pool(name: str, instances: int, holder: object, *, shared: bool = False) -> str:
     """The worker pool of an application: its own while it runs, then free for the next one; or the one that is shared.
 
-    In a pool that is shared an epoch meets whatever worker was idle longest, and instances hop. A free pool is taken over
-    when its workers are as many as needed, or gone (Spark ends idle ones after a minute), because its daemon, with all
-    modules loaded, is still there.
+    In a pool that is shared an epoch meets whatever worker was idle longest, and instances hop. A free pool is taken over: the one the
+    application had last, where its stores may be warm, else one whose workers are gone (Spark ends idle ones after a minute), else one with
+    as many workers as are needed; for its daemon, with all modules loaded, is still there.
     """
     if shared:
         return SHARED_POOL
     with _lock:
         now = time.monotonic()
-        for number, pool in _pools.items():
-            if pool.holder == name or (
-                pool.holder is None and (pool.workers == instances or now - pool.since > _IDLE_WORKER_SECONDS)
-            ):
-                pool.holder, pool.workers = name, instances
-                return number
-        number = f"pool-{len(_pools)}"
-        _pools[number] = _Pool(name, instances)
-        return number
+        free = {number: pool for number, pool in _pools.items() if pool.holder is None or pool.holder is holder}
+        own = (number for number, pool in free.items() if pool.name == name and pool.workers == instances)
+        cold = (number for number, pool in free.items() if now - pool.since > _IDLE_WORKER_SECONDS)
+        alike = (number for number, pool in free.items() if pool.workers == instances)
+        chosen = next(chain(own, cold, alike), f"pool-{len(_pools)}")
+        _pools[chosen] = _Pool(holder, name, instances)
+        return chosen

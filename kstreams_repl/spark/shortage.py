@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
 from kstreams_repl.errors import DeployError
+from kstreams_repl.spark.epoch import RunningQuery
 from kstreams_repl.spark.session import is_cluster, missing_slots
 
 PATIENCE_SECONDS = 60.0
@@ -18,7 +20,7 @@ class Shortage:
     Instances that are queued behind other Spark jobs are none: those end, and the slots are there. Only a cluster loses slots.
     """
 
-    def __init__(self, session: Any, query: Any, name: str) -> None:
+    def __init__(self, session: Any, query: RunningQuery, name: str) -> None:
         self._session = session
         self._query = query
         self._name = name
@@ -27,8 +29,10 @@ class Shortage:
 
     def look(self) -> DeployError | None:
         """The error of an application some of whose instances have been queued for `PATIENCE_SECONDS` with too few slots for all."""
-        missing = missing_slots(self._session) if self._remote else 0
-        queued = queued_tasks(self._session, self._query) if missing else 0
+        missing = queued = 0
+        with suppress(Exception):  # Spark may go meanwhile: then the query is over, and that is the error
+            missing = missing_slots(self._session) if self._remote else 0
+            queued = self._query.queued_tasks() if missing else 0
         if not queued:
             self._since = None
             return None
@@ -44,17 +48,3 @@ class Shortage:
             queued=queued,
             missing=missing,
         )
-
-
-def queued_tasks(session: Any, query: Any) -> int:
-    """How many tasks of a query's running epoch have no slot."""
-    tracker = session.sparkContext.statusTracker()
-    waiting = 0
-    for job in tracker.getJobIdsForGroup(str(query.runId)):
-        found = tracker.getJobInfo(job)
-        if found is None or found.status != "RUNNING":
-            continue
-        for stage in map(tracker.getStageInfo, found.stageIds):
-            if stage is not None:
-                waiting += max(0, stage.numTasks - stage.numActiveTasks - stage.numCompletedTasks)
-    return waiting

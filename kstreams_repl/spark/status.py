@@ -19,7 +19,7 @@ class Status(StrEnum):
 NEXT: Mapping[Status, frozenset[Status]] = {
     Status.CREATED: frozenset({Status.RUNNING, Status.STOPPED}),
     Status.RUNNING: frozenset({Status.PAUSED, Status.STOPPED, Status.FAILED}),
-    Status.PAUSED: frozenset({Status.RUNNING, Status.STOPPED}),
+    Status.PAUSED: frozenset({Status.RUNNING, Status.STOPPED, Status.FAILED}),
     Status.FAILED: frozenset({Status.RUNNING, Status.STOPPED}),
     Status.STOPPED: frozenset({Status.RUNNING}),
 }

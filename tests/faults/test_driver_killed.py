@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -48,6 +49,38 @@ def test_killed_driver_leaves_no_process_and_no_gap(host: Host) -> None:
     deployment.stop()
     assert decoded(host.table(sink)) == expected_counts(numbered(4_000))
     assert not [path for path in Path(deployment.plan.control_directory).glob("checkpoint-*")]  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_spark_that_goes_under_an_application_is_told_and_resume_starts_it_anew(host: Host, tmp_path: Path) -> None:
+    """Its JVM is killed; then the user stops it. The application had been left "running" for ever, and could not even be stopped."""
+    source, sink = host.topic("in"), host.topic("out")
+    host.produce(source, numbered(1_000))
+    name, state = f"{host.name}-app", str(host.directory / "state")
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.driver_without_spark", host.bootstrap, source, sink, state, name],
+        cwd=ROOT,
+        env=os.environ | {"SPARK_LOCAL_DIRS": str(tmp_path)},  # where a JVM that is killed leaves its own
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert driver.stdout is not None
+    try:
+        for number, lost in enumerate(("kill_jvm", "stop_spark"), 1):
+            line = driver.stdout.readline()
+            assert line, driver.communicate()[1]
+            what, kind, message, hint = json.loads(line)
+            assert (what, kind) == (lost, "ApplicationFailedError")
+            assert "Spark was stopped under the application, or its JVM has ended" in message
+            assert "resume" in hint
+            host.produce(source, numbered(1_000, start=number * 1_000))
+        out, err = driver.communicate(timeout=100)
+        assert out == '["end", "stopped"]\n', err
+    finally:
+        driver.kill()
+    assert decoded(host.table(sink)) == expected_counts(numbered(3_000))
 
 
 def test_interrupt_of_the_terminal_does_not_reach_spark(host: Host) -> None:

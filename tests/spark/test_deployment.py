@@ -105,6 +105,7 @@ def test_an_interrupt_while_the_query_ends_leaves_the_end_to_the_next_call(host:
     deployment = host.deploy(passing(source, sink))
     processed(deployment, 1_000)
     query = deployment._query
+    assert query is not None
 
     def interrupted() -> None:
         monkeypatch.undo()
@@ -114,7 +115,7 @@ def test_an_interrupt_while_the_query_ends_leaves_the_end_to_the_next_call(host:
     with pytest.raises(KeyboardInterrupt):
         deployment.pause()
     deployment.pause()
-    assert deployment.status is Status.PAUSED and not query.isActive
+    assert deployment.status is Status.PAUSED and not query.active
     host.produce(source, numbered(1_000, start=1_000))
     deployment.resume()
     processed(deployment, 2_000)
