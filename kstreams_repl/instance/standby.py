@@ -14,8 +14,10 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +26,17 @@ from kstreams_repl.instance.cleanup import opening
 from kstreams_repl.instance.local_state import (
     Changelog,
     changelogs_of,
+    date_former,
     discard,
     forget_inputs,
     fresh_environment,
     is_held,
+    note_time,
     owner_token,
     remember_topics,
     topic_ids_of,
     why_not_trusted,
+    written_at,
 )
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.instance.state_directory import task_directory
@@ -52,6 +57,9 @@ _POLL_SECONDS = 0.1
 _LOOK_SECONDS = 1.0
 """How often ends and committed offsets are asked, and environments tried that were in use."""
 
+_AS_OF_SECONDS = 60.0
+"""How often a copy that keeps up writes down that it does."""
+
 Spares = dict[str, Environment]
 """Environments that stay open in this process from one generation to the next, by path."""
 
@@ -63,6 +71,9 @@ class _Copy:
     environment: Environment
     restorers: dict[TopicPartition, list[Restorer]] = field(default_factory=dict)
     reached: dict[TopicPartition, int] = field(default_factory=dict)
+    goal: tuple[float, dict[TopicPartition, int]] | None = None
+    """Ends of the changelogs, and when they were asked; a copy that has reached them holds all that was told until then."""
+    noted: float = 0.0
 
 
 class StandbyCopies:
@@ -187,6 +198,7 @@ class StandbyCopies:
         wanted = {at for copy in self._copies.values() for at in copy.restorers}
         if not wanted:
             return
+        asked = time.time()
         ends = admin.end_offsets(wanted, isolation="read_committed" if self._plan.config.exactly_once else "read_uncommitted")
         for at, position in positions(consumer, wanted).items():
             for copy in self._copies.values():
@@ -195,6 +207,8 @@ class StandbyCopies:
                         with suppress(TaskMigratedError, StateStoreError):  # the next batch finds out
                             restorer.finish(position)
                     copy.reached[at] = position
+        for copy in self._copies.values():
+            _note_time(copy, asked, ends)
         self._ends = ends
 
     def _open_missing(self, admin: Admin) -> bool:
@@ -216,7 +230,15 @@ class StandbyCopies:
             environment = self._own(spec)
             if environment is None:
                 continue
-            why = why_not_trusted(environment, logs[name], firsts, ends, topic_ids)
+            why = why_not_trusted(
+                environment,
+                logs[name],
+                firsts,
+                ends,
+                topic_ids,
+                config=self._plan.config,
+                committed=partial(admin.committed_offsets, self._plan.application_id, list(spec.partitions), stable=False),
+            )
             if why is not None:
                 _LOG.warning("the standby copy of %s is made anew: %s", name, why)
                 environment = fresh_environment(environment, self._token)
@@ -235,6 +257,7 @@ class StandbyCopies:
         from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 
         path = self._path(spec)
+        written = written_at(path)
         environment: Any = self._spares.pop(os.path.realpath(path), None)
         try:
             if environment is None:
@@ -243,6 +266,7 @@ class StandbyCopies:
                 environment.recycle()
             assert isinstance(environment, LmdbEnvironment)
             environment.take_ownership(self._token, unless=is_held)
+            date_former(environment, written)
         except TaskMigratedError:
             environment.close()
             return None
@@ -269,6 +293,21 @@ class StandbyCopies:
                 topic=message.topic(),
                 bootstrap_servers=self._plan.settings.bootstrap_servers,
             )
+
+
+def _note_time(copy: _Copy, asked: float, ends: Mapping[TopicPartition, int]) -> None:
+    """Write down, now and then, until when a copy holds all that its changelogs told. A copy of a task with a store whose log is an
+    input stays as old as it was: that store is not followed.
+    """
+    if copy.goal is not None and all(copy.reached[at] >= end for at, end in copy.goal[1].items()):
+        if copy.goal[0] - copy.noted >= _AS_OF_SECONDS and not any(log.is_source for log in changelogs_of(copy.spec)):
+            copy.noted = copy.goal[0]
+            with suppress(TaskMigratedError, StateStoreError):  # the next batch finds out
+                note_time(copy.environment, copy.goal[0])
+                copy.environment.commit({}, copy.environment.commit_id)
+        copy.goal = None
+    if copy.goal is None:
+        copy.goal = asked, {at: ends[at] for at in copy.reached if at in ends}
 
 
 def _opened(path: Path) -> Any:
