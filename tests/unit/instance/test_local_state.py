@@ -12,7 +12,7 @@ import pytest
 
 from kstreams_repl.commit.offset_metadata import COMMIT_ID, encode
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import TaskMigratedError
+from kstreams_repl.errors import StateStoreError, TaskMigratedError
 from kstreams_repl.instance import local_state
 from kstreams_repl.instance.local_state import (
     AS_OF,
@@ -198,3 +198,10 @@ def test_former_owner_cannot_commit(tmp_path: Path) -> None:
     with pytest.raises(TaskMigratedError):
         environment.commit({str(AT): 11}, 2)
     environment.close()
+
+
+def test_a_folder_that_refuses_to_be_opened_is_a_typed_error(tmp_path: Path) -> None:
+    (tmp_path / ".cleanup.lock").mkdir()  # stands for a full disk: the file cannot be made
+    with pytest.raises(StateStoreError) as caught:
+        opened(tmp_path / "e")
+    assert isinstance(caught.value.__cause__, OSError) and caught.value.hint
