@@ -11,7 +11,7 @@ from kstreams_repl.commit.protocol import OffsetAndMetadata
 from kstreams_repl.errors import TaskMigratedError
 from kstreams_repl.instance.crash_watch import TaskWatch
 from kstreams_repl.instance.cut import CUT
-from kstreams_repl.instance.local_state import INPUT
+from kstreams_repl.instance.local_state import INPUT, note_time
 from kstreams_repl.instance.task_counters import TaskCounters
 from kstreams_repl.instance.task_state import TaskLife, TaskState
 from kstreams_repl.runtime.task import CommitPlan, StreamTask
@@ -74,6 +74,7 @@ class ActiveTask:
         self._plan: CommitPlan | None = None
         self._places: dict[str, int] = {}
         self._settled_at = time.monotonic()
+        self._as_of = 0.0
         self.settled = True
         """Whether the local stores hold the last commit."""
         stores = task.spec.subtopology.stores
@@ -177,6 +178,7 @@ class ActiveTask:
 
     def prepare(self, commit_id: int) -> Mapping[TopicPartition, OffsetAndMetadata]:
         self.life.enter(TaskState.COMMITTING, f"commit {commit_id}")
+        self._as_of = time.time()  # before the commit that proves that nobody else had the task until now
         self._enter(True)
         try:
             plan = self._plan = self.task.prepare_commit()
@@ -229,6 +231,7 @@ class ActiveTask:
         self._places |= {str(at): positions[at] for at in self.changelogs if at in positions}
         if self.cut is not None and self.on_disk:
             self.environment.set_attribute(CUT, self.cut)
+            note_time(self.environment, self._as_of)
         self.task.post_commit(self.commit_id, self._places)
         self._places = {}
         self._settled_at = time.monotonic()

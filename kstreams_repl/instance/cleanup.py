@@ -4,7 +4,7 @@ A task's directory is removed when it is not of the plan (on the driver's host, 
 cluster's executor, not of this one), has not been written for the delay, and no process has it open. Two locks make that safe: LMDB's own
 on ``lock.mdb``, which every process with the environment open holds, and one per folder that is held shared while an environment is being
 opened (`opening`) and exclusively while directories are looked at and moved aside. Rows are gone with it; a task that comes back reads its
-changelogs. What earlier crashes left half removed goes, too. Source: Kafka Streams' StateDirectory.
+changelogs. What earlier crashes left half removed or half fetched goes, too. Source: Kafka Streams' StateDirectory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ DRIVER = "driver"
 _LOG = logging.getLogger("kstreams_repl.instance")
 _LOCK = ".cleanup.lock"
 _TASK = re.compile(r"\d+_\d+")
-_ASIDE = re.compile(r"\.\d+_\d+\.[0-9a-f]{8}")
+_ASIDE = re.compile(r"\.\d+_\d+\.(incoming-)?[0-9a-f]{8}")
+"""Moved aside to be removed, or a snapshot on its way in."""
 
 
 @contextmanager
@@ -66,7 +67,7 @@ def clean(folder: Path, kept: Collection[str], delay_seconds: float, now: float 
                 aside.append(("", path))
             elif not _TASK.fullmatch(path.name) or path.name in kept or now - _written_at(path) < delay_seconds:
                 continue
-            elif not _in_use(path):
+            elif not is_in_use(path):
                 moved = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
                 path.rename(moved)
                 aside.append((path.name, moved))
@@ -75,6 +76,20 @@ def clean(folder: Path, kept: Collection[str], delay_seconds: float, now: float 
         if name:
             _LOG.info("the state of task %s in %s was removed: nobody has owned it for %.0f s", name, folder, delay_seconds)
     return [name for name, _ in aside if name]
+
+
+def discard_unused(path: Path) -> bool:
+    """Remove an environment unless a process has it open or somebody is opening one here; whether it is gone."""
+    moved = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        with _locked(path.parent, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            if is_in_use(path):
+                return False
+            path.rename(moved)
+    except BlockingIOError:
+        return False
+    shutil.rmtree(moved, ignore_errors=True)
+    return True
 
 
 @contextmanager
@@ -88,7 +103,7 @@ def _locked(folder: Path, how: int) -> Iterator[None]:
         os.close(file)
 
 
-def _in_use(path: Path) -> bool:
+def is_in_use(path: Path) -> bool:
     """Whether a process has the environment open. This process's own count as open without a look: closing the lock file here would drop
     the lock that LMDB holds on it.
     """

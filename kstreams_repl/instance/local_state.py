@@ -2,7 +2,8 @@
 
 A copy is rebuilt into a *fresh* environment (replay over old rows would bring deleted keys back) when it is damaged, when the
 machine went down while it was open, when a position of it lies outside its changelog, when a changelog was deleted and made
-again, or when it is behind and older than tombstones live.
+again, or when it is behind and older than tombstones live. How old it is stands in it (`AS_OF`): the file's own time is new as soon
+as somebody has opened it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 import os
 import shutil
 import signal
+import struct
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kstreams_repl.commit.offset_metadata import decode
+from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import KStreamsError, StateStoreError, TaskCorruptedError, TaskMigratedError
 from kstreams_repl.instance.cleanup import opening
-from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.admin import Admin, CommittedOffset
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
@@ -38,6 +42,10 @@ InForce = Callable[[], bool]
 _LOCK_SECONDS = 5.0
 _LEAVE_SECONDS = 2.0
 TOMBSTONE_SECONDS = 24 * 60 * 60
+"""How long a changelog keeps deletions (``delete.retention.ms``), where nobody has said otherwise."""
+AS_OF = "as-of"
+"""When (ms since 1970) an environment's rows were known to be all that its changelogs told: nothing deleted later is older."""
+_LONG = struct.Struct(">q")
 TOPIC_ID = "topic-id:"
 WHOSE = "whose"
 """Application and task that an environment's rows belong to."""
@@ -187,11 +195,21 @@ def why_not_trusted(
     firsts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     topic_ids: Mapping[str, str],
+    *,
+    config: StreamsConfig,
+    committed: Callable[[], Mapping[TopicPartition, CommittedOffset]],
 ) -> str | None:
-    """Why a local copy must be rebuilt; None when it may catch up from its own position."""
-    if environment.path is None or environment.commit_id < 0 and not environment.positions:
+    """Why a local copy must be rebuilt; None when it may catch up from its own position.
+
+    An old copy is not behind when it holds the last commit of the task. Nor, exactly once, when one offset is all it lacks: that is
+    the marker of its own last commit. That no record lies between would tell nothing: what was deleted there may be gone already.
+
+    Args:
+        committed: asked, of a copy that is behind and old only, for what the group has committed of the task's inputs.
+    """
+    if environment.path is None or _is_empty(environment):
         return None
-    behind = False
+    behind: list[Changelog] = []
     for log in logs:
         if not log.store.persistent:
             continue
@@ -203,16 +221,49 @@ def why_not_trusted(
             return f"{log.partition.topic} was deleted and made again"
         if not log.is_source and position > ends[log.partition]:
             return f"the position {position} lies after the end {ends[log.partition]} of {log.partition}"
-        behind = behind or position < ends[log.partition]
+        if position + (config.exactly_once and not log.is_source) < ends[log.partition]:
+            behind.append(log)
         if position < firsts[log.partition]:
             return f"the position {position} lies before the start {firsts[log.partition]} of {log.partition}"
-    if behind and _age_seconds(Path(environment.path)) > TOMBSTONE_SECONDS:
+    age = age_seconds(environment)
+    if any(age > keeps_deletions_seconds(log, config) for log in behind) and not _is_last_commit(environment, committed()):
         return "it is older than the changelog keeps deletions"
     return None
 
 
+def keeps_deletions_seconds(log: Changelog, config: StreamsConfig) -> float:
+    """How long a changelog keeps deletions at least, as the application has set it."""
+    said = None if log.is_source else {**config.topic_configs, **(log.store.topic_config or {})}.get("delete.retention.ms")
+    return TOMBSTONE_SECONDS if said is None else int(said) / 1000
+
+
+def age_seconds(environment: Environment) -> float:
+    """How long ago the rows were known to be all that the changelogs told."""
+    said = environment.attribute(AS_OF)
+    return 0.0 if said is None else time.time() - _LONG.unpack(said)[0] / 1000
+
+
+def note_time(environment: Environment, seconds: float) -> None:
+    """The rows hold, with the next commit, all that was told until then (seconds since 1970)."""
+    environment.set_attribute(AS_OF, _LONG.pack(int(seconds * 1000)))
+
+
+def _is_empty(environment: Environment) -> bool:
+    return environment.commit_id < 0 and not environment.positions
+
+
+def _is_last_commit(environment: Environment, committed: Mapping[TopicPartition, CommittedOffset]) -> bool:
+    """Whether the rows are those of the task's last commit: nobody has committed a change to them since."""
+    mine, at = environment.commit_id, environment.positions
+    return mine >= 0 and bool(committed) and all(
+        decode(known.metadata).commit_id == mine and at.get(f"{INPUT}{place}") == known.offset for place, known in committed.items()
+    )
+
+
 def remember_topics(environment: Environment, logs: Sequence[Changelog], topic_ids: Mapping[str, str]) -> None:
-    """Keep the topic ids beside the rows; they are written with the next commit."""
+    """Keep the topic ids beside the rows; they are written with the next commit. Rows that begin now are as old as that."""
+    if environment.attribute(AS_OF) is None:
+        note_time(environment, time.time())
     for log in logs:
         topic_id = topic_ids.get(log.partition.topic)
         if topic_id is not None:
@@ -228,16 +279,18 @@ def _open(path: Path, token: str, end_former: bool = False) -> Environment:
     from kstreams_repl.stores.engine.failures import storage_error
     from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 
+    written = written_at(path)
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with opening(path.parent):
+            environment = LmdbEnvironment(path, lock_timeout=_LOCK_SECONDS, on_locked=end_process)
     except OSError as error:
-        raise storage_error(error, str(path), "making") from error
-    with opening(path.parent):
-        environment = LmdbEnvironment(path, lock_timeout=_LOCK_SECONDS, on_locked=end_process)
+        raise storage_error(error, str(path), "opening") from error
     try:
         if end_former:
             _end_former(environment, token)
         environment.take_ownership(token)
+        date_former(environment, written)
         environment.reader_check()
     except BaseException:
         environment.close()
@@ -292,8 +345,16 @@ def discard(path: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _age_seconds(path: Path) -> float:
+def written_at(path: Path) -> float | None:
+    """When an environment was written last (seconds since 1970); to be asked before it is opened."""
     try:
-        return time.time() - (path / "data.mdb").stat().st_mtime
+        return (path / "data.mdb").stat().st_mtime
     except OSError:
-        return 0.0
+        return None
+
+
+def date_former(environment: Environment, written: float | None) -> None:
+    """Rows of an earlier release, which did not keep their time, are as old as their file was before it was opened."""
+    if environment.attribute(AS_OF) is None and written is not None and not _is_empty(environment):
+        note_time(environment, written)
+        environment.commit({}, environment.commit_id)

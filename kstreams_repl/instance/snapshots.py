@@ -207,6 +207,7 @@ def _fetch(directory: SnapshotDirectory, manifest: Manifest, path: Path) -> str 
             return "its bytes are not those of its manifest"
         seconds = manifest.at_ms / 1000
         os.utime(data, (seconds, seconds))  # its age is that of what is in it
+        os.utime(incoming)  # and is none of the cleanup's, which takes what lies about for long
         discard(path)
         incoming.rename(path)
         return None

@@ -14,24 +14,28 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kstreams_repl.errors import KStreamsError, StateStoreError, TaskCorruptedError, TaskMigratedError
-from kstreams_repl.instance.cleanup import opening
+from kstreams_repl.instance.cleanup import discard_unused, is_in_use, opening
 from kstreams_repl.instance.local_state import (
     Changelog,
     changelogs_of,
-    discard,
+    date_former,
     forget_inputs,
     fresh_environment,
     is_held,
+    note_time,
     owner_token,
     remember_topics,
     topic_ids_of,
     why_not_trusted,
+    written_at,
 )
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.instance.state_directory import task_directory
@@ -51,6 +55,10 @@ _BATCH = 10_000
 _POLL_SECONDS = 0.1
 _LOOK_SECONDS = 1.0
 """How often ends and committed offsets are asked, and environments tried that were in use."""
+_LONGEST_WAIT_SECONDS = 30.0
+"""Between two tries to open a copy that cannot be had; the first comes after a look."""
+_AS_OF_SECONDS = 60.0
+"""How often a copy that keeps up writes down that it does."""
 
 Spares = dict[str, Environment]
 """Environments that stay open in this process from one generation to the next, by path."""
@@ -63,6 +71,9 @@ class _Copy:
     environment: Environment
     restorers: dict[TopicPartition, list[Restorer]] = field(default_factory=dict)
     reached: dict[TopicPartition, int] = field(default_factory=dict)
+    goal: tuple[float, dict[TopicPartition, int]] | None = None
+    """Ends of the changelogs, and when they were asked; a copy that has reached them holds all that was told until then."""
+    noted: float = 0.0
 
 
 class StandbyCopies:
@@ -84,6 +95,10 @@ class StandbyCopies:
                 self._spares[path] = spares.pop(path)
         self._token = f"{owner_token(plan.generation, slot)}/standby"
         self._copies: dict[str, _Copy] = {}
+        self._waits: dict[str, tuple[float, float]] = {}
+        """Of copies that could not be had: when (monotonic) to try again, and how long the wait was."""
+        self._assigned = False
+        """Whether the consumer reads what the copies lack."""
         self._ends: dict[TopicPartition, int] = {}
         self.updated: dict[str, int] = {}
         """Changelog records written into the copy of each task."""
@@ -130,63 +145,80 @@ class StandbyCopies:
     # ---- the thread
 
     def _run(self) -> None:
-        admin = Admin(self._plan.settings)
+        admin: Admin | None = None
         consumer: Any = None
         next_look = 0.0
-        while not self._over.is_set():
-            try:
-                if consumer is None:
-                    consumer = make_consumer(
-                        self._plan.settings,
-                        group_id=READ_GROUP,
-                        isolation="read_committed" if self._plan.config.exactly_once else "read_uncommitted",
-                        restoring=True,
-                    )
-                    self._assign(consumer)
-                if time.monotonic() >= next_look:
-                    next_look = time.monotonic() + _LOOK_SECONDS
-                    if self._open_missing(admin):
+        try:
+            while not self._over.is_set():
+                try:
+                    admin = Admin(self._plan.settings) if admin is None else admin
+                    consumer = self._consumer() if consumer is None else consumer
+                    look = time.monotonic() >= next_look
+                    if look:
+                        next_look = time.monotonic() + _LOOK_SECONDS
+                        self._open_missing(admin)
+                    if not self._assigned:
                         self._assign(consumer)
-                    self._look(admin, consumer)
-                self._step(consumer)
-            except KStreamsError as error:  # a broker that is away, a changelog that is gone: looked at again
-                _LOG.info("standby copies of %s wait: %s", self._plan.application_id, error)
+                    if look:
+                        self._look(admin, consumer)
+                    self._step(consumer)
+                    continue
+                except KStreamsError as error:  # a broker that is away, a changelog that is gone: looked at again
+                    _LOG.info("standby copies of %s wait: %s", self._plan.application_id, error)
+                except Exception:  # of the client library or the file system: a copy that is not kept is no reason to end the others
+                    _LOG.warning("standby copies of %s wait", self._plan.application_id, exc_info=True)
+                self._assigned = False  # what was fetched and not written is to be read again
                 self._over.wait(_LOOK_SECONDS)
-        if consumer is not None:
-            consumer.close()
+                next_look = time.monotonic() + _LOOK_SECONDS  # meanwhile the copies that are open go on
+        finally:
+            if consumer is not None:
+                consumer.close()
+
+    def _consumer(self) -> Any:
+        return make_consumer(
+            self._plan.settings,
+            group_id=READ_GROUP,
+            isolation="read_committed" if self._plan.config.exactly_once else "read_uncommitted",
+            restoring=True,
+        )
 
     def _step(self, consumer: Any) -> None:
         message = consumer.poll(_POLL_SECONDS)
         if message is None:
             return
-        lost = False
         for at, batch in columns([message, *consumer.consume(_BATCH, 0)], self._on_error):
             for name, copy in list(self._copies.items()):
                 if at in copy.restorers:
-                    lost = not self._apply(name, copy, at, batch) or lost
-        if lost:
-            self._assign(consumer)
+                    self._apply(name, copy, at, batch)
 
-    def _apply(self, name: str, copy: _Copy, at: TopicPartition, batch: RecordBatch) -> bool:
-        """Write a batch into a copy; False when the copy is lost, because its task runs here by now or the disk failed."""
+    def _apply(self, name: str, copy: _Copy, at: TopicPartition, batch: RecordBatch) -> None:
+        """Write a batch into a copy, or let go of it: its task runs here by now, the disk failed, a record does not fit."""
         try:
             for restorer in copy.restorers[at]:
                 restorer.apply(batch)
-        except (TaskMigratedError, StateStoreError) as error:
+        except Exception as error:
             _LOG.info("the standby copy of %s is let go of: %s", name, error)
             del self._copies[name]
+            self._assigned = False
+            self._put_off(name)
             with suppress(KStreamsError):
                 copy.environment.close()
-            return False
+            return
+        self._waits.pop(name, None)
         copy.reached[at] = batch.offsets[-1] + 1
         self.updated[name] = self.updated.get(name, 0) + len(batch)
-        return True
+
+    def _put_off(self, name: str) -> None:
+        """Try to open a copy later, and less and less often."""
+        wait = min(2 * self._waits.get(name, (0.0, _LOOK_SECONDS / 2))[1], _LONGEST_WAIT_SECONDS)
+        self._waits[name] = time.monotonic() + wait, wait
 
     def _look(self, admin: Admin, consumer: Any) -> None:
         """Learn ends, and keep positions that moved over markers and compacted stretches."""
         wanted = {at for copy in self._copies.values() for at in copy.restorers}
         if not wanted:
             return
+        asked = time.time()
         ends = admin.end_offsets(wanted, isolation="read_committed" if self._plan.config.exactly_once else "read_uncommitted")
         for at, position in positions(consumer, wanted).items():
             for copy in self._copies.values():
@@ -195,13 +227,18 @@ class StandbyCopies:
                         with suppress(TaskMigratedError, StateStoreError):  # the next batch finds out
                             restorer.finish(position)
                     copy.reached[at] = position
+        for copy in self._copies.values():
+            _note_time(copy, asked, ends)
         self._ends = ends
 
-    def _open_missing(self, admin: Admin) -> bool:
-        """Open copies that are not open; whether any is new."""
-        missing = {name: spec for name, spec in self._specs.items() if name not in self._copies}
+    def _open_missing(self, admin: Admin) -> None:
+        """Open copies that are not open, each for itself: one that cannot be had is tried again later."""
+        now = time.monotonic()
+        missing = {
+            name: spec for name, spec in self._specs.items() if name not in self._copies and self._waits.get(name, (now, 0.0))[0] <= now
+        }
         if not missing:
-            return False
+            return
         logs = {
             name: [log for log in changelogs_of(spec) if log.store.persistent and not log.is_source]
             for name, spec in missing.items()
@@ -211,45 +248,75 @@ class StandbyCopies:
         firsts = admin.beginning_offsets(partitions)
         ends = admin.end_offsets(partitions, isolation="read_uncommitted")
         topic_ids = topic_ids_of(admin, every)
-        opened = False
         for name, spec in missing.items():
-            environment = self._own(spec)
-            if environment is None:
-                continue
-            why = why_not_trusted(environment, logs[name], firsts, ends, topic_ids)
-            if why is not None:
-                _LOG.warning("the standby copy of %s is made anew: %s", name, why)
-                environment = fresh_environment(environment, self._token)
-            remember_topics(environment, logs[name], topic_ids)
-            copy = _Copy(spec, logs[name], environment)
-            for log in logs[name]:
-                copy.restorers.setdefault(log.partition, []).append(Restorer(log.store, environment, str(log.partition)))
-                copy.reached[log.partition] = max(environment.positions.get(str(log.partition), 0), firsts[log.partition])
-            forget_inputs(environment)
-            self._copies[name] = copy
-            opened = True
-        return opened
-
-    def _own(self, spec: TaskSpec) -> Environment | None:
-        """The task's environment on this executor, unless the task runs here."""
-        from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
-
-        path = self._path(spec)
-        environment: Any = self._spares.pop(os.path.realpath(path), None)
-        try:
-            if environment is None:
-                environment = _opened(path)
+            copy = None
+            try:
+                copy = self._open(admin, spec, logs[name], (firsts, ends, topic_ids))
+            except Exception as error:
+                _LOG.warning("the standby copy of %s cannot be opened now: %s", name, error)
+            if copy is None:
+                self._put_off(name)
             else:
+                self._copies[name] = copy
+                self._assigned = False
+
+    def _open(
+        self,
+        admin: Admin,
+        spec: TaskSpec,
+        logs: list[Changelog],
+        broker: tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int], Mapping[str, str]],
+    ) -> _Copy | None:
+        """A copy as it is on the disk, or a new one; None while its task runs here."""
+        path = self._path(spec)
+        environment = self._own(spec, path)
+        if environment is None:
+            return None
+        try:
+            why = why_not_trusted(
+                environment,
+                logs,
+                *broker,
+                config=self._plan.config,
+                committed=partial(admin.committed_offsets, self._plan.application_id, list(spec.partitions), stable=False),
+            )
+            if why is not None:
+                _LOG.warning("the standby copy of %s is made anew: %s", spec.task_id, why)
+                environment = fresh_environment(environment, self._token, in_force=lambda: not is_in_use(path))
+            remember_topics(environment, logs, broker[2])
+            copy = _Copy(spec, logs, environment)
+            for log in logs:
+                copy.restorers.setdefault(log.partition, []).append(Restorer(log.store, environment, str(log.partition)))
+                copy.reached[log.partition] = max(environment.positions.get(str(log.partition), 0), broker[0][log.partition])
+            forget_inputs(environment)
+            return copy
+        except BaseException:
+            with suppress(KStreamsError):
+                environment.close()
+            raise
+
+    def _own(self, spec: TaskSpec, path: Path) -> Environment | None:
+        """The task's environment on this executor, unless the task runs here."""
+        environment: Any = self._spares.pop(os.path.realpath(path), None)
+        written = written_at(path)
+        try:
+            if environment is not None:
                 environment.recycle()
-            assert isinstance(environment, LmdbEnvironment)
+            elif _runs_here(path):
+                return None
+            else:
+                environment = _opened(path)
             environment.take_ownership(self._token, unless=is_held)
-        except TaskMigratedError:
-            environment.close()
-            return None
-        except StateStoreError as error:
-            _LOG.info("the standby copy of %s cannot be opened now: %s", spec.task_id, error)
-            return None
-        return environment
+            date_former(environment, written)
+            owned: Environment = environment
+            return owned
+        except BaseException as error:
+            if environment is not None:
+                with suppress(KStreamsError):
+                    environment.close()
+            if isinstance(error, TaskMigratedError):
+                return None
+            raise
 
     def _path(self, spec: TaskSpec) -> Path:
         return task_directory(Path(self._plan.state_directory), self._plan.application_id, spec.task_id, self._executor)
@@ -260,6 +327,7 @@ class StandbyCopies:
             for at, reached in copy.reached.items():
                 starts[at] = min(reached, starts.get(at, reached))
         assign(consumer, starts)
+        self._assigned = True
 
     def _on_error(self, message: Any, error: Any) -> None:
         if not is_partition_end(error) and not is_passing(error):
@@ -271,15 +339,54 @@ class StandbyCopies:
             )
 
 
+def _note_time(copy: _Copy, asked: float, ends: Mapping[TopicPartition, int]) -> None:
+    """Write down, now and then, until when a copy holds all that its changelogs told. A copy of a task with a store whose log is an
+    input stays as old as it was: that store is not followed.
+    """
+    if copy.goal is not None and all(copy.reached[at] >= end for at, end in copy.goal[1].items()):
+        if copy.goal[0] - copy.noted >= _AS_OF_SECONDS and not any(log.is_source for log in changelogs_of(copy.spec)):
+            copy.noted = copy.goal[0]
+            with suppress(TaskMigratedError, StateStoreError):  # the next batch finds out
+                note_time(copy.environment, copy.goal[0])
+                copy.environment.commit({}, copy.environment.commit_id)
+        copy.goal = None
+    if copy.goal is None:
+        copy.goal = asked, {at: ends[at] for at in copy.reached if at in ends}
+
+
+def _runs_here(path: Path) -> bool:
+    """Whether a running task has an environment. Looked up without opening it, which would read all of its pages."""
+    from kstreams_repl.stores.engine.lmdb import is_open_here
+    from kstreams_repl.stores.engine.snapshot import LmdbSnapshot
+
+    if is_open_here(path):
+        return True
+    if not is_in_use(path):
+        return False
+    try:
+        with LmdbSnapshot(path) as snapshot:
+            snapshot.meta()
+            with snapshot.transaction() as view:
+                owner = view.owner
+                return owner is not None and is_held(owner, view.closed_in_order)
+    except KStreamsError:  # whoever opens it is told
+        return False
+
+
 def _opened(path: Path) -> Any:
+    from kstreams_repl.stores.engine.failures import storage_error
     from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
-        with opening(path.parent):
-            return LmdbEnvironment(path, lock_timeout=5.0)
-    except TaskCorruptedError as error:
-        _LOG.warning("a standby copy is made anew: %s", error)
-        discard(path)
-        with opening(path.parent):
-            return LmdbEnvironment(path, lock_timeout=5.0)
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            with opening(path.parent):
+                return LmdbEnvironment(path, lock_timeout=5.0)
+        except TaskCorruptedError as error:
+            if not discard_unused(path):
+                raise
+            _LOG.warning("a standby copy is made anew: %s", error)
+            with opening(path.parent):
+                return LmdbEnvironment(path, lock_timeout=5.0)
+    except OSError as error:
+        raise storage_error(error, str(path), "opening") from error

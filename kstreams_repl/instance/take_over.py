@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -296,7 +297,15 @@ def _own_stores(
             in_force=in_force,
         )
         mine = [log for log in logs if log.task == spec.task_id]
-        why = why_not_trusted(environment, mine, firsts, ends, topic_ids)
+        why = why_not_trusted(
+            environment,
+            mine,
+            firsts,
+            ends,
+            topic_ids,
+            config=plan.config,
+            committed=partial(admin.committed_offsets, plan.application_id, list(spec.partitions)),
+        )
         if why is not None:
             _LOG.warning("task %s is rebuilt from its changelogs: %s", spec.task_id, why)
             environment = fresh_environment(environment, token, in_force=in_force)

@@ -202,6 +202,12 @@ MUTANTS: dict[str, Mutant] = {
     "a store is trusted after a crash of the machine": Mutant(
         _LMDB, (('meta.get(b"boot") != boot_id()', "False"),), "take-over 3: a store must fit"
     ),
+    "an old copy is trusted": Mutant(
+        _LOCAL, (("    age = age_seconds(environment)\n", "    age = 0.0\n"),), "take-over 3: older than tombstones live"
+    ),
+    "an application that rested is rebuilt": Mutant(
+        _LOCAL, ((" and not _is_last_commit(environment, committed()):", ":"),), "take-over 3: a copy at the last commit is current"
+    ),
     "the wait for a lock has no end": Mutant(
         _LOCAL, (("lock_timeout=_LOCK_SECONDS", "lock_timeout=None"),), "take-over 3: a bounded wait"
     ),

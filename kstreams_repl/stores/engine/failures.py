@@ -19,7 +19,8 @@ def storage_error(error: Exception, path: str, doing: str) -> StateStoreError:
     if isinstance(error, lmdb.MapFullError):
         return StateStoreError(
             f"{doing} {path}: the map of this environment is full ({used:,} bytes on disk)",
-            hint="open it with a larger map (state.map.bytes); what was committed before is intact",
+            hint="what was committed before is intact. The stores of a task get 64 GiB of address space, or less where the process is "
+            "limited (ulimit -v): lift the limit and resume, or reset the application and spread its state over more partitions",
             **fields,
         )
     if isinstance(error, lmdb.DiskError) or is_full(error) or _is_cut_short(error, path):

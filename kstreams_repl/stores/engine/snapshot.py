@@ -174,6 +174,11 @@ class SnapshotView:
         return -1 if data is None else int(_LONG.unpack(data)[0])
 
     @property
+    def closed_in_order(self) -> bool:
+        """Whether its owner has closed it since."""
+        return self._meta_value(b"clean") == b"1"
+
+    @property
     def owner(self) -> str | None:
         """The token of who holds the environment; None when nobody does."""
         data = self._meta_value(b"owner")

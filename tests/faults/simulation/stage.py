@@ -108,6 +108,10 @@ class Stage:
         row = (b"g9", (1).to_bytes(8, "big"), 1, None)
         self.in_doubt(lambda: self.broker.produce("somebody", 0, (TOTALS_LOG, 0), [row]), seconds=seconds)
 
+    def rest(self, seconds: float) -> None:
+        """Nobody does anything for about so long."""
+        self.as_actor(lambda: self.world.sleep(seconds), seconds=1.2 * seconds)
+
     def path(self, task: TaskId) -> str:
         return str(task_directory(self.scenario.directory, APPLICATION, task).resolve())
 

@@ -103,6 +103,40 @@ def offsets_of_an_idle_task_are_committed_again_daily() -> None:
         made.as_actor(live, seconds=100 * 3600.0)
 
 
+def an_old_copy_does_not_bring_back_what_was_deleted_elsewhere() -> None:
+    """The deletion is in the changelog no more; the copy lacks the rest only."""
+    with stage() as made:
+        made.write(0, 1, 2)
+        made.lived()
+
+        def elsewhere() -> None:
+            made.broker.produce("somebody", 0, (SEEN_LOG, 0), [(b"other", (1).to_bytes(8, "big"), 1, None)])
+            made.broker.add_offsets("somebody", 0, APPLICATION, {("in", 0): (3, encode(-1, {COMMIT_ID: 99}))})
+
+        made.in_doubt(elsewhere, seconds=1.0)
+        made.rest(30 * 3600.0)
+        log = made.broker.logs[(SEEN_LOG, 0)]
+        log.entries[:] = [entry._replace(marker=True) if entry.key == b"k" else entry for entry in log.entries]
+        instance = made.as_actor(lambda: made.open(2))
+        [seen] = [task.task.stores["seen"] for task in instance.tasks if task.id == COUNTING]
+        assert (seen.get(b"other"), seen.get(b"k")) == (1, None)
+
+
+def an_application_that_rested_for_days_goes_on_with_its_stores() -> None:
+    with stage() as made:
+        made.write(0, 1, 2)
+        made.lived()
+        made.broker.init("aborted", 60.0)
+        made.broker.produce("aborted", 0, (SEEN_LOG, 0), [(b"k", (7).to_bytes(8, "big"), 1, None)])
+        made.broker.end("aborted", 0, "aborted")
+        made.rest(100 * 3600.0)
+        for file in made.scenario.disk.files.values():
+            file.trees[b"meta"][b"a:mine"] = b"yes"
+        made.as_actor(lambda: made.open(2))
+        kept = {path for path, file in made.scenario.disk.files.items() if b"a:mine" in file.trees[b"meta"]}
+        assert kept == {made.path(task) for task in (COUNTING, TOTALLING)}, "they were rebuilt"
+
+
 def a_store_without_any_offset_is_an_error() -> None:
     with stage() as made:
         made.write(0, 1, 2)
@@ -390,6 +424,8 @@ STEPS: dict[str, Callable[[], None]] = {
         offsets_of_an_open_transaction_are_waited_for,
         an_offset_that_expired_is_taken_from_the_store,
         offsets_of_an_idle_task_are_committed_again_daily,
+        an_old_copy_does_not_bring_back_what_was_deleted_elsewhere,
+        an_application_that_rested_for_days_goes_on_with_its_stores,
         a_store_without_any_offset_is_an_error,
         a_holder_that_is_stopped_inside_a_store_commit_is_ended,
         a_commit_without_an_answer_is_never_sent_again,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kstreams_repl.instance.cleanup import clean, opening
+from kstreams_repl.instance.cleanup import clean, discard_unused, opening
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 
 DELAY = 600.0
@@ -131,3 +131,23 @@ def test_a_periodic_thread_calls_until_it_is_forgotten_and_ends_then(calls: list
         assert time.monotonic() < deadline
         time.sleep(0.001)
     assert len(calls) == made
+
+
+def test_a_snapshot_that_was_being_fetched_when_its_process_died_goes_too(tmp_path: Path) -> None:
+    left, new = tmp_path / ".0_0.incoming-0123abcd", tmp_path / ".0_1.incoming-0123abcd"
+    for path, age in ((left, DELAY + 1), (new, DELAY - 60)):
+        path.mkdir()
+        (path / "data.mdb").write_bytes(b"x")
+        aged(path, age)
+    assert clean(tmp_path, (), DELAY) == []
+    assert not left.exists() and new.exists()
+
+
+def test_an_environment_that_is_open_or_being_opened_is_not_discarded(tmp_path: Path) -> None:
+    environment = LmdbEnvironment(tmp_path / "0_0")
+    assert not discard_unused(tmp_path / "0_0")
+    environment.close()
+    with opening(tmp_path):
+        assert not discard_unused(tmp_path / "0_0")
+    assert discard_unused(tmp_path / "0_0")
+    assert [path.name for path in tmp_path.iterdir()] == [".cleanup.lock"]

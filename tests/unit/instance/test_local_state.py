@@ -5,18 +5,40 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from kstreams_repl.errors import TaskMigratedError
+from kstreams_repl.commit.offset_metadata import COMMIT_ID, encode
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.errors import StateStoreError, TaskMigratedError
 from kstreams_repl.instance import local_state
-from kstreams_repl.instance.local_state import Changelog, fresh_environment, owner_token, remember_topics, why_not_trusted
+from kstreams_repl.instance.local_state import (
+    AS_OF,
+    INPUT,
+    Changelog,
+    fresh_environment,
+    note_time,
+    open_environment,
+    owner_token,
+    remember_topics,
+    why_not_trusted,
+)
+from kstreams_repl.kafka.admin import CommittedOffset
+from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import TaskId, TopicPartition
 
 AT = TopicPartition("app-s-changelog", 0)
+IN = TopicPartition("in", 0)
+DAY = 24 * 60 * 60
 LOG = Changelog(TaskId(0, 0), StoreBuilder("s", StoreKind.KEY_VALUE), AT)
+
+SPEC: Any = SimpleNamespace(
+    task_id=TaskId(0, 0), application_id="app", subtopology=SimpleNamespace(stores=[LOG.store])
+)
 
 
 def made(path: Path, position: int = 10) -> LmdbEnvironment:
@@ -28,8 +50,38 @@ def made(path: Path, position: int = 10) -> LmdbEnvironment:
     return environment
 
 
-def why(environment: LmdbEnvironment, *, first: int = 0, end: int = 10, topic_id: str = "id-1") -> str | None:
-    return why_not_trusted(environment, [LOG], {AT: first}, {AT: end}, {AT.topic: topic_id})
+def why(
+    environment: Environment,
+    *,
+    first: int = 0,
+    end: int = 10,
+    topic_id: str = "id-1",
+    committed: dict[TopicPartition, CommittedOffset] | None = None,
+    log: Changelog = LOG,
+    **config: str,
+) -> str | None:
+    return why_not_trusted(
+        environment,
+        [log],
+        {AT: first},
+        {AT: end},
+        {AT.topic: topic_id},
+        config=StreamsConfig({"application.id": "app"}, **config),
+        committed=lambda: committed or {},
+    )
+
+
+def made_long_ago(path: Path, *, days: float = 2, position: int = 10) -> None:
+    """A copy whose last commit was then, closed since."""
+    environment = made(path, position)
+    note_time(environment, time.time() - days * DAY)
+    environment.commit({f"{INPUT}{IN}": 7}, 1)
+    environment.close()
+
+
+def opened(path: Path) -> Environment:
+    """As the take-over opens it: it writes who owns it."""
+    return open_environment(path, SPEC, owner_token(1, 0))
 
 
 def test_copy_inside_its_changelog_is_trusted(tmp_path: Path) -> None:
@@ -49,12 +101,74 @@ def test_copy_that_does_not_fit_its_changelog_is_not_trusted(tmp_path: Path, end
     environment.close()
 
 
-def test_old_copy_is_trusted_only_when_it_is_not_behind(tmp_path: Path) -> None:
-    environment = made(tmp_path / "e")
-    long_ago = time.time() - 2 * 24 * 60 * 60
-    os.utime(tmp_path / "e" / "data.mdb", (long_ago, long_ago))
+def test_old_copy_that_is_behind_is_not_trusted_though_it_has_just_been_opened(tmp_path: Path) -> None:
+    made_long_ago(tmp_path / "e")
+    environment = opened(tmp_path / "e")
     assert why(environment) is None
     assert "keeps deletions" in str(why(environment, end=11))
+    environment.close()
+
+
+def test_young_copy_that_is_behind_is_trusted(tmp_path: Path) -> None:
+    made_long_ago(tmp_path / "e", days=0.5)
+    environment = opened(tmp_path / "e")
+    assert why(environment, end=500) is None
+    environment.close()
+
+
+def test_opening_and_replaying_do_not_make_an_old_copy_young(tmp_path: Path) -> None:
+    """The first of the records that it lacks says nothing of the deletions among the others."""
+    made_long_ago(tmp_path / "e")
+    environment = opened(tmp_path / "e")
+    environment.restore("s", [b"a"], [b"b"], positions={str(AT): 11})
+    environment.close()
+    environment = opened(tmp_path / "e")
+    assert "keeps deletions" in str(why(environment, end=12))
+    environment.close()
+
+
+def test_old_copy_of_an_earlier_release_is_as_old_as_its_file(tmp_path: Path) -> None:
+    environment = made(tmp_path / "e")
+    environment.set_attribute(AS_OF, None)
+    environment.commit({str(AT): 10}, 1)
+    environment.close()
+    long_ago = time.time() - 2 * DAY
+    os.utime(tmp_path / "e" / "data.mdb", (long_ago, long_ago))
+    for _ in range(2):
+        again = opened(tmp_path / "e")
+        assert "keeps deletions" in str(why(again, end=11))
+        again.close()
+
+
+def test_old_copy_with_the_last_commit_of_its_task_is_trusted(tmp_path: Path) -> None:
+    """An application that rested for days goes on with its stores."""
+    made_long_ago(tmp_path / "e")
+    environment = opened(tmp_path / "e")
+    last = {IN: CommittedOffset(7, encode(-1, {COMMIT_ID: 1}))}
+    assert why(environment, end=12, committed=last) is None
+    for other in (CommittedOffset(7, encode(-1, {COMMIT_ID: 2})), CommittedOffset(8, encode(-1, {COMMIT_ID: 1})), CommittedOffset(7)):
+        assert "keeps deletions" in str(why(environment, end=12, committed={IN: other}))
+    environment.close()
+
+
+def test_exactly_once_an_old_copy_may_lack_the_marker_of_its_own_commit(tmp_path: Path) -> None:
+    made_long_ago(tmp_path / "e")
+    environment = opened(tmp_path / "e")
+    assert why(environment, end=11, processing_guarantee="exactly_once_v2") is None
+    assert "keeps deletions" in str(why(environment, end=12, processing_guarantee="exactly_once_v2"))
+    environment.close()
+
+
+def test_how_long_deletions_are_kept_is_what_the_topic_is_made_with(tmp_path: Path) -> None:
+    made_long_ago(tmp_path / "e", days=2)
+    environment = opened(tmp_path / "e")
+    week = StoreBuilder("s", StoreKind.KEY_VALUE, topic_config={"delete.retention.ms": str(7 * DAY * 1000)})
+    assert why(environment, end=11, log=Changelog(TaskId(0, 0), week, AT)) is None
+    assert why(environment, end=11, **{"topic.delete.retention.ms": str(7 * DAY * 1000)}) is None
+    environment.close()
+    made_long_ago(tmp_path / "f", days=0.5)
+    environment = opened(tmp_path / "f")
+    assert "keeps deletions" in str(why(environment, end=11, **{"topic.delete.retention.ms": "3600000"}))
     environment.close()
 
 
@@ -84,3 +198,10 @@ def test_former_owner_cannot_commit(tmp_path: Path) -> None:
     with pytest.raises(TaskMigratedError):
         environment.commit({str(AT): 11}, 2)
     environment.close()
+
+
+def test_a_folder_that_refuses_to_be_opened_is_a_typed_error(tmp_path: Path) -> None:
+    (tmp_path / ".cleanup.lock").mkdir()  # stands for a full disk: the file cannot be made
+    with pytest.raises(StateStoreError) as caught:
+        opened(tmp_path / "e")
+    assert isinstance(caught.value.__cause__, OSError) and caught.value.hint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import resource
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kstreams_repl.config import KEYS
 from kstreams_repl.errors import InvalidStateStoreError, StateStoreError, TaskCorruptedError, TaskMigratedError
 from kstreams_repl.stores.engine import lmdb as lmdb_module
 from kstreams_repl.stores.engine import lmdb_engine
@@ -360,3 +362,14 @@ def test_stores_that_are_not_persistent_start_empty(tmp_path: Path) -> None:
     again = opened(tmp_path)
     assert again.engine("m", persistent=False).get(b"k") is None
     again.close()
+
+
+def test_a_full_map_names_no_setting_that_there_is_not(tmp_path: Path) -> None:
+    environment = LmdbEnvironment(tmp_path, map_bytes=1 << 20)
+    for number in range(100):
+        environment.engine("e").put(b"%d" % number, bytes(100_000))
+    with pytest.raises(StateStoreError, match="map of this environment is full") as caught:
+        environment.commit({}, 1)
+    environment.close()
+    assert "ulimit" in str(caught.value.hint)
+    assert set(re.findall(r"[a-z]+(?:\.[a-z]+)+", str(caught.value.hint))) <= set(KEYS)
