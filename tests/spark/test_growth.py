@@ -7,7 +7,8 @@ import re
 import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.errors import PartitionsChangedError
+from kstreams_repl.errors import BrokerUnavailableError, DeployError, PartitionsChangedError
+from kstreams_repl.spark import deployment as deploying
 from kstreams_repl.spark.deployment import Status
 from tests.spark.hosting import Host, counting, decoded, expected_counts, failed, numbered, passing, processed, settle
 
@@ -46,6 +47,44 @@ def test_a_changelog_cannot_follow_and_the_application_ends_at_a_commit(host: Ho
     with pytest.raises(Exception, match="partitions"):
         deployment.start()
     assert deployment.status is Status.STOPPED
+
+
+def test_growth_is_looked_at_again_when_the_broker_did_not_answer(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, sink = host.topic("in", 2), host.topic("out", 2)
+    deployment = host.deploy(passing(source, sink), **QUICK)
+    asked: list[int] = []
+
+    def away(*_: object, **__: object) -> None:
+        asked.append(1)
+        if len(asked) == 2:
+            monkeypatch.undo()
+        raise BrokerUnavailableError("no broker answers")
+
+    monkeypatch.setattr(deploying, "make_plan", away)
+    host.admin.add_partitions(source, 3)
+    settle(lambda: len(deployment.reports.tasks) == 3, "three tasks", story=lambda: (deployment, asked))
+    assert len(asked) == 2
+
+
+def test_growth_that_cannot_be_started_again_is_told_and_resume_follows_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, sink = host.topic("in", 2), host.topic("out", 2)
+    host.produce(source, numbered(500))
+    deployment = host.deploy(passing(source, sink), **QUICK)
+    processed(deployment, 500)
+
+    def taken() -> None:
+        raise DeployError("another application took the slots")
+
+    monkeypatch.setattr(deployment, "start", taken)
+    host.admin.add_partitions(source, 3)
+    failed(deployment)
+    assert "took the slots" in str(deployment.error)
+    monkeypatch.undo()
+    host.produce(source, numbered(500, start=500))
+    deployment.resume()
+    processed(deployment, 1_000)
+    deployment.stop()
+    assert sorted(int(value or b"") for _, value in host.read(sink)) == list(range(1_000))
 
 
 def test_state_behind_a_repartition_topic_stays_when_the_input_grows(host: Host) -> None:

@@ -130,6 +130,26 @@ def test_a_task_without_work_rests_until_something_comes(manager: TaskManager) -
     thread.join(HANG)
 
 
+def test_rested_tasks_are_looked_at_again_after_a_commit(manager: TaskManager) -> None:
+    """A flush in it may have scheduled a punctuation, of which nothing tells."""
+    for _ in range(2):
+        with manager.taken("a") as managed:
+            assert managed is not None
+            manager.rest(managed)
+    assert manager.stop_all(HANG)
+    manager.go_on()
+    taken = threading.Event()
+
+    def take() -> None:
+        with manager.taken("b"):
+            taken.set()
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    assert taken.wait(HANG)
+    thread.join(HANG)
+
+
 def test_threads_end_when_it_is_over(manager: TaskManager) -> None:
     manager.end()
     with manager.taken("a") as managed:
