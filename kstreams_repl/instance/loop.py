@@ -135,6 +135,7 @@ class Loop:
                         messages = [message, *consume(_BATCH, 0)]
                 polled(monotonic() - now, len(messages))
                 if messages:
+                    instance.begin()  # a poison record at the head sends its dead letter as it is routed
                     self._route(messages)
                     took = True
             if follow is not None:
@@ -169,6 +170,7 @@ class Loop:
             return Ending.SUPERSEDED
         self.instance.fence.meanwhile = None
         if self._ahead:  # they stay with the instance, which may go on in the next epoch
+            self.instance.begin()
             self._route(self._take_ahead())
         self._commit()
         self.instance.settle()
