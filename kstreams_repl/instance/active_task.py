@@ -87,12 +87,18 @@ class ActiveTask:
         return at.topic.startswith(prefix) and at.topic.removeprefix(prefix) in spec.internal_topics
 
     def add_records(self, at: TopicPartition, batch: RecordBatch) -> None:
-        """Append records to a queue; its first one is decoded at once."""
+        """Append records to a queue; its first one is decoded at once, and passed if it is poison: its dead letter is sent by then, and
+        belongs into a commit, whether or not a record can be processed soon.
+        """
+        dropped = self.task.dropped
+        before = sum(dropped.values()) if dropped else 0
         self._enter(True)
         try:
             self.task.add_records(at, batch)
         finally:
             self._leave()
+        if dropped and sum(dropped.values()) != before:
+            self.touched = True
 
     def process(self, limit: int) -> int:
         """Process up to `limit` records, fewer where user code is slow: a commit is due, signals are looked for, and a transaction lasts no

@@ -29,10 +29,15 @@ from kstreams_repl.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where one input partition begins, and what was committed beside that offset."""
+    """Where one input partition begins, and what was committed beside that offset.
+
+    Attributes:
+        reset: it is not the committed one, which the broker does not have any more; the next commit is to say so.
+    """
 
     offset: int
     metadata: OffsetMetadata
+    reset: bool = False
 
 
 def admit(instance: Instance) -> int:
@@ -102,7 +107,7 @@ def start_task(instance: Instance, restored: RestoringTask) -> ActiveTask:
     )
     instance.begin()
     active.initialize()
-    active.touched = environment.commit_id < 0
+    active.touched = environment.commit_id < 0 or any(start.reset for start in starts.values())
     instance.counters.created += 1
     instance.refresh_soon()
     return active

@@ -97,6 +97,8 @@ class Instance:
         """Where the consumer last met the end of each partition, beyond any transaction markers."""
         self.reached: dict[TopicPartition, int] = {}
         """Up to where input has been taken off the consumer, of tasks with more than one partition."""
+        self.stable: dict[TopicPartition, tuple[int, int]] = {}
+        """Where nothing more can be read, for what follows is of an open transaction: that offset, and the log's end as of then."""
         self.globals: GlobalTables | None = None
         self.standbys: StandbyCopies | None = None
         self.snapshotter: Snapshotter | None = None
@@ -324,7 +326,7 @@ class Instance:
 
     def lags(self) -> dict[TaskId, int]:
         """Records behind the end of the log as of the last fetch; -1 while unknown. Transaction markers at the end are no
-        lag.
+        lag, nor is what a join has found to be in an open transaction.
         """
         lags = {}
         for task in self.tasks:
@@ -333,6 +335,8 @@ class Instance:
                 end = known_end(self.consumer, at)
                 if not task.task.buffered:
                     offset = max(offset, self.ends.get(at, 0))
+                if self.stable.get(at) == (offset, end):  # of an open transaction
+                    continue
                 lag = -1 if end is None or lag < 0 else lag + max(0, end - offset)
             lags[task.id] = lag
         return lags

@@ -36,6 +36,8 @@ _NAPS = ((1.0, 0.02), (5.0, 0.06), (math.inf, 0.12))
 """With nothing to do for less than so many seconds, a nap takes so long: records end it at once, only signals wait for its end. Waking
 up is what an idle instance costs: 0.4 ms of processor each time, for what it needs has left the processor's caches.
 """
+_ASK_SECONDS = 0.25
+"""How often the broker is asked whether a partition that a task waits for ends in an open transaction."""
 _IMBALANCE = 20
 """A partition is paused when it holds this many times its soft bound while its task cannot go on, and resumed at half of
 that.
@@ -87,6 +89,7 @@ class Loop:
         self._turns = None if scheduler is most_buffered else Turns(scheduler)
         self._joins = [task for task in instance.tasks if task.joins]
         self._paused: set[TopicPartition] = set()
+        self._ask_at: dict[TopicPartition, float] = {}
         self._active_at = time.monotonic()
         self._stuck = False
         self._stateful = any(task.task.stores for task in instance.tasks)
@@ -135,6 +138,7 @@ class Loop:
                         messages = [message, *consume(_BATCH, 0)]
                 polled(monotonic() - now, len(messages))
                 if messages:
+                    instance.begin()  # a poison record at the head sends its dead letter as it is routed
                     self._route(messages)
                     took = True
             if follow is not None:
@@ -169,6 +173,7 @@ class Loop:
             return Ending.SUPERSEDED
         self.instance.fence.meanwhile = None
         if self._ahead:  # they stay with the instance, which may go on in the next epoch
+            self.instance.begin()
             self._route(self._take_ahead())
         self._commit()
         self.instance.settle()
@@ -257,14 +262,40 @@ class Loop:
             reached[at] = offset
 
     def _learn_lag(self, task: ActiveTask, at: TopicPartition) -> None:
-        """Lag 0 when the last fetch showed no more than what is here; else it is unknown, and unknown waits (KIP-695).
+        """Lag 0 when the last fetch showed no more than what is here and what nobody may read yet; else it is unknown, and unknown waits
+        (KIP-695).
 
         Before the first fetch nothing is known. The end moves with every fetch, while its records are still on their way through the
         client's queue: a lag of 0 once learnt is asked again whenever the task would go on without the partition.
         """
         end = known_end(self.instance.consumer, at)
         reached = self.instance.reached.get(at, task.starts[at])
-        task.task.set_lag(at, 0 if end is not None and reached >= end else None)
+        met = end is not None and (reached >= end or self._is_stable_end(at, reached, end))
+        task.task.set_lag(at, 0 if met else None)
+
+    def _is_stable_end(self, at: TopicPartition, reached: int, end: int) -> bool:
+        """Whether all that lies between is of transactions that are open: the client met the end of what is readable there, and the broker
+        says that it still is. It is asked now and then, while a task waits; the answer holds until the log grows, if only by the marker
+        that ends such a transaction. (The client knows the last stable offset, which Kafka Streams takes, but does not tell it.)
+        """
+        instance = self.instance
+        if instance.transactions is None or instance.ends.get(at) != reached:
+            return False
+        if instance.stable.get(at) == (reached, end):
+            return True
+        now = time.monotonic()
+        queue = instance.by_partition[at].task.group.queues[at]
+        if queue.has_head or now < self._ask_at.get(at, 0.0):
+            return False
+        self._ask_at[at] = now + _ASK_SECONDS
+        try:
+            stable = instance.admin.end_offsets([at], isolation="read_committed")[at]
+        except KStreamsError:  # unknown as before; what the matter is the consumer tells
+            return False
+        if reached < stable:
+            return False
+        instance.stable[at] = (reached, end)
+        return True
 
     def _learn_missing_lags(self) -> None:
         """Before a task goes on with some of its queues empty."""

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.commit.offset_metadata import OffsetMetadata, decode
-from kstreams_repl.errors import KStreamsError, SnapshotError, TaskCorruptedError, TaskMigratedError
+from kstreams_repl.errors import InputOffsetError, KStreamsError, SnapshotError, TaskCorruptedError, TaskMigratedError
 from kstreams_repl.instance.admission import Start, snapshotter_of, start_task, taken_over
 from kstreams_repl.instance.collector import KafkaRecordCollector, counts_of
 from kstreams_repl.instance.crash_watch import CrashWatch
@@ -355,9 +355,8 @@ def _starts(
 ) -> dict[TopicPartition, Start]:
     wanted = {at: spec for spec in specs for at in spec.partitions}
     committed = admin.committed_offsets(plan.application_id, list(wanted))
-    missing = [at for at in wanted if at not in committed]
     first = admin.beginning_offsets(list(wanted))
-    last = admin.end_offsets(missing, isolation="read_uncommitted") if missing else {}
+    last = admin.end_offsets(list(wanted), isolation="read_uncommitted")
     starts = {}
     for at, spec in wanted.items():
         known = committed.get(at)
@@ -365,7 +364,11 @@ def _starts(
         if known is None:
             known = _kept(environment, at)
         if known is not None:
-            starts[at] = Start(max(known.offset, first[at]) if _may_skip(spec, at) else known.offset, decode(known.metadata))
+            offset = max(known.offset, first[at]) if _may_skip(spec, at) else known.offset
+            there = first[at] <= offset <= last[at]
+            if not there:
+                offset = _other_offset(plan, spec, at, offset, first[at], last[at])
+            starts[at] = Start(offset, decode(known.metadata), reset=not there)
         elif environment.commit_id >= 0 and not _is_new(environment, at) and any(store.persistent for store in spec.subtopology.stores):
             raise TaskCorruptedError(
                 f"task {spec.task_id} has local state of commit {environment.commit_id}, but {at} has no committed offset",
@@ -399,17 +402,37 @@ def _may_skip(spec: TaskSpec, at: TopicPartition) -> bool:
     )
 
 
-def _reset(plan: ApplicationPlan, spec: TaskSpec, at: TopicPartition) -> str:
+def _other_offset(plan: ApplicationPlan, spec: TaskSpec, at: TopicPartition, committed: int, first: int, last: int) -> int:
+    """Where to go on when the broker has the committed offset no more, as the source's reset policy says; it is logged."""
+    policy = _reset(plan, spec, at, committed, first, last)
+    offset = first if policy == "earliest" else last
+    lost = f"{first - committed} offsets that were not processed are gone" if committed < first else "the log is shorter than it was"
+    _LOG.warning(
+        "%s: the committed offset %d is not in the log any more, which has %d to %d (%s); going on at %d (auto.offset.reset: %s)",
+        at, committed, first, last, lost, offset, policy,
+    )  # fmt: skip
+    return offset
+
+
+def _reset(
+    plan: ApplicationPlan, spec: TaskSpec, at: TopicPartition, committed: int | None = None, first: int = 0, last: int = 0
+) -> str:
     name = spec.partitions[at]
     node = next(node for node in spec.subtopology.nodes if node.name == name)
     policy = (node.offset_reset if isinstance(node, SourceNode) else None) or plan.config["auto.offset.reset"]
     if _may_skip(spec, at):
         return "earliest"
     if policy == "none":
-        raise KStreamsError(
-            f"{at} has no committed offset and auto.offset.reset is 'none'",
+        lacks = (
+            "has no committed offset"
+            if committed is None
+            else f"has the committed offset {committed} not any more, the log has {first} to {last}"
+        )
+        raise InputOffsetError(
+            f"{at} {lacks}, and auto.offset.reset is 'none'",
             hint="commit an offset for the group, or set auto.offset.reset to 'earliest' or 'latest'",
             topic=at.topic,
             partition=at.partition,
+            offset=committed,
         )
     return str(policy)

@@ -152,8 +152,10 @@ class RecordQueue:
 
     @property
     def resume_offset(self) -> int | None:
-        """The offset to commit: that of the head, else the one after the last record seen; None before any record."""
-        return self.head_offset if self.has_head else self.next_offset
+        """The offset to commit: that of the head, else the one after the last record seen; None before any record. A poison head is
+        passed: the handler has been asked, and its dead letter must not be sent again after the commit.
+        """
+        return self.head_offset + self.corrupted if self.has_head else self.next_offset
 
     def clear(self) -> None:
         self._rows, self.has_head, self.corrupted, self.size = iter(()), False, False, 0

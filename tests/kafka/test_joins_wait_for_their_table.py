@@ -18,9 +18,11 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.control import Signal
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.loop import Loop
+from kstreams_repl.instance.processing_threads import ThreadedLoop
 from kstreams_repl.instance.take_over import open_instance
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer, make_transactional_producer
+from kstreams_repl.kafka.group_offsets import known_end
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.spark.planning import make_plan
 from kstreams_repl.topology.topology import Topology
@@ -86,12 +88,13 @@ class Corner:
         assert producer.flush(20) == 0
         producer.close()
 
-    def open(self) -> Instance:
+    def open(self, threads: int = 1) -> Instance:
         """A take-over."""
         self.generation += 1
         config = StreamsConfig({
             "application.id": self.name, "bootstrap.servers": self.settings.bootstrap_servers,
             "processing.guarantee": "exactly_once_v2", "state.dir": str(self.directory), "num.stream.threads": 1,
+            "num.processing.threads": threads,
         })  # fmt: skip
         plan = make_plan(
             joining(self.stream, self.table, self.sink), config, self.settings,
@@ -108,8 +111,9 @@ class Corner:
         def signal(now: float) -> Signal:
             return Signal.PAUSE if instance.totals.records >= wanted or now > deadline else Signal.RUN
 
+        kind = Loop if instance.plan.config["num.processing.threads"] == 1 else ThreadedLoop
         try:
-            Loop(instance, signal=signal, report=lambda instance: None).run(deadline + 5)
+            kind(instance, signal=signal, report=lambda instance: None).run(deadline + 5)
         finally:
             instance.consumer = given
         assert instance.totals.records >= wanted, "the task waits for something that never comes"
@@ -134,10 +138,10 @@ def opened(corner: Corner) -> Any:
     """Instances that are closed in the end."""
     made: list[Instance] = []
 
-    def take_over() -> Instance:
+    def take_over(threads: int = 1) -> Instance:
         for instance in made:
             instance.close()
-        made[:] = [corner.open()]
+        made[:] = [corner.open(threads)]
         return made[0]
 
     yield take_over
@@ -182,12 +186,36 @@ def test_next_epoch_waits_for_what_the_table_got_since_the_last_one(
     assert set(corner.run(instance, 4 * KEYS)) == {b"1/a", b"2/b"}
 
 
-def wait_until_fetched(instance: Instance, topic: str) -> None:
-    """Until the client, which reads ahead between epochs, has seen the table's new end."""
-    from kstreams_repl.kafka.group_offsets import known_end
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_open_transaction_on_the_table_holds_nothing_up_and_counts_as_no_lag(
+    corner: Corner, opened: Callable[..., Instance], threads: int
+) -> None:
+    """Its writer may have died; nobody can read what it wrote, and the broker aborts it only when its time is over. Nothing of the
+    table may be missed for it: neither what is before it, nor, once it is committed, its own.
+    """
+    corner.write(corner.table, b"a")
+    writer = make_transactional_producer(corner.settings, transactional_id=f"{corner.name}-dead", transaction_timeout_ms=60_000)
+    writer.init_transactions(20)
+    writer.begin_transaction()
+    corner.at_ms += 1
+    writer.produce(corner.table, b"b", b"k0", timestamp=corner.at_ms)
+    writer.flush(20)
+    corner.write(corner.stream, b"1")
+    instance = opened(threads)
+    assert set(corner.run(instance, 2 * KEYS)) == {b"1/a"}
+    assert set(instance.lags().values()) == {0}
+    table = next(at for at in instance.by_partition if at.topic == corner.table)
+    end = known_end(instance.consumer, table)
+    writer.commit_transaction(20)
+    corner.write(corner.stream, b"2", 1)
+    wait_until_fetched(instance, corner.table, end)
+    assert [value for value in corner.run(instance, 2 * KEYS + 2) if value != b"1/a"] == [b"2/b"]
 
+
+def wait_until_fetched(instance: Instance, topic: str, before: int | None = None) -> None:
+    """Until the client, which reads ahead between epochs, has seen the table's new end."""
     table = next(at for at in instance.by_partition if at.topic == topic)
-    before = instance.reached[table]
+    before = instance.reached[table] if before is None else before
     deadline = time.monotonic() + 20
     while (known_end(instance.consumer, table) or 0) <= before:
         assert time.monotonic() < deadline
