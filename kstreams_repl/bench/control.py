@@ -1,5 +1,8 @@
 """How long control takes, as a user waits for it: deploy in a session that is warm until the first record is out and
 committed, pause, resume until the next record is out, an edit of one function until a record is out that went through the new one, stop.
+
+Spark looks every ten seconds for workers that have been idle for more than a minute and ends them, so one may live for 70 seconds; the
+resume after a long pause comes later than that, and its line tells how many processes are new.
 """
 
 from __future__ import annotations
@@ -12,9 +15,10 @@ from typing import Any
 import click
 
 from kstreams_repl.bench import lines
-from kstreams_repl.bench.probe import Probe, edited, passing, warm_up
+from kstreams_repl.bench.probe import Probe, await_running, edited, passing, warm_up
 from kstreams_repl.bench.site import Site, open_site, where
 from kstreams_repl.config import EXACTLY_ONCE_V2
+from kstreams_repl.spark.progress import ApplicationReport
 
 BENCH = "control"
 DEPLOY, PAUSE, RESUME, EDIT, STOP = "deploy to first record", "pause", "resume to first record", "edit to first record", "stop"
@@ -27,30 +31,45 @@ _SETTLED_SECONDS = 1.0
 @click.option(
     "--idle-seconds",
     type=click.FloatRange(0),
-    default=65,
+    default=75,
     show_default=True,
-    help="One more resume, so long after its pause; Spark drops idle workers after a minute. 0 leaves it out.",
+    help="One more resume, so long after its pause; Spark drops idle workers after 60 to 70 seconds. 0 leaves it out.",
 )
 @where
 def main(runs: int, instances: int, idle_seconds: float, bootstrap: str | None, directory: Path | None) -> None:
     """One line per step."""
     lines.emit_machine()
-    taken: dict[str, list[float]] = {}
+    taken = _Taken()
     with open_site(bootstrap, directory) as site:
         warm_up(site, instances=instances)
         for number in range(1, runs + 1):
-            idle = idle_seconds if number == runs else 0.0
-            for step, seconds in _life(site, f"bench-control-{number}", instances, idle).items():
-                taken.setdefault(step, []).append(seconds)
-    for step, values in taken.items():
-        lines.emit(BENCH, step, lines.median(values, digits=3), "s", **lines.spread(values, digits=3), instances=instances)
+            _live(site, f"bench-control-{number}", instances, idle_seconds if number == runs else 0.0, taken)
+    taken.emit(instances)
 
 
-def _life(site: Site, name: str, instances: int, idle_seconds: float) -> dict[str, float]:
-    """One application from deploy to stop; seconds of each step."""
+class _Taken:
+    """Seconds of each step, a value for each run; of a resume also how many processes were new."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, list[float]] = {}
+        self._new: dict[str, list[int]] = {}
+
+    def add(self, step: str, seconds: float, new_processes: int | None = None) -> None:
+        self._seconds.setdefault(step, []).append(seconds)
+        if new_processes is not None:
+            self._new.setdefault(step, []).append(new_processes)
+
+    def emit(self, instances: int) -> None:
+        """One line per step; `new_processes` is the most that any of its runs had."""
+        for step, values in self._seconds.items():
+            fields = {"instances": instances, "new_processes": max(self._new[step]) if step in self._new else None}
+            lines.emit(BENCH, step, lines.median(values, digits=3), "s", **lines.spread(values, digits=3), **fields)
+
+
+def _live(site: Site, name: str, instances: int, idle_seconds: float, taken: _Taken) -> None:
+    """One application from deploy to stop."""
     source, sink = site.fresh_topic("bench-control-in"), site.fresh_topic("bench-control-out")
     config = {"processing.guarantee": EXACTLY_ONCE_V2, "num.stream.threads": instances}
-    taken: dict[str, float] = {}
     app: Any = None
     with Probe(site.settings, source, sink) as probe:
         probe.send()  # it waits on the topic when the application comes
@@ -59,28 +78,35 @@ def _life(site: Site, name: str, instances: int, idle_seconds: float) -> dict[st
         app = site.session.deploy(topology, name, config=config)
         try:
             probe.await_arrivals(1, app)
-            taken[DEPLOY] = time.perf_counter() - start
+            taken.add(DEPLOY, time.perf_counter() - start)
             time.sleep(_SETTLED_SECONDS)
-            taken[PAUSE] = _timed(app.pause)
-            taken[RESUME] = _resumed(probe, app)
+            former = pids_of(app.reports)
+            taken.add(PAUSE, _timed(app.pause))
+            taken.add(RESUME, *_resumed(probe, app, former))
             time.sleep(_SETTLED_SECONDS)
             negated = passing(source, sink, lambda value: b"-" + value)
-            taken[EDIT] = edited(probe, app, negated, is_new=lambda arrival: arrival.sent < 0)
+            taken.add(EDIT, edited(probe, app, negated, is_new=lambda arrival: arrival.sent < 0))
             if idle_seconds:
+                await_running(app)
+                former = pids_of(app.reports)
                 app.pause()
                 time.sleep(idle_seconds)
-                taken[f"{RESUME} after {idle_seconds:g} s"] = _resumed(probe, app)
+                taken.add(f"{RESUME} after {idle_seconds:g} s", *_resumed(probe, app, former))
             time.sleep(_SETTLED_SECONDS)
-            taken[STOP] = _timed(app.stop)
+            taken.add(STOP, _timed(app.stop))
         finally:
             app.stop()
             site.session.cleanup(name, confirm=True)
     site.admin.delete_topics([source, sink])
-    return taken
 
 
-def _resumed(probe: Probe, app: Any) -> float:
-    """Seconds from the call until a record that waits on the topic is out."""
+def pids_of(told: ApplicationReport) -> set[int]:
+    """The worker processes that the instances are in, as they report."""
+    return {one.pid for one in told.instances.values()}
+
+
+def _resumed(probe: Probe, app: Any, former: set[int]) -> tuple[float, int]:
+    """Seconds from the call until a record that waits on the topic is out; and how many of the processes were not there before."""
     probe.send()
     wanted = probe.sent
 
@@ -88,7 +114,9 @@ def _resumed(probe: Probe, app: Any) -> float:
         app.resume()
         probe.await_arrivals(wanted, app)
 
-    return _timed(resume)
+    seconds = _timed(resume)
+    await_running(app)
+    return seconds, len(pids_of(app.reports) - former)
 
 
 def _timed(call: Callable[[], object]) -> float:

@@ -6,23 +6,49 @@ import json
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import click
 
+from kstreams_repl.bench.targets import judged
+from kstreams_repl.errors import KStreamsError
+
 Line = dict[str, Any]
+_MISSED = f"{__name__}.missed"
+"""Where a command keeps, in its context, the lines that missed their target."""
 
 
 def emit(bench: str, case: str, value: float, unit: str, **fields: Any) -> Line:
-    """Print one measurement and return it; fields that are None are left out."""
+    """Print one measurement and return it, with its target and whether that was met where there is one; a field of None is left out."""
     line: Line = {"bench": bench, "case": case, "value": value, "unit": unit}
     line |= {name: field for name, field in fields.items() if field is not None}
+    line |= judged(line)
     click.echo(json.dumps(line))
+    context = click.get_current_context(silent=True)
+    if context is not None and line.get("met") is False:
+        context.meta.setdefault(_MISSED, []).append(line)
     return line
+
+
+def strict_option(command: Callable[..., None]) -> Callable[..., None]:
+    """`--strict`: the command fails when a line of it missed its target."""
+
+    @click.option("--strict", is_flag=True, help="Exit status 1 when a target is missed; every line is printed all the same.")
+    @wraps(command)
+    def measured(*, strict: bool, **options: Any) -> None:
+        command(**options)
+        missed: list[Line] = click.get_current_context().meta.get(_MISSED, [])
+        if strict and missed:
+            told = [f"{line['bench']}: {line['case']} is {line['value']:g} {line['unit']}, not {line['target']}" for line in missed]
+            hint = "was the machine quiet? its line tells the load before the run"
+            raise KStreamsError(f"targets missed: {'; '.join(told)}", hint=hint)
+
+    return measured
 
 
 def spread(values: Sequence[float], *, digits: int = 0) -> dict[str, float]:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from kstreams_repl.bench.lines import Line
+from kstreams_repl.bench.targets import judged
 from kstreams_repl.errors import KStreamsError
 
 TITLE = "# Benchmarks"
@@ -21,7 +22,10 @@ measurement, and the report makes tables of such lines:
     ./kstreams bench report lines.jsonl > docs/benchmarks.md
 
 Figures of one machine at one time: compare what stands in one table, not with other machines. Broker, Spark, workers
-and the process that feeds or reads share the same processors."""
+and the process that feeds or reads share the same processors.
+
+*Target*: what is asked of the measurement, in the line's unit and of its value (a median where there are runs) if no other field is
+named; *met*: whether it has all of it. With `--strict` a command's exit status is 1 when it missed one."""
 _METHODS: Mapping[str, tuple[str, str]] = {
     "throughput": (
         "Throughput",
@@ -35,7 +39,8 @@ turn with ours: same broker, same topic, same commit interval, linger (50 ms) an
 as we have instances. Its clock covers the records *processed*, so its last commit is not in it, and it includes the
 warm-up of its JVM; its other settings are its defaults, and so are ours. *Same output*: after the last run the last
 value of each key (count, sum, window) or all records in any order (stateless, join) were read from both output
-topics, committed records only, and were equal.""",
+topics, committed records only, and were equal; NO too where the peer did not come to its end, so that nothing was compared.
+*Target*: of the ratio.""",
     ),
     "python-peers": (
         "Beside other Python stream processors",
@@ -53,15 +58,18 @@ Kafka, no Spark.""",
     "latency": (
         "Latency",
         """`./kstreams bench latency`, exactly once: from the call that sends a record to its arrival at a `read_committed`
-consumer in the same process. Epoch turns: epochs of 2 s; their number is what the time is meant for, not counted. Of the first
-second nothing is taken.""",
+consumer in the same process. Epoch turns: epochs of 2 s. *Turns*: how many epochs ended meanwhile, as Spark numbers its
+micro-batches; the case goes on until there are as many as it is named for (for twice its time at most). Of the first second nothing
+is taken.""",
     ),
     "control": (
         "Control",
         """`./kstreams bench control`: seconds that the caller waits. *First record*: until a committed record of the application
 has reached a `read_committed` consumer. Warm session: another application was deployed and stopped before. *Edit*: from the
 call of `app.edit` with one changed function, while 200 records a second come in, until a record that went through the
-new code. *After 65 s*: resumed so long after the pause; Spark drops idle workers after a minute.""",
+new code. *After ... s*: resumed so long after the pause. Spark looks every ten seconds for workers idle for more than a minute, so it
+may keep one for 70 s. *New processes*: how many processes the instances have after a resume that none of them had before the pause,
+the most of all runs; after a minute's rest all of them, where Spark had dropped the workers.""",
     ),
     "crowd": (
         "Several applications in one session",
@@ -78,8 +86,7 @@ from the call of `app.edit` with one changed function, while 200 records a secon
 went through the new code has reached a `read_committed` consumer; the store is kept, which is checked at the end.
 *Peek undeployed*: `session.peek` at the count of a topology that is not deployed, over the topic that filled the store.
 *SQL over a store*: count, sum and max of all rows. *Picture update*: marks of every node of a running application at
-`metrics.recording.level=DEBUG`, and the drawing where its shapes changed (the kernel's side). *Target*: what issue 6
-asks for, in seconds.""",
+`metrics.recording.level=DEBUG`, and the drawing where its shapes changed (the kernel's side).""",
     ),
     "restore": (
         "Restore",
@@ -99,10 +106,12 @@ and a warm-up is over. *Worker private*: memory of the worker with the most, wit
 which the system takes back when it needs them; *peak rss* has everything, the broker too (the peer's: its JVM alone). The peer is
 run as above; its clock starts after the same number of records.
 *kill -9 to ready*: all workers are killed at once while 20,000 records a second come in, until every instance runs again;
-`restored` is what they read of the changelogs.""",
+`restored` is what they read of the changelogs; as much as an instance's share of the keys means that its store was wiped, and fails.
+*Peer ratio*: the peer's own *largest to smallest*, which ours is to stay below.""",
     ),
 }
 _SKIPPED = ("bench", "case", "value", "unit")
+_JUDGED = ("target", "met")
 
 
 @click.command(help="Tables of measured lines, as docs/benchmarks.md: ./kstreams bench report FILE... > docs/benchmarks.md")
@@ -139,7 +148,7 @@ def read_lines(files: Iterable[Path]) -> list[Line]:
 
 def render(measured: Iterable[Line], notes: Iterable[str] = ()) -> str:
     """The page."""
-    measured = list(measured)
+    measured = [line | judged(line) for line in measured]
     by_bench: dict[str, dict[str, Line]] = {}
     for line in measured:
         by_bench.setdefault(line["bench"], {})[line["case"]] = line
@@ -183,6 +192,7 @@ def _comparison(cases: Mapping[str, Line]) -> str:
                 "" if peer is None else _with_spread(peer),
                 "" if ratio is None else f"{ratio['value']:.2f}",
                 {True: "yes", False: "NO", None: ""}[same],
+                *([""] * 2 if ratio is None else [ratio.get("target", ""), _verdict(ratio.get("met"))]),
                 f"{line['cpu_seconds']:g}",
                 "" if peer is None else f"{peer['cpu_seconds']:g}",
                 _number(line["peak_rss_mb"]),
@@ -190,7 +200,7 @@ def _comparison(cases: Mapping[str, Line]) -> str:
             ]
         )
     head = ["case", "records", "runs", "records/s (min-max)", "Kafka Streams (min-max)", "ratio", "same output"]
-    head += ["CPU s", "its CPU s", "peak MB, broker too", "its MB alone"]
+    head += ["target", "met", "CPU s", "its CPU s", "peak MB, broker too", "its MB alone"]
     return _markdown(head, rows)
 
 
@@ -201,13 +211,21 @@ def _with_spread(line: Line) -> str:
 
 
 def _table(lines: Iterable[Line]) -> str:
-    """Case, value, unit and every other field that any line has."""
+    """Case, value, unit, target and verdict where any line has them, and every other field that any line has."""
     lines = list(lines)
-    names: dict[str, None] = {name: None for line in lines for name in line if name not in _SKIPPED}
-    rows = [
-        [line["case"], _number(line["value"]), line["unit"], *(_number(line.get(name, "")) for name in names)] for line in lines
-    ]
+    judged_first = [name for name in _JUDGED if any(name in line for line in lines)]
+    names = dict.fromkeys([*judged_first, *(name for line in lines for name in line if name not in _SKIPPED)])
+    rows = [[line["case"], _number(line["value"]), line["unit"], *(_cell(name, line.get(name, "")) for name in names)] for line in lines]
     return _markdown(["case", "value", "unit", *(name.replace("_", " ") for name in names)], rows)
+
+
+def _cell(name: str, value: Any) -> str:
+    return _verdict(value) if name == "met" else _number(value)
+
+
+def _verdict(met: Any) -> str:
+    """A miss cannot be overlooked."""
+    return {True: "yes", False: "NO"}.get(met, "")
 
 
 def _number(value: Any) -> str:

@@ -17,7 +17,7 @@ import click
 import psutil
 
 from kstreams_repl import connect
-from kstreams_repl.bench import workloads
+from kstreams_repl.bench import lines, workloads
 from kstreams_repl.bench.processes import tree
 from kstreams_repl.bench.workloads import Row, Topics
 from kstreams_repl.errors import KStreamsError, ProductionError
@@ -148,6 +148,7 @@ def open_site(bootstrap: str | None, directory: Path | None) -> Iterator[Site]:
 def where(command: Any) -> Any:
     """The options that every benchmark on a broker has."""
     for option in (
+        lines.strict_option,
         click.option("--bootstrap", metavar="HOST:PORT", help="A cluster of yours; default: an embedded broker."),
         click.option(
             "--directory",

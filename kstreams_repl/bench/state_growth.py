@@ -12,7 +12,7 @@ import random
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +24,12 @@ from kstreams_repl.bench.deployed import Settings, run_workload
 from kstreams_repl.bench.memory import Pace
 from kstreams_repl.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer, chosen_jdk, peer_option
 from kstreams_repl.bench.processes import ProcessSampler
-from kstreams_repl.bench.site import Site, give_up, open_site, produce, where
+from kstreams_repl.bench.site import PARTITIONS, Site, give_up, open_site, produce, where
 from kstreams_repl.bench.workloads import Row, Topics
 from kstreams_repl.config import EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.session.application import Application
+from kstreams_repl.spark.progress import InstanceReport
 
 BENCH = "state-growth"
 SIZES = (10_000, 100_000, 1_000_000)
@@ -91,8 +92,11 @@ def main(
             costs[""].append(size.measure())
             site.admin.delete_topics([size.input])
     if len(sized) > 1:
-        for system, found in costs.items():
-            lines.emit(BENCH, f"{_what(settings)}, largest to smallest{system}", round(found[-1] / found[0], 2), "x", sizes=list(sizes))
+        ratios = {system: round(found[-1] / found[0], 2) for system, found in costs.items()}
+        for system, ratio in ratios.items():
+            theirs = None if system else ratios.get(f" {KAFKA_STREAMS}")
+            case = f"{_what(settings)}, largest to smallest{system}"
+            lines.emit(BENCH, case, ratio, "x", sizes=list(sizes), peer_ratio=theirs)
 
 
 def grown_rows(keys: int, records: int, *, seed: int = 1) -> Iterator[Row]:
@@ -102,6 +106,23 @@ def grown_rows(keys: int, records: int, *, seed: int = 1) -> Iterator[Row]:
         yield b"user-%d" % key, b"1", now
     for _ in range(records):
         yield b"user-%d" % pick(keys), b"1", now
+
+
+def restored_of(told: Mapping[int, InstanceReport], keys: int, commit_ms: int) -> int:
+    """How many changelog records all instances restored; what a store that was kept lacks is at most a commit or two.
+
+    Raises:
+        KStreamsError: an instance read as much as its share of the keys, so its store had been wiped.
+    """
+    for slot, one in told.items():
+        share = keys * len(one.tasks) // PARTITIONS
+        if one.restored >= share + 2 * _LOAD_RATE * commit_ms / 1000:
+            raise KStreamsError(
+                f"instance {slot} restored {one.restored:,} records after the kill, for {share:,} keys of its own: its store was wiped",
+                hint="no figure of this run is one of a store that was kept; look into the application's log for why it was not",
+                slot=slot,
+            )
+    return sum(one.restored for one in told.values())
 
 
 def _what(settings: Settings) -> str:
@@ -198,7 +219,7 @@ class _Size:
                 time.sleep(0.01)
             seconds = time.monotonic() - began
             pace.check()
-        restored = sum(one.restored for one in told.values())
+        restored = restored_of(told, self.keys, self.settings.commit_ms)
         lines.emit(
             BENCH,
             f"{_what(self.settings)}, {self.keys:,} keys, kill -9 to ready",

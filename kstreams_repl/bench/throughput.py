@@ -6,6 +6,7 @@ outputs compared.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,11 +58,13 @@ def main(
     bootstrap: str | None,
     directory: Path | None,
 ) -> None:
-    """One line per workload, guarantee and system, and one with the ratio of the two. Exit status 1 when the outputs differ."""
+    """One line per workload, guarantee and system, and one with the ratio of the two. Exit status 1 when the outputs differ, or could
+    not be compared because the peer did not come to its end.
+    """
     lines.emit_machine()
     records = records_of(records, peer)
     guarantees = (EXACTLY_ONCE_V2, AT_LEAST_ONCE) if guarantee == BOTH else (guarantee,)
-    differing: list[str] = []
+    faults: list[str] = []
     with ExitStack() as stack:
         jdk = chosen_jdk(peer)
         site = stack.enter_context(open_site(bootstrap, directory))
@@ -72,10 +75,14 @@ def main(
             settings = Settings(mode, instances, commit_ms, epoch_ms, max_seconds)
             for workload in workloads or tuple(WORKLOADS):
                 case = _Case(site, workload, topics, records, keys, settings, beside)
-                if not case.measure(runs):
-                    differing.append(f"{workload} {mode}")
-    if differing:
-        raise KStreamsError(f"the final outputs differ from Kafka Streams': {', '.join(differing)}")
+                if fault := case.measure(runs):
+                    click.echo(f"{case.name}: {fault}", err=True)
+                    faults.append(f"{case.name}: {fault}")
+    if faults:
+        raise KStreamsError(
+            f"no same output as Kafka Streams': {'; '.join(faults)}",
+            hint="a peer that did not come to its end has more time with --max-seconds; --workload measures one again",
+        )
 
 
 def records_of(wanted: int | None, peer: str | None) -> int:
@@ -83,6 +90,23 @@ def records_of(wanted: int | None, peer: str | None) -> int:
     if wanted is not None:
         return wanted
     return RECORDS if peer is None else RECORDS_BESIDE_PEER
+
+
+def fault_of(runs: Sequence[PeerRun], records: int, ours: Output | None, theirs: Output | None) -> str | None:
+    """Why the peer's output is not known to be the same as ours; None when it is, or there was no peer.
+
+    Args:
+        ours, theirs: what the last runs put out; None where it was not read, as of a peer that did not come to its end.
+    """
+    if not runs:
+        return None
+    unfinished = sum(not run.complete for run in runs)
+    if unfinished:
+        return f"{unfinished} of {len(runs)} runs of the peer did not come to the end of {records:,} records"
+    if ours is None or theirs is None:
+        return "an output was not read"
+    differences = ours.differences(theirs)
+    return f"{differences} differences in the final output ({ours} against {theirs})" if differences else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +125,12 @@ class _Case:
     def name(self) -> str:
         return f"{self.workload} {self.settings.guarantee}"
 
-    def measure(self, runs: int) -> bool:
-        """All runs, ours and the peer's in turn; False when the outputs of the last two differ."""
+    def measure(self, runs: int) -> str | None:
+        """All runs, ours and the peer's in turn; why the outputs of the last two are not known to be the same, None when they are."""
         ours: list[Measured] = []
         theirs: list[PeerRun] = []
-        same: bool | None = None
+        output: Output | None = None
+        other: Output | None = None
         for number in range(1, runs + 1):
             last = number == runs and self.peer is not None
             measured, output = self._run_ours(number, read=last)
@@ -113,15 +138,9 @@ class _Case:
             if self.peer is not None:
                 run, other = self._run_peer(self.peer, number, read=last)
                 theirs.append(run)
-                if output is not None and other is not None:
-                    differences = output.differences(other)
-                    same = differences == 0
-                    if not same:
-                        click.echo(
-                            f"{self.name}: {differences} differences in the final output ({output} against {other})", err=True
-                        )
-        self._emit(ours, theirs, same)
-        return same is not False
+        fault = fault_of(theirs, self.records, output, other)
+        self._emit(ours, theirs, same=fault is None)
+        return fault
 
     def _run_ours(self, number: int, *, read: bool) -> tuple[Measured, Output | None]:
         name = f"bench-{self.workload}-{self.settings.guarantee.replace('_', '-')}-{number}"
@@ -139,7 +158,7 @@ class _Case:
         self.site.admin.delete_topics([topics.output])
         return run, output
 
-    def _emit(self, ours: list[Measured], theirs: list[PeerRun], same: bool | None) -> None:
+    def _emit(self, ours: list[Measured], theirs: list[PeerRun], *, same: bool) -> None:
         sizes = {"records": self.records, "keys": self.keys, "instances": self.settings.instances}
         sizes |= {"commit_ms": self.settings.commit_ms, "epoch_ms": self.settings.epoch_ms}
         rates = [run.rate for run in ours]

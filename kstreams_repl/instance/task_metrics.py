@@ -22,6 +22,7 @@ _SCOPES = {
     StoreKind.LRU: "-lru",
     StoreKind.SUPPRESS_BUFFER: "-suppression",
 }
+_KEYED = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +170,8 @@ class TaskMetrics:
         if read is not None:
             rows = [0]
             self._registry.gauge("estimate-num-keys", STATE, tags, lambda: rows[0])
+            if not builder.persistent and builder.kind in _KEYED:
+                self._registry.gauge("num-keys", STATE, tags, lambda: rows[0])
 
             def look(now: int) -> None:
                 rows[0] = read()

@@ -1,6 +1,6 @@
 """Every metric: its group, tags, recording level, unit and meaning; and those of Kafka Streams that do not exist here, with the reason.
 
-Names, groups, tags and levels are Kafka Streams' (KIP-444, KIP-471, KIP-613, KIP-761, KIP-869); what it does not know begins with
+Names, groups, tags and levels are Kafka Streams' (KIP-444, KIP-471, KIP-613, KIP-761, KIP-869, KIP-1091); what it does not know begins with
 ``repl-``.
 docs/metrics.md is held against this table by the tests.
 """
@@ -65,6 +65,7 @@ _SPECS: list[Spec] = [
     Spec(CLIENT, "application-id", INFO, "text", "the application's id"),
     Spec(CLIENT, "topology-description", INFO, "text", "the topology as `describe()` prints it"),
     Spec(CLIENT, "state", INFO, "text", "created, starting, running, paused, stopped or failed"),
+    Spec(CLIENT, "recording-level", INFO, "0 to 2", "`metrics.recording.level`: 0 for INFO, 1 for DEBUG, 2 for TRACE"),
     Spec(CLIENT, "alive-stream-threads", INFO, "count", "instances that run, restore or recover"),
     Spec(CLIENT, "failed-stream-threads", INFO, "count", "instances that failed in this generation"),
     Spec(CLIENT, "repl-generation", INFO, "number", "generation in force; rises with every start, edit and change of instances"),
@@ -85,6 +86,7 @@ _SPECS: list[Spec] = [
     Spec(THREAD, "poll-ratio", INFO, "0 to 1", "share spent polling, waiting for records included"),
     Spec(THREAD, "commit-ratio", INFO, "0 to 1", "share spent committing"),
     Spec(THREAD, "blocked-time-ns-total", INFO, "ns", "time spent waiting for the broker in polls and commits"),
+    Spec(THREAD, "state", INFO, "text", "restoring, running, recovering, paused, stopped, failed or superseded, as the instance last told"),
     Spec(THREAD, "thread-start-time", INFO, "ms", "when the instance took its tasks over, since 1970"),
     Spec(THREAD, "repl-commit-id", INFO, "number", "id of the last commit"),
     Spec(THREAD, "repl-warm", INFO, "0 or 1", "whether the last epoch began with kept clients and stores"),
@@ -126,6 +128,7 @@ _SPECS: list[Spec] = [
     *_extremes(STATE, "suppression-buffer-size", DEBUG, "bytes", "estimated size of a suppression buffer, at each look"),
     *_extremes(STATE, "record-e2e-latency", TRACE, "ms", "age of a record when it is put into the store", "avg min max"),
     Spec(STATE, "estimate-num-keys", INFO, "keys", "rows in the store's engine, committed and not yet committed ones"),
+    Spec(STATE, "num-keys", INFO, "keys", "keys of an in-memory key-value store, without new ones that wait in its cache for a commit"),
     Spec(UPDATER, "active-restoring-tasks", INFO, "count", "tasks whose stores are being restored"),
     Spec(UPDATER, "standby-updating-tasks", INFO, "count", "tasks of other instances whose stores are kept up to date here"),
     *(
@@ -137,15 +140,38 @@ _SPECS: list[Spec] = [
     ),
 ]
 
+_ROCKSDB = (
+    "background-errors", "block-cache-capacity", "block-cache-data-hit-ratio", "block-cache-filter-hit-ratio",
+    "block-cache-index-hit-ratio", "block-cache-pinned-usage", "block-cache-usage", "bytes-read-compaction-rate",
+    "bytes-read-rate", "bytes-read-total", "bytes-written-compaction-rate", "bytes-written-rate", "bytes-written-total",
+    "compaction-pending", "compaction-time-avg", "compaction-time-max", "compaction-time-min", "cur-size-active-mem-table",
+    "cur-size-all-mem-tables", "estimate-pending-compaction-bytes", "estimate-table-readers-mem", "live-sst-files-size",
+    "mem-table-flush-pending", "memtable-bytes-flushed-rate", "memtable-bytes-flushed-total", "memtable-flush-time-avg",
+    "memtable-flush-time-max", "memtable-flush-time-min", "memtable-hit-ratio", "num-deletes-active-mem-table",
+    "num-deletes-imm-mem-tables", "num-entries-active-mem-table", "num-entries-imm-mem-tables", "num-immutable-mem-table",
+    "num-live-versions", "num-running-compactions", "num-running-flushes", "number-file-errors-total", "number-open-files",
+    "size-all-mem-tables", "total-sst-files-size", "write-stall-duration-avg", "write-stall-duration-total",
+)  # fmt: skip
+
 SPECS: Mapping[tuple[str, str], Spec] = MappingProxyType({(spec.group, spec.name): spec for spec in _SPECS})
 
 ABSENT: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         (CLIENT, "commit-id"): "the package has no build id; `version` names the release",
+        (CLIENT, "client-state"): "the state as a number, for clients that push telemetry to the broker (KIP-1091): see state",
+        (THREAD, "thread-state"): "as client-state: see the thread's state",
+        **{
+            (THREAD, f"tasks-{what}-latency-{kind}"): "the driver assigns tasks: there is no rebalance listener to time"
+            for what in ("revoked", "assigned", "lost")
+            for kind in ("avg", "max")
+        },
         (NODE, "idempotent-update-skip-rate"): "source tables of this engine do not skip idempotent updates",
         (NODE, "idempotent-update-skip-total"): "as idempotent-update-skip-rate",
         (NODE, "window-aggregate-final-emit-latency-avg"): "an emit is part of the record that closes the window: see process-latency",
         (NODE, "window-aggregate-final-emit-latency-max"): "as its average",
+        (STATE, "commit-rate"): "all stores of a task commit in one transaction: see the thread's commit-rate",
+        (STATE, "commit-latency-avg"): "as commit-rate: see the thread's commit-latency-avg",
+        (STATE, "commit-latency-max"): "as commit-rate: see the thread's commit-latency-max",
         (STATE, "restore-rate"): "stores are restored a task's worth at a time: see the task's restore-rate",
         (STATE, "restore-latency-avg"): "as restore-rate",
         (STATE, "restore-latency-max"): "as restore-rate",
@@ -153,6 +179,7 @@ ABSENT: Mapping[tuple[str, str], str] = MappingProxyType(
         (STATE, "iterator-duration-avg"): "as num-open-iterators",
         (STATE, "iterator-duration-max"): "as num-open-iterators",
         (STATE, "oldest-iterator-open-since-ms"): "as num-open-iterators",
+        **{(STATE, name): "of RocksDB; the engine is LMDB" for name in _ROCKSDB},
         (CACHE, "hit-ratio-avg"): "the deployed cache keeps objects, not hit counts: counting would be work per record",
         (CACHE, "hit-ratio-min"): "as hit-ratio-avg",
         (CACHE, "hit-ratio-max"): "as hit-ratio-avg",
@@ -164,8 +191,17 @@ ABSENT: Mapping[tuple[str, str], str] = MappingProxyType(
         (UPDATER, "checkpoint-ratio"): "positions are written in the transaction of the rows; there is no checkpoint to write",
     }
 )
-"""Metrics of Kafka Streams that are not here, and why. RocksDB's own (KIP-471, KIP-607) are absent but for `estimate-num-keys`: the engine
-is LMDB."""
+"""Metrics of Kafka Streams 4.3.1 that are not here, and why. Of RocksDB's own (KIP-471, KIP-607) only `estimate-num-keys` is here."""
+
+
+def level_number(level: str) -> int:
+    """A recording level as `recording-level` tells it, by the same numbers as Kafka's.
+
+    Example:
+        >>> [level_number(level) for level in ("INFO", "DEBUG", "TRACE")]
+        [0, 1, 2]
+    """
+    return _LEVELS.index(level)
 
 
 def is_recorded(group: str, name: str, level: str) -> bool:
@@ -176,7 +212,7 @@ def is_recorded(group: str, name: str, level: str) -> bool:
         (False, True)
     """
     spec = SPECS[group, name]
-    return _LEVELS.index(spec.level) <= _LEVELS.index(level)
+    return level_number(spec.level) <= level_number(level)
 
 
 def description(group: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The metrics of the client: what only the driver knows of an application."""
+"""The metrics of the client: what only the driver knows of an application, and its instances' states as it sees them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from kstreams_repl.metrics.catalogue import CLIENT, CLIENT_ID
+from kstreams_repl.instance.meter import thread_id
+from kstreams_repl.metrics.catalogue import CLIENT, CLIENT_ID, THREAD, THREAD_ID, level_number
 from kstreams_repl.metrics.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -16,9 +17,10 @@ _ALIVE = frozenset({"restoring", "running", "recovering"})
 
 
 def client_metrics(deployment: Deployment) -> Snapshot:
-    """State, threads and topology of a deployment, as of now."""
-    states = [instance.state for instance in deployment.reports.instances.values()]
+    """State, threads and topology of a deployment, as of now; a thread's state too, for an instance that failed cannot tell it."""
+    states = {slot: instance.state for slot, instance in deployment.reports.instances.items()}
     plan = deployment.plan
+    config = deployment.config if plan is None else plan.config
     topology = deployment.topology.build() if hasattr(deployment.topology, "build") else deployment.topology
     return Snapshot(
         time.time_ns() // 1_000_000,
@@ -31,10 +33,12 @@ def client_metrics(deployment: Deployment) -> Snapshot:
                     "application-id": deployment.application_id,
                     "topology-description": str(topology.describe()),
                     "state": str(deployment.status),
-                    "alive-stream-threads": sum(state in _ALIVE for state in states) if deployment.status == "running" else 0,
-                    "failed-stream-threads": states.count("failed"),
+                    "recording-level": level_number(config["metrics.recording.level"]),
+                    "alive-stream-threads": sum(state in _ALIVE for state in states.values()) if deployment.status == "running" else 0,
+                    "failed-stream-threads": list(states.values()).count("failed"),
                     "repl-generation": 0 if plan is None else plan.generation,
                 },
-            )
+            ),
+            *((THREAD, {THREAD_ID: thread_id(deployment.application_id, slot)}, {"state": state}) for slot, state in states.items()),
         ],
     )

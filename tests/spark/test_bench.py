@@ -68,17 +68,19 @@ def test_growth_beside_kafka_streams_compares_both_with_their_own_smallest_store
 
 @pytest.mark.slow
 def test_latency_control_restore_and_growth_print_their_lines(broker: Any) -> None:
-    assert len(bench(broker, "latency", "--seconds", "1", "--turns", "1", "--fast", "500")) == 3
+    latency = bench(broker, "latency", "--seconds", "1", "--turns", "2", "--fast", "500")
+    assert [line["turns"] for line in latency[::2]] == [0, 0] and latency[1]["turns"] >= 2
     control = bench(broker, "control", "--runs", "1", "--idle-seconds", "0")
     steps = ["deploy to first record", "pause", "resume to first record", "edit to first record", "stop"]
     assert [line["case"] for line in control] == steps
+    assert [line.get("new_processes") for line in control] == [None, None, 0, None, None]
     memory = bench(broker, "memory", "--seconds", "5", "--warm", "2", "--rate", "500", "--keys", "100")
     assert [(line["unit"], line["samples"] > 2) for line in memory] == [("MB/min", True)] * 3
     notebook = bench(broker, "notebook", "--keys", "3000", "--nodes", "12", "--runs", "2")
     assert [line["case"] for line in notebook] == [
         "edit to first record", "pause", "resume to first record", "peek undeployed", "sql over a store", "picture update",
     ]  # fmt: skip
-    assert all(line["value"] > 0 and line["target"] > 0 and line["runs"] >= 2 for line in notebook)
+    assert all(line["value"] > 0 and line["target"] and line["runs"] >= 2 for line in notebook)
     crowd = bench(broker, "crowd", "--applications", "2", "--idle-seconds", "2", "--settle-seconds", "0")
     assert [line["unit"] for line in crowd] == ["s", "% of a core", "instances", "MB"]
     assert crowd[0]["workers_cpu_seconds"] > 0 and crowd[2]["value"] == 0

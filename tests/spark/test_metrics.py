@@ -51,6 +51,8 @@ def test_figures_at_info_are_those_of_what_went_in(host: Host) -> None:
     }
     assert sum(commits.values()) > 0
     assert told.total("task-created-total") == 4
+    assert {metric.value for metric in told.filter("state", group="stream-thread-metrics")} == {"stopped"}
+    assert told.value("recording-level") == 0
     assert told.total("repl-lag") == 0
     assert told.total("estimate-num-keys", lmdb_state_id="counts") == 50
     ages = [metric.value for metric in told["record-e2e-latency-min"] if metric.value is not None]
@@ -71,8 +73,8 @@ def test_nothing_but_documented_metrics_with_their_tags_is_measured(host: Host) 
         kinds = tuple("state-id" if tag.endswith("-state-id") else tag for tag in metric.tags)
         assert kinds == TAGS[metric.group], metric
     names = {(metric.group, metric.name) for metric in told}
-    elsewhere = {"suppression-emit", "suppression-buffer", "window-aggregate-final-emit", "put-", "get-", "fetch-", "all-", "range-",
-                 "prefix-scan-", "delete-", "remove-"}  # fmt: skip
+    elsewhere = {"num-keys", "suppression-emit", "suppression-buffer", "window-aggregate-final-emit", "put-", "get-", "fetch-", "all-",
+                 "range-", "prefix-scan-", "delete-", "remove-"}  # fmt: skip
     missing = {key for key in SPECS if key not in names and not key[1].startswith(tuple(elsewhere))}
     assert not missing
     assert not names & set(ABSENT)
@@ -114,6 +116,7 @@ def test_restored_records_are_counted_and_nothing_remains(host: Host) -> None:
     deployment.stop()
     told = view(deployment)
     assert told.total("restore-total") == logged
+    assert told.total("num-keys", in_memory_state_id="counts") == 500
     assert told.total("restore-remaining-records-total") == 0
 
 

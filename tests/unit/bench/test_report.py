@@ -33,10 +33,28 @@ def test_peer_and_ratio_stand_in_the_row_of_their_case() -> None:
     (row,) = [text for text in page.splitlines() if text.startswith("| count exactly_once_v2")]
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[:7] == ["count exactly_once_v2", "5,000", "3", "1,000 (900-1,100)", "400 (900-1,100)", "2.50", "yes"]
+    assert cells[7:9] == [">= 2.5, same output", "yes"]
 
 
 def test_a_difference_in_the_output_cannot_be_overlooked() -> None:
     assert "| NO |" in render([*LINES, line("throughput", "count exactly_once_v2 ratio", 2.5, same_output=False)])
+
+
+def test_targets_stand_behind_the_value_and_a_miss_cannot_be_overlooked() -> None:
+    page = render([*LINES, line("control", "stop", 0.7), line("control", "edit to first record", 0.7)])
+    assert "| case | value | unit | target | met |" in page
+    assert "| pause | 0.1 | records/s | <= 0.3 | yes |" in page
+    assert "| stop | 0.7 | records/s | <= 0.5 | NO |" in page
+    assert "| edit to first record | 0.7 | records/s |  |  |" in page
+
+
+def test_lines_of_before_are_judged_by_todays_targets() -> None:
+    page = render([line("control", "pause", 0.1, target=99.0, met=False)])
+    assert "| <= 0.3 | yes |" in page
+
+
+def test_a_table_of_which_nothing_is_asked_has_no_columns_for_it() -> None:
+    assert "target" not in render([line("engine", "count", 5)]).partition("## Engine alone")[2]
 
 
 def test_page_tells_machine_load_and_notes() -> None:

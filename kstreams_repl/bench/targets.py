@@ -1,0 +1,103 @@
+"""What the issues ask of a measurement, by benchmark and case: one table, from which a line's `target` and `met` come.
+
+A target is about one field of a line, mostly its value. What a line does not have is not judged, and neither are cases that nobody
+asked anything of. The figures hold for the sizes and paces that are the benchmarks' own defaults, or larger ones.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Any
+
+from kstreams_repl.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
+
+_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = MappingProxyType(
+    {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt, "=": operator.eq}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One field against a bound: a figure, or the name of another field of the line.
+
+    Example:
+        >>> str(Target("<=", 10, of="p50"))
+        'p50 <= 10'
+    """
+
+    comparison: str
+    bound: float | str
+    of: str = "value"
+
+    def __str__(self) -> str:
+        bound = self.bound.replace("_", " ") if isinstance(self.bound, str) else f"{self.bound:,.10g}"
+        sign = f"{self.comparison} {bound}" if not isinstance(self.bound, bool) else ""
+        return sign if self.of == "value" else f"{self.of.replace('_', ' ')} {sign}".strip()
+
+    def met(self, line: Mapping[str, Any]) -> bool | None:
+        """None where the line lacks a field."""
+        bound = line.get(self.bound) if isinstance(self.bound, str) else self.bound
+        found = line.get(self.of)
+        return None if found is None or bound is None else _COMPARE[self.comparison](found, bound)
+
+
+_FLOORS = {
+    EXACTLY_ONCE_V2: {"stateless": 1.3, "count": 2.5, "sum": 2.0, "window": 1.8, "join": 1.3},
+    AT_LEAST_ONCE: {"stateless": 1.05, "count": 2.2, "sum": 1.8, "window": 1.6, "join": 1.2},
+}
+"""Records per second, times Kafka Streams'."""
+
+TARGETS: Mapping[tuple[str, str], tuple[Target, ...]] = MappingProxyType(
+    {
+        **{
+            ("throughput", f"{workload} {guarantee} ratio"): (Target(">=", floor), Target("=", True, of="same_output"))
+            for guarantee, floors in _FLOORS.items()
+            for workload, floor in floors.items()
+        },
+        ("python-peers", "* ratio"): (Target(">", 1),),
+        ("latency", "50/s within an epoch"): (Target("<=", 10, of="p50"), Target("<=", 50, of="p99")),
+        ("latency", "50/s over * epoch turns"): (
+            Target("<=", 300, of="p95"),
+            Target("<=", 1000, of="max"),
+            Target(">=", 20, of="turns"),
+        ),
+        ("latency", "20000/s within an epoch"): (Target("<=", 200, of="p99"),),
+        ("control", "deploy to first record"): (Target("<=", 1.2),),
+        ("control", "pause"): (Target("<=", 0.3),),
+        ("control", "resume to first record*"): (Target("<=", 0.8),),
+        ("control", "stop"): (Target("<=", 0.5),),
+        ("crowd", "all run, *"): (Target("<=", 30),),
+        ("crowd", "idle processor, *"): (Target("<=", 25),),
+        ("restore", "count, *"): (Target(">=", 500_000),),
+        ("state-growth", "*, largest to smallest"): (Target("<=", 3), Target("<", "peer_ratio")),
+        ("state-growth", "*, kill -9 to ready"): (Target("<=", 5),),
+        ("notebook", "edit to first record"): (Target("<=", 2),),
+        ("notebook", "pause"): (Target("<=", 0.3),),
+        ("notebook", "resume to first record"): (Target("<=", 0.8),),
+        ("notebook", "peek undeployed"): (Target("<=", 3),),
+        ("notebook", "sql over a store"): (Target("<=", 1),),
+        ("notebook", "picture update"): (Target("<=", 0.1),),
+    }
+)
+"""What is asked for, in each line's own unit; a case may have `*` for what options choose. Medians are judged where there are runs."""
+
+
+def targets_of(bench: str, case: str) -> tuple[Target, ...]:
+    """The targets of a case; none where nothing is asked of it."""
+    return next((found for (of, pattern), found in TARGETS.items() if of == bench and fnmatchcase(case, pattern)), ())
+
+
+def judged(line: Mapping[str, Any]) -> dict[str, Any]:
+    """The line's `target` in words and whether all of it is `met`; nothing where there is none.
+
+    Example:
+        >>> judged({"bench": "control", "case": "pause", "value": 0.4, "unit": "s"})
+        {'target': '<= 0.3', 'met': False}
+    """
+    verdicts = {target: target.met(line) for target in targets_of(line["bench"], line["case"])}
+    told = {target: verdict for target, verdict in verdicts.items() if verdict is not None}
+    return {"target": ", ".join(map(str, told)), "met": all(told.values())} if told else {}

@@ -1,0 +1,77 @@
+"""What the driver tells of an application and its instances, and what a store in memory knows of itself."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kstreams_repl import StreamsBuilder
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.instance.task_metrics import TaskMetrics
+from kstreams_repl.metrics.catalogue import CLIENT, SPECS, STATE, TAGS, THREAD, THREAD_ID
+from kstreams_repl.metrics.registry import Registry
+from kstreams_repl.metrics.sensors import Window
+from kstreams_repl.spark.client_metrics import client_metrics
+from kstreams_repl.spark.progress import ApplicationReport, InstanceReport
+from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+
+
+def deployment(level: str = "INFO", **states: str) -> Any:
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    told = {slot: InstanceReport(slot, state, 100 + slot, 1) for slot, state in enumerate(states.values())}
+    return SimpleNamespace(
+        application_id="counts",
+        topology=builder,
+        status="running",
+        plan=None,
+        config=StreamsConfig({"application.id": "counts", "metrics.recording.level": level}),
+        reports=ApplicationReport(1, told),
+    )
+
+
+def values(of: Any, group: str) -> dict[tuple[str, ...], dict[str, Any]]:
+    return {tuple(tags.values()): dict(named) for at, tags, named in client_metrics(of).places if at == group}
+
+
+@pytest.mark.parametrize(("level", "number"), [("INFO", 0), ("DEBUG", 1), ("TRACE", 2)])
+def test_the_recording_level_is_told_by_kafkas_numbers(level: str, number: int) -> None:
+    assert values(deployment(level), CLIENT)["counts",]["recording-level"] == number
+
+
+def test_each_instance_tells_its_state_under_its_threads_name() -> None:
+    told = values(deployment(one="running", two="failed"), THREAD)
+    assert told == {("counts-StreamThread-1",): {"state": "running"}, ("counts-StreamThread-2",): {"state": "failed"}}
+
+
+def test_what_the_driver_tells_is_documented_with_its_tags() -> None:
+    for metric in client_metrics(deployment(one="running")):
+        assert (metric.group, metric.name) in SPECS
+        assert tuple(metric.tags) == TAGS[metric.group]
+
+
+def store_metrics(kind: StoreKind, *, persistent: bool) -> dict[str, Any]:
+    """The store's values after a look at it; it has seven rows."""
+    registry = Registry("INFO", Window())
+    metrics = TaskMetrics(registry, {THREAD_ID: "counts-StreamThread-1"}, "0_0")
+    builder = StoreBuilder("counts", kind, persistent=persistent)
+    store = SimpleNamespace(approximate_num_entries=lambda: 7)
+    task: Any = SimpleNamespace(
+        task=SimpleNamespace(stores={"counts": store}, spec=SimpleNamespace(subtopology=SimpleNamespace(stores=(builder,))))
+    )
+    metrics._task = task
+    metrics._watch_store(task, builder)
+    for look in metrics._store_feeds:
+        look(0)
+    return next((dict(named) for group, _, named in registry.snapshot(0).places if group == STATE), {})
+
+
+@pytest.mark.parametrize("kind", [StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE])
+def test_a_key_value_store_in_memory_knows_its_number_of_keys(kind: StoreKind) -> None:
+    assert store_metrics(kind, persistent=False) == {"estimate-num-keys": 7, "num-keys": 7}
+
+
+def test_a_store_on_disk_estimates_only() -> None:
+    assert store_metrics(StoreKind.TIMESTAMPED_KEY_VALUE, persistent=True) == {"estimate-num-keys": 7}
