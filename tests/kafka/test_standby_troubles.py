@@ -179,6 +179,7 @@ def test_where_a_task_runs_its_copy_is_not_opened(copies: Copies, opened: list[s
     settle(copies.complete)
 
 
+@pytest.mark.slow
 def test_a_damaged_environment_that_somebody_has_open_is_not_thrown_away(copies: Copies) -> None:
     first, last = copies.tasks
     with subprocess.Popen(

@@ -115,6 +115,7 @@ def test_earliest_goes_on_with_the_first_record_there_is(bank: Bank, caplog: pyt
     assert "going on at 4 (auto.offset.reset: earliest)" in warning
 
 
+@pytest.mark.slow
 def test_latest_goes_on_with_what_comes_from_now_on(bank: Bank, caplog: pytest.LogCaptureFixture) -> None:
     """Where it went on is committed though nothing came: the take-over after it loses nothing more."""
     lose_two(bank)
