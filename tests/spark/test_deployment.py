@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kstreams_repl.errors import ApplicationFailedError, DeployError, StreamsProcessingError, UnknownTopicError
+from kstreams_repl.kafka.journal import JournalReader
 from kstreams_repl.spark.deployment import Status
 from kstreams_repl.types import TopicPartition
 from tests.spark.hosting import (
@@ -98,6 +99,20 @@ def test_pause_resume_and_stop_may_be_repeated(host: Host) -> None:
     assert deployment.status is Status.RUNNING
 
 
+def test_a_stop_after_a_pause_is_told_to_whoever_attaches(host: Host) -> None:
+    source, sink = host.topic("in"), host.topic("out")
+    deployment = host.deploy(passing(source, sink), num_stream_threads=1)
+    running(deployment)
+    reader = JournalReader(host.settings, deployment.application_id)
+    try:
+        for act, wanted in ((deployment.pause, "paused"), (deployment.stop, "stopped")):
+            act()
+            desired = reader.catch_up(host.admin).desired
+            assert desired is not None and desired.state == wanted
+    finally:
+        reader.close()
+
+
 @pytest.mark.slow
 def test_an_interrupt_while_the_query_ends_leaves_the_end_to_the_next_call(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     source, sink = host.topic("in"), host.topic("out")
@@ -113,9 +128,9 @@ def test_an_interrupt_while_the_query_ends_leaves_the_end_to_the_next_call(host:
 
     monkeypatch.setattr(query, "stop", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        deployment.pause()
-    deployment.pause()
-    assert deployment.status is Status.PAUSED and not query.active
+        deployment.stop()
+    deployment.stop()
+    assert deployment.status is Status.STOPPED and not query.active
     host.produce(source, numbered(1_000, start=1_000))
     deployment.resume()
     processed(deployment, 2_000)

@@ -149,6 +149,15 @@ def test_a_wrong_setting_is_told_at_connect() -> None:
         ks.connect(directory="temporary", config={"procesing.guarantee": "exactly_once_v2"})
 
 
+def test_a_commit_interval_that_outlives_its_transaction_is_refused() -> None:
+    """The broker would abort each transaction before it is committed, and the same input would be processed for ever."""
+    slow = {"commit.interval.ms": 30_000}
+    with pytest.raises(ConfigError, match="not below transaction.timeout.ms = 10000"):
+        ks.StreamsConfig(slow | {"processing.guarantee": "exactly_once_v2"})
+    ks.StreamsConfig(slow | {"processing.guarantee": "exactly_once_v2", "transaction.timeout.ms": 60_000})
+    ks.StreamsConfig(slow)
+
+
 def test_an_unreachable_broker_is_told_at_connect() -> None:
     with pytest.raises(ks.errors.BrokerUnavailableError) as caught:
         ks.connect("127.0.0.1:1", directory="temporary")
