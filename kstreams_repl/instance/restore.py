@@ -174,7 +174,7 @@ class Restore:
         for at in over:
             missing.discard(at)
             for applier in self._appliers.pop(at):
-                applier.finish(reached[at])
+                applier.finish(min(reached[at], ends[at]))  # what the consumer is ahead of a limit was cut off, and is read another time
         if over and missing:
             unassign(self._consumer, over)
         if not missing or time.monotonic() >= self._next_report:

@@ -35,6 +35,7 @@ class FileClaim:
         self._epoch = epoch
         count = plan.instances
         rest = [slot for slot in range(partition, partition + count)]
+        held = tuple(slot for slot in held if slot < count)  # an earlier generation may have had more
         self._order = [*held, *(slot % count for slot in rest if slot % count not in held)]
         self._file: int | None = None
         self._pid = os.getpid()

@@ -97,7 +97,6 @@ class Deployment:
         self._changed = threading.Condition(self._lock)
         self._query: RunningQuery | None = None
         self._ending: threading.Thread | None = None  # of the query that a pause has left
-        self._watcher: threading.Thread | None = None
         self._plan: ApplicationPlan | None = None
         self._shipment: Shipment | None = None
         self._growth: PartitionWatch | None = None
@@ -197,7 +196,8 @@ class Deployment:
                 self._begin(plan, shipment, f"generation {generation} started")
             except BaseException:
                 release_slots(self)
-                self._lease.write(generation, Signal.STOP)
+                if self._generations.generation == generation:  # else it is that of a successor by now, which is not ours to stop
+                    self._lease.write(generation, Signal.STOP)
                 raise
         return self
 
@@ -228,6 +228,7 @@ class Deployment:
             if running:
                 self.pause()
             before, earlier = self.topology, self.version
+            number = self._generations.version if self._generations is not None else None
             try:
                 # 2. Put it in place; what was shipped is of the old one.
                 self._rewrite(emptied, migrations, version)
@@ -241,6 +242,8 @@ class Deployment:
                 if self.topology is topology and migrations:
                     raise
                 self.topology, self._shipment, self.version = before, None, earlier
+                if self._generations is not None and number is not None:
+                    self._generations.go_back(number)
                 if running and self._status is not Status.RUNNING:
                     self.start()
                 raise
@@ -323,8 +326,7 @@ class Deployment:
             shared_pool=self.config["repl.worker.pool"] == "shared",
         )
         self._enter(Status.RUNNING, why)
-        self._watcher = threading.Thread(target=self._watch, args=(self._query, plan), name=f"watch-{plan.application_id}", daemon=True)
-        self._watcher.start()
+        threading.Thread(target=self._watch, args=(self._query, plan), name=f"watch-{plan.application_id}", daemon=True).start()
         self._growth = PartitionWatch(
             Admin(self.settings), self.topology, plan,
             seconds=self.config["repl.partitions.check.ms"] / 1000,

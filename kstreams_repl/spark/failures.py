@@ -63,7 +63,7 @@ def error_of_end(
         return error_from(failed[0]["failure"]), True
     if any(report.get("state") == "superseded" for report in told):
         taken = f"another session has taken {application_id} over"
-        return TaskMigratedError(taken, hint="nothing is lost; attach to it, or start it again here"), False
+        return TaskMigratedError(taken, hint=f"nothing is lost; session.attach({application_id!r}) takes it back"), False
     return lost or query_error(cause, state, python), False
 
 

@@ -104,6 +104,20 @@ class Generations:
         self._desired_now = state.desired
         self._kept = state.kept_offsets
 
+    @property
+    def generation(self) -> int:
+        """The generation in force, as far as this holder knows."""
+        return self._generation
+
+    @property
+    def version(self) -> int:
+        """The number of the version that the next generation runs."""
+        return self._version
+
+    def go_back(self, version: int) -> None:
+        """The next generation runs an earlier version again: a newer one, of which the journal was told already, could not be started."""
+        self._version = version
+
     def next(self) -> int:
         return self._generation + 1
 

@@ -14,6 +14,13 @@ def claim(directory: Path, partition: int, epoch: str) -> FileClaim:
     return FileClaim(plan, partition, epoch, ())
 
 
+def test_a_slot_that_only_an_earlier_generation_had_is_not_claimed(tmp_path: Path) -> None:
+    """The worker rests warm with slot 1 of two; the new generation has one instance."""
+    plan: Any = SimpleNamespace(control_directory=str(tmp_path), generation=2, instances=1)
+    with FileClaim(plan, 0, "0", (1,)) as slot:
+        assert slot == 0
+
+
 def test_an_epoch_is_over_for_a_slot_as_soon_as_another_one_has_ended_it(tmp_path: Path) -> None:
     with claim(tmp_path, 0, "7"), claim(tmp_path, 1, "7"):
         pass

@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from kstreams_repl.errors import ApplicationFailedError, DeployError, StreamsProcessingError, UnknownTopicError
+from kstreams_repl.errors import (
+    ApplicationFailedError,
+    DeployError,
+    ProducerFencedError,
+    StreamsProcessingError,
+    TaskMigratedError,
+    UnknownTopicError,
+)
 from kstreams_repl.kafka.journal import JournalReader
 from kstreams_repl.spark.deployment import Status
 from kstreams_repl.types import TopicPartition
@@ -97,6 +104,23 @@ def test_pause_resume_and_stop_may_be_repeated(host: Host) -> None:
     deployment.start()
     running(deployment)
     assert deployment.status is Status.RUNNING
+
+
+def test_whoever_was_taken_over_and_does_not_know_better_stops_nothing(host: Host) -> None:
+    source, sink = host.topic("in"), host.topic("out")
+    host.produce(source, numbered(500))
+    former = host.deploy(passing(source, sink))
+    processed(former, 500)
+    successor = host.deploy(passing(source, sink))
+    failed(former)
+    assert isinstance(former.error, TaskMigratedError) and "attach" in (former.error.hint or "")
+    with pytest.raises(ProducerFencedError):
+        former.resume()
+    host.produce(source, numbered(500, start=500))
+    processed(successor, 1_000)
+    successor.stop()
+    former.stop()
+    assert sorted(int(value or b"") for _, value in host.read(sink)) == list(range(1_000))
 
 
 def test_a_stop_after_a_pause_is_told_to_whoever_attaches(host: Host) -> None:

@@ -15,12 +15,13 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from kstreams_repl.errors import KStreamsError, SessionFileError, TaskMigratedError
+from kstreams_repl.errors import DeployError, KStreamsError, SessionFileError, TaskMigratedError
 from kstreams_repl.instance.loop import failure_of
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.processes import ProcessMark
@@ -78,7 +79,8 @@ class Driver:
             self._session.close()
             raise
         self._loop()
-        self._deployment.stop()
+        with suppress(DeployError):  # an instance that did not answer is fenced
+            self._deployment.stop()
         state = FAILED if self._failed is not None else STOPPED
         self._session._applications[self._app.name] = self._app
         self._session.close()
@@ -118,8 +120,10 @@ class Driver:
         elif verb == "edit":
             self._edit(said)
         elif verb == "stop":
-            self._deployment.stop()
-            self._told_to_end.set()
+            try:
+                self._deployment.stop()
+            finally:  # an instance that did not answer is fenced, and the application stopped all the same
+                self._told_to_end.set()
         else:
             raise KStreamsError(f"{str(verb)[:40]!r} is nothing that a driver process does")
 

@@ -19,7 +19,7 @@ from kstreams_repl.kafka.journal_records import encode
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.spark import generations as module
-from kstreams_repl.spark.generations import Generations
+from kstreams_repl.spark.generations import Generations, VersionText
 from kstreams_repl.types import TaskId, TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -74,6 +74,19 @@ def plan(generation: int) -> ApplicationPlan:
     config = StreamsConfig({"application.id": "app"})
     specs = tuple(TaskSpec("app", part, TaskId(0, at.partition), {at: part.nodes[0].name}, config) for at in (A, B))
     return ApplicationPlan("app", generation, config, World.settings, (specs,), str(Path("state")), "control")
+
+
+def test_after_a_version_that_could_not_be_started_the_former_one_runs_under_its_own_number(
+    world: World, opened: Callable[[], Generations]
+) -> None:
+    generations = opened()
+    generations.raise_to(plan(1), VersionText(3, "three", ""))
+    before = generations.version
+    generations.raise_to(plan(2), VersionText(4, "four", ""))  # and then its query does not start
+    generations.go_back(before)
+    generations.raise_to(plan(3))
+    desired = world.journal.desired
+    assert desired is not None and (desired.generation, desired.version) == (3, 3)
 
 
 def rested(opened: Callable[[], Generations], signal: Signal = Signal.STOP) -> Generations:
