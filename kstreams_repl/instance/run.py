@@ -272,7 +272,7 @@ class _Runner:
     def _open(self) -> None:
         if self.instance is not None:
             return
-        kept = None if self.keep is None else self.keep.take(self.plan, self.slot)
+        kept = None if self.keep is None else self.keep.take(self.plan, self.slot, lambda: self._in_force(time.monotonic()))
         if kept is not None:
             self.instance = kept
             self._measure(kept.meter)
