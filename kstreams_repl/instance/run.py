@@ -161,11 +161,14 @@ class _Runner:
     def _run(self) -> Outcome:
         attendance = self._attendance
         backoff = _BACKOFF_SECONDS
-        signal = self.control.signal()
-        if signal is not Signal.RUN:
-            return self._at_rest(signal)
+        looked = False
         while True:
             try:
+                if not looked:
+                    signal = self.control.signal()
+                    if signal is not Signal.RUN:
+                        return self._at_rest(signal)
+                    looked = True
                 self._open()
                 assert self.instance is not None
                 inline = self.plan.config["num.processing.threads"] == 1 or self._watch is not None and self._watch.careful
@@ -184,7 +187,7 @@ class _Runner:
                 return self._finish(ending)
             except Interrupted:
                 self.drop()
-                return self._ended(self.control.signal())
+                return self._ended(self._wanted())
             except (KStreamsError, ClientError) as raised:
                 error = raised if isinstance(raised, KStreamsError) else end_of_client(raised)
                 if error is None:
@@ -201,7 +204,7 @@ class _Runner:
                     raise
                 self._retries += 1
                 self.drop()
-                signal = self.control.signal()
+                signal = self._wanted()
                 if signal is not Signal.RUN:
                     return self._ended(signal)
                 if attendance.leaves() or not attendance.lasts():
@@ -211,6 +214,13 @@ class _Runner:
                 self._tell("recovering")
                 time.sleep(min(backoff, max(0.0, attendance.until - time.monotonic())))
                 backoff = min(2 * backoff, _BACKOFF_MOST_SECONDS)
+
+    def _wanted(self) -> Signal:
+        """What is wanted now. On a cluster it cannot be learnt while the broker is away; then the last command holds."""
+        try:
+            return self.control.signal()
+        except BrokerUnavailableError:
+            return self.control.signal(now=time.monotonic())
 
     def _complain(self, error: KStreamsError) -> None:
         name, cause = self.plan.application_id, type(error).__name__
@@ -272,7 +282,7 @@ class _Runner:
     def _open(self) -> None:
         if self.instance is not None:
             return
-        kept = None if self.keep is None else self.keep.take(self.plan, self.slot)
+        kept = None if self.keep is None else self.keep.take(self.plan, self.slot, lambda: self._in_force(time.monotonic()))
         if kept is not None:
             self.instance = kept
             self._measure(kept.meter)

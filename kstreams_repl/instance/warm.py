@@ -3,13 +3,18 @@
 A kept instance may go on only if nothing happened to its tasks meanwhile: the group's committed metadata still carries its
 commit id *and* the changelogs still end where they did. "Same position" alone is not "still mine". Else it is closed and the
 tasks are taken over anew. A running one is not here: its thread owns it until it puts it here, at rest.
+
+Invariant: while anything of an application is being closed here, by whichever thread, nothing of it is given out. Closing syncs its
+stores, which takes seconds after heavy writes, and an environment can be opened only once in a process.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from kstreams_repl.commit.offset_metadata import decode
@@ -25,7 +30,10 @@ from kstreams_repl.kafka.admin import committed_by
 from kstreams_repl.types import TopicPartition
 
 Place = tuple[str, int]
+_LOG = logging.getLogger("kstreams_repl.instance")
 _WATCH_SECONDS = 0.2
+_CLOSING_SECONDS = 0.02
+"""How far apart looks are whether what is being closed is closed."""
 _SUCCESSION_SECONDS = 10.0
 
 
@@ -41,6 +49,8 @@ class WarmInstances:
         self._kept: dict[Place, tuple[float, Instance]] = {}
         self._spares: dict[str, Spares] = {}
         self._bridges: dict[Place, Bridge] = {}
+        self._closing: Counter[str] = Counter()
+        """How many instances of an application are being closed: they are kept no more, but their stores may still be open."""
         self._lock = threading.Lock()
         self._watch: threading.Thread | None = None
 
@@ -82,22 +92,36 @@ class WarmInstances:
         with self._lock:
             self._kept[(instance.plan.application_id, instance.slot)] = (time.monotonic() + self._seconds, instance)
             if self._watch is None:
-                self._watch = threading.Thread(target=self._close_forgotten, name="warm-instances", daemon=True)
-                self._watch.start()
+                watch = threading.Thread(target=self._close_forgotten, name="warm-instances", daemon=True)
+                watch.start()
+                self._watch = watch
 
-    def take(self, plan: ApplicationPlan, slot: int) -> Instance | None:
-        """The kept instance of this slot if it may go on. Everything else kept for the application is closed."""
-        with self._lock:
-            mine = [place for place in self._kept if place[0] == plan.application_id]
-            found = [(place, self._kept.pop(place)[1]) for place in mine]
+    def take(self, plan: ApplicationPlan, slot: int, go_on: Callable[[], bool] = lambda: True) -> Instance | None:
+        """The kept instance of this slot if it may go on. Everything else kept for the application is closed when this returns,
+        also what another thread began to close.
+
+        Args:
+            go_on: asked again and again while another thread closes; False, or what it raises, ends the wait.
+        """
+        while True:
+            with self._lock:
+                if not self._closing[plan.application_id]:
+                    found = self._take_out([place for place in self._kept if place[0] == plan.application_id])
+                    break
+            if not go_on():
+                return None
+            time.sleep(_CLOSING_SECONDS)
         chosen = None
-        for (_, held), instance in found:
-            if held == slot and instance.plan.generation == plan.generation and _unchanged(instance):
-                chosen = instance
-            elif instance.plan.generation < plan.generation:
-                self._spare(instance)
-            else:
-                _close(instance)
+        try:
+            for instance in found:
+                if instance.slot == slot and instance.plan.generation == plan.generation and _unchanged(instance):
+                    chosen = instance
+                elif instance.plan.generation < plan.generation:
+                    self._spare(instance)
+                else:
+                    _close(instance)
+        finally:
+            self._closed(found)
         if chosen is not None:
             chosen.warm = True
             if chosen.updater is not None:
@@ -111,7 +135,9 @@ class WarmInstances:
     def _spare(self, instance: Instance) -> None:
         try:
             spares = instance.give_up()
-        except KStreamsError:  # nothing is lost: what it had processed is committed
+        except Exception as error:  # nothing is lost: what it had processed is committed
+            _tell(instance, error)
+            _close(instance)
             return
         self._spares.setdefault(instance.plan.application_id, {}).update(spares)
 
@@ -122,36 +148,80 @@ class WarmInstances:
         for bridge in bridges:
             bridge.end()
         self.close_resting()
+        while any(self._closing.values()):
+            time.sleep(_CLOSING_SECONDS)
 
     def close_resting(self, application_id: str | None = None) -> None:
         """Close what is kept at rest, of one application or of all."""
         with self._lock:
-            places = [place for place in self._kept if application_id in (None, place[0])]
-            kept = [self._kept.pop(place)[1] for place in places]
-        for instance in kept:
-            _close(instance)
+            kept = self._take_out([place for place in self._kept if application_id in (None, place[0])])
+        try:
+            for instance in kept:
+                _close(instance)
+        finally:
+            self._closed(kept)
+
+    def _take_out(self, places: Iterable[Place]) -> list[Instance]:
+        """Keep these no more, and let nobody open their stores before `_closed`. Under the lock, which closing must not hold."""
+        found = [self._kept.pop(place)[1] for place in places]
+        self._closing.update(instance.plan.application_id for instance in found)
+        return found
+
+    def _closed(self, instances: Iterable[Instance]) -> None:
+        with self._lock:
+            self._closing.subtract(instance.plan.application_id for instance in instances)
+
+    # ---- the watching thread
 
     def _close_forgotten(self) -> None:
-        while True:
+        going_on = True
+        while going_on:
             time.sleep(_WATCH_SECONDS)
-            now = time.monotonic()
-            with self._lock:
-                for place, (deadline, kept) in list(self._kept.items()):
-                    wanted = _wanted(kept)
-                    if wanted is Signal.STOP:
-                        self._kept[place] = (now, kept)
-                    elif wanted is Signal.SUPERSEDED:  # its environments are of use to a successor in this process
-                        self._kept[place] = (min(deadline, now + _SUCCESSION_SECONDS), kept)
-                over = [place for place, (deadline, _) in self._kept.items() if now >= deadline]
-                late = [self._kept.pop(place)[1] for place in over]
-                if not self._kept and not late:
-                    self._watch = None
-                    return
-            for instance in late:
+            try:
+                going_on = self._look()
+            except Exception:  # whatever it was, the others are still to be closed in time
+                _LOG.exception("kept instances could not be looked after")
+
+    def _look(self) -> bool:
+        """Close what was not fetched in time; False when nothing is kept any more, and the thread ends."""
+        late = self._due(time.monotonic())
+        if late is None:
+            return False
+        for instance in late:
+            try:
                 _close(instance)
-            if late:
-                del instance, late, kept
-                free_closed()
+            except BaseException as error:  # user code that exits: in this thread it can end no worker
+                _tell(instance, error)
+            finally:
+                self._closed([instance])
+        if late:
+            del instance, late
+            free_closed()
+        return True
+
+    def _due(self, now: float) -> list[Instance] | None:
+        with self._lock:
+            for place, (deadline, kept) in list(self._kept.items()):
+                self._kept[place] = (_until(kept, deadline, now), kept)
+            late = self._take_out([place for place, (deadline, _) in self._kept.items() if now >= deadline])
+            if self._kept or late:
+                return late
+            self._watch = None
+            return None
+
+
+def _until(instance: Instance, deadline: float, now: float) -> float:
+    """Until when an instance is kept, as things are now."""
+    try:
+        wanted = _wanted(instance)
+    except Exception as error:  # of one: the others are looked after all the same
+        _LOG.warning("what is wanted of %s cannot be told: %s: %s", instance.plan.application_id, type(error).__name__, error)
+        return deadline
+    if wanted is Signal.STOP:
+        return now
+    if wanted is Signal.SUPERSEDED:  # its environments are of use to a successor in this process
+        return min(deadline, now + _SUCCESSION_SECONDS)
+    return deadline
 
 
 def _wanted(instance: Instance) -> Signal:
@@ -166,8 +236,16 @@ def _wanted(instance: Instance) -> Signal:
 
 
 def _close(instance: Instance) -> None:
-    with suppress(KStreamsError):  # nothing is lost: what it had processed is committed
+    try:
         instance.close()
+    except Exception as error:  # nothing is lost: what it had processed is committed
+        _tell(instance, error)
+
+
+def _tell(instance: Instance, error: BaseException) -> None:
+    level = logging.INFO if isinstance(error, KStreamsError) else logging.WARNING  # the former: fenced by its successor
+    what = "instance %d of %s, kept until now, was not closed in order: %s: %s"
+    _LOG.log(level, what, instance.slot, instance.plan.application_id, type(error).__name__, error)
 
 
 def _changelog_ends(instance: Instance) -> dict[TopicPartition, int]:

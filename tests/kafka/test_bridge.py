@@ -30,7 +30,7 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.spark.planning import make_plan
-from kstreams_repl.stores.engine.lmdb import is_open_here
+from kstreams_repl.stores.engine.lmdb import LmdbEnvironment, is_open_here
 
 pytestmark = pytest.mark.kafka
 LARGE = random.Random(7).randbytes(1_000).hex()
@@ -229,6 +229,32 @@ def test_a_pause_between_epochs_ends_the_loop_and_says_so_itself(epochs: Epochs)
     assert epochs.out() == [b"1"]
     epochs.lease.write(1, Signal.RUN)
     assert epochs.epoch(0.5).warm
+    epochs.settle(lambda: len(epochs.out()) == 2)
+    assert epochs.out()[-1] == b"2"
+
+
+def test_an_epoch_that_comes_while_its_stores_are_still_being_closed_waits_for_them(
+    epochs: Epochs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, gate = threading.Event(), threading.Event()
+    sync = LmdbEnvironment._mark_closed
+
+    def slowly(environment: LmdbEnvironment) -> bool:
+        begun.set()
+        assert gate.wait(60)
+        return sync(environment)
+
+    epochs.begin()
+    epochs.lease.write(1, Signal.PAUSE)
+    epochs.settle(lambda: bool(epochs.warm.held(epochs.plan.application_id, 1)) and not epochs.running.is_alive())
+    monkeypatch.setattr(LmdbEnvironment, "_mark_closed", slowly)
+    epochs.lease.write(1, Signal.STOP)
+    assert begun.wait(60)
+    epochs.lease.write(1, Signal.RUN)
+    epochs.send(b"b")
+    threading.Timer(0.5, gate.set).start()
+    told = epochs.epoch(3)
+    assert (told.state, told.failure, told.warm) == ("running", None, False)
     epochs.settle(lambda: len(epochs.out()) == 2)
     assert epochs.out()[-1] == b"2"
 

@@ -82,10 +82,10 @@ class LmdbEnvironment(Hooks):
         self._lock_timeout = lock_timeout
         self._ended = None if on_locked is None else lambda: on_locked(self._peek_owner())
         with _OPEN_LOCK:
-            if self._where in _OPEN:
-                raise StateStoreError(
-                    f"{self._where} is already open in this process", hint="close the other environment first", path=self._where
-                )
+            if (there := _OPEN.get(self._where)) is not None:
+                how = "still being closed" if there.closed else "already open"
+                hint = "close the other environment first"
+                raise StateStoreError(f"{self._where} is {how} in this process", hint=hint, path=self._where)
             os.makedirs(self._where, mode=0o700, exist_ok=True)
             check(self._where)
             self._env = _open_map(self._where, map_bytes)
@@ -388,9 +388,8 @@ class LmdbEnvironment(Hooks):
         if self.closed:
             return
         self.closed = True
-        with _OPEN_LOCK:
-            _OPEN.pop(self._where, None)
         if self._pid != os.getpid() or self._abandoned:
+            self._forget()
             self._seal.close()
             return  # of another process, or with a thread still inside that waits for the lock
         self._end_reading()
@@ -401,8 +400,16 @@ class LmdbEnvironment(Hooks):
         except (lmdb.Error, OSError):
             pass  # Without the mark the next open after a crash of the machine rebuilds: the safe side.
         finally:
-            self._env.close()
-            self._seal.close(finish=mine)
+            try:
+                self._env.close()
+                self._seal.close(finish=mine)
+            finally:
+                self._forget()
+
+    def _forget(self) -> None:
+        """From here on this process may open the path again."""
+        with _OPEN_LOCK:
+            _OPEN.pop(self._where, None)
 
     def _mark_closed(self) -> bool:
         """Say that everything is on the disk; False when the stores are somebody else's by now."""

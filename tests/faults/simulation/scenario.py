@@ -109,6 +109,9 @@ class _OpenPaths(dict[str, Any]):
     def __setitem__(self, path: str, environment: Any) -> None:
         super().__setitem__(self._key(path), environment)
 
+    def get(self, path: str, default: Any = None) -> Any:  # type: ignore[override]
+        return super().get(self._key(path), default)
+
     def pop(self, path: str, default: Any = None) -> Any:  # type: ignore[override]
         return super().pop(self._key(path), default)
 

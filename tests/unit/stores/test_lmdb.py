@@ -197,6 +197,23 @@ def test_a_path_opens_once_per_process(tmp_path: Path) -> None:
     opened(tmp_path).close()
 
 
+def test_a_path_is_open_until_it_is_closed_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = opened(tmp_path)
+    environment.take_ownership("1/0/1/1/a")
+    sync, seen = environment._mark_closed, []
+
+    def meanwhile() -> bool:
+        seen.append(lmdb_module.is_open_here(tmp_path))
+        with pytest.raises(StateStoreError, match="still being closed in this process"):
+            opened(tmp_path)
+        return sync()
+
+    monkeypatch.setattr(environment, "_mark_closed", meanwhile)
+    environment.close()
+    assert seen == [True]
+    opened(tmp_path).close()
+
+
 def test_a_crash_of_the_machine_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = opened(tmp_path)
     environment.engine("e").put(b"k", b"1")
