@@ -62,8 +62,12 @@ class SlotLines(NamedTuple):
 
 
 def slot_lines(cache: Any) -> SlotLines:
-    """After `slot.value` and `slot.at` were set: what `rewrite` does beside them."""
+    """After `slot.value` and `slot.at` were set: what `rewrite` does beside them. Where values may be long, `{locate}` may come."""
     lines = ["slot.state = {dirty}", "slot.timestamp = timestamp", "slot.headers = headers"]
     if cache.with_context:
         lines += ["slot.topic = record.topic", "slot.partition = record.partition", "slot.offset = offset"]
-    return SlotLines((*lines, "{note}(slot)"), cache.names)
+    lines.append("{note}(slot)")
+    if cache.texts:
+        lines += ["if type(slot.value) in {texts}:", "    {written}[0] += len(slot.value)", "    if {written}[0] > {written}[1]:"]
+        lines += ["        {locate}", "        {check}()"]
+    return SlotLines(tuple(lines), cache.names)

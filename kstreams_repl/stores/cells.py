@@ -8,11 +8,11 @@ Mutable values are always serialized at once: a change made in place by user cod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from kstreams_repl.stores.changelog import Changelog
-from kstreams_repl.stores.codec import Codec
+from kstreams_repl.stores.codec import NO_TYPES, SMALL, TEXTS, Codec
 from kstreams_repl.stores.rows import LogColumns, Rows, logged_columns, logged_write
 
 EntryListener = Callable[[bytes, Any, Any, int, Any], None]
@@ -77,7 +77,7 @@ class WriteBackCells:
     Args:
         admit: asked before a write is kept (window and session stores refuse dead segments and count them); None admits all.
         visible: asked before a kept cell is shown (expired windows are hidden); None shows all.
-        capacity: so many clean cells are kept for reading after they were flushed.
+        capacity: so many clean cells are kept for reading after they were flushed; long ones are not.
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class WriteBackCells:
         self._dirty: dict[bytes, tuple[Any, int]] = {}
         self._clean: dict[bytes, Any] = {}
         self._capacity = capacity
+        self._texts = NO_TYPES if codec.serde.layout is not None else TEXTS & codec.deferrable
         self.get_any: Callable[[bytes], Any] = self._make_get()
         self.put_any: Callable[[bytes, Any], None] = self._make_put(record_context)
         """`get` and `put` without asking `visible` and `admit`: for stores that have asked themselves."""
@@ -112,7 +113,8 @@ class WriteBackCells:
     def _make_get(self) -> Callable[[bytes], Any]:
         recent, clean_get = self._dirty.get, self._clean.get
         clean, read, decode, capacity = self._clean, self._rows.get, self._codec.decode, self._capacity
-        deferrable, timestamped = self._codec.deferrable, self._codec.timestamped
+        light, timestamped = self._codec.deferrable - self._texts, self._codec.timestamped
+        texts, small = self._texts, SMALL
 
         def get(key: bytes) -> Any:
             entry = recent(key)
@@ -125,7 +127,8 @@ class WriteBackCells:
             if stored is None:
                 return None
             cell = decode(stored)
-            if type(cell[0] if timestamped else cell) in deferrable:
+            kind = type(cell[0] if timestamped else cell)
+            if kind in light or (len(stored) <= small and kind in texts):
                 if len(clean) >= capacity:
                     clean.clear()
                 clean[key] = cell
@@ -159,6 +162,7 @@ class WriteBackCells:
         for key, (cell, timestamp) in dirty.items():
             write(key, encode(cell), timestamp)
             clean[key] = cell
+        self._forget_long(dirty)
         dirty.clear()
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, Any]]:
@@ -190,8 +194,18 @@ class WriteBackCells:
         if len(clean) + len(dirty) > self._capacity:
             clean.clear()
         clean.update(zip(keys, cells, strict=True))
+        self._forget_long(keys)
         dirty.clear()
         return True
+
+    def _forget_long(self, keys: Iterable[bytes]) -> None:
+        """Of what became clean, keep no long text."""
+        texts, clean, timestamped = self._texts, self._clean, self._codec.timestamped
+        if texts:
+            for key in keys:
+                value = clean[key][0] if timestamped else clean[key]
+                if type(value) in texts and len(value) > SMALL:
+                    del clean[key]
 
     def clear(self) -> None:
         self._dirty.clear()

@@ -19,13 +19,24 @@ NO_HEADERS: Headers = []
 
 
 class Changelog:
-    """The changelog of one store; `log(key, value, timestamp)` is a plain callable."""
+    """The changelog of one store; `log(key, value, timestamp)` is a plain callable.
 
-    __slots__ = ("log", "suppressed", "pending", "send", "_send_many", "partition")
+    Args:
+        last_write_order: what was kept leaves in the order of the last writes, not of the first ones.
+    """
+
+    __slots__ = ("log", "suppressed", "pending", "send", "_send_many", "partition", "_last_write_order")
 
     def __init__(
-        self, send: Send | None, *, suppressed: bool, partition: int | None = None, send_many: Callable[..., None] | None = None
+        self,
+        send: Send | None,
+        *,
+        suppressed: bool,
+        partition: int | None = None,
+        send_many: Callable[..., None] | None = None,
+        last_write_order: bool = False,
     ) -> None:
+        self._last_write_order = last_write_order
         self.send = send
         self._send_many = send_many
         self.partition = partition
@@ -42,7 +53,11 @@ class Changelog:
             def keep(key: bytes, value: bytes | None, timestamp: int | None) -> None:
                 pending[key] = (value, timestamp)
 
-            return keep
+            def keep_last(key: bytes, value: bytes | None, timestamp: int | None) -> None:
+                pending.pop(key, None)
+                pending[key] = (value, timestamp)
+
+            return keep_last if self._last_write_order else keep
 
         def at_once(key: bytes, value: bytes | None, timestamp: int | None) -> None:
             send(key, value, timestamp, NO_HEADERS, partition)

@@ -14,6 +14,13 @@ from typing import Any
 from kstreams_repl.serdes import Serde
 
 _TIMESTAMP = struct.Struct(">q")
+SMALL = 512
+"""Bytes of a serialized value, or characters, that may stay for reading after it was flushed."""
+
+NO_TYPES: frozenset[type] = frozenset()
+TEXTS: frozenset[type] = frozenset({str, bytes})
+"""Types of values whose objects may be long."""
+
 _WITHOUT_TIMESTAMP: Callable[[Any], bytes] = itemgetter(slice(8, None))
 
 

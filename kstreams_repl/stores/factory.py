@@ -110,8 +110,10 @@ class _Opening:
         self.retention_ms = builder.retention_ms if builder.retention_ms is not None else _DAY_MS
         self.on_expired: Callable[[], None] = (lambda: None) if on_dropped is None else (lambda: on_dropped(EXPIRED))
 
-    def log(self, *, suppressed: bool) -> Changelog:
-        return Changelog(self.send, suppressed=suppressed, partition=self.partition, send_many=self.send_many)
+    def log(self, *, suppressed: bool, last_write_order: bool = False) -> Changelog:
+        return Changelog(
+            self.send, suppressed=suppressed, partition=self.partition, send_many=self.send_many, last_write_order=last_write_order
+        )
 
     def engine(self, suffix: str = "") -> Engine:
         return self.environment.engine(self.name + suffix, persistent=self.persistent)
@@ -174,12 +176,13 @@ def _open_key_value(opening: _Opening, kind: type[KeyValue], *, timestamped: boo
 
 def _lru(opening: _Opening) -> StateStore:
     codec = Codec(opening.value_serde, timestamped=False)
-    opening.environment.after_rollback(opening.changelog.clear)
+    changelog = opening.log(suppressed=opening.write_back, last_write_order=True)
+    opening.environment.after_rollback(changelog.clear)
     return Lru(
         opening.name,
         opening.environment,
         codec,
-        opening.changelog,
+        changelog,
         opening.key_serde,
         max_entries=opening.builder.max_entries or 1000,
         persistent=opening.persistent,

@@ -1,10 +1,12 @@
 """The LRU store: at most so many rows; the least recently used one leaves with a tombstone in the changelog.
 
-The order of use is not kept over a restart, as in Kafka Streams.
+The order survives a restart. A store that is read from its changelog, as Kafka Streams' always is, has the order of the last writes
+then; one that finds its rows on the disk has the order of use.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -13,6 +15,26 @@ from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import Codec
 from kstreams_repl.stores.engine.base import Environment
+
+_SIZE = struct.Struct(">I")
+ORDER = "/order"
+"""Behind the store's name: the attribute that holds its keys, eldest first."""
+
+
+def pack_order(keys: Iterable[bytes]) -> bytes:
+    """Keys as an attribute."""
+    return b"".join([_SIZE.pack(len(key)) + key for key in keys])
+
+
+def unpack_order(data: bytes | None) -> dict[bytes, None]:
+    """What `pack_order` made."""
+    order: dict[bytes, None] = {}
+    data, at = data or b"", 0
+    while at < len(data):
+        start = at + _SIZE.size
+        at = start + _SIZE.unpack_from(data, at)[0]
+        order[data[start:at]] = None
+    return order
 
 
 class Lru:
@@ -38,12 +60,24 @@ class Lru:
         self._key = key_serde
         self._context = record_context
         self._engine = environment.engine(name, persistent=persistent)
+        self._environment = environment
         self._order: dict[bytes, None] = {}
         self._load()
+        if persistent:
+            environment.before_commit(self._save)
         environment.after_rollback(self._load)
 
     def _load(self) -> None:
-        self._order = {key: None for key, _ in self._engine.range()} if self._engine.approximate_count() else {}
+        """Take over what is in the engine, in the order that was saved or restored; rows that are not in it are the eldest."""
+        saved = self._environment.attribute(self.name + ORDER)
+        order = self._order if saved is None else unpack_order(saved)
+        rows = {key: None for key, _ in self._engine.range()} if self._engine.approximate_count() else {}
+        self._order = {key: None for key in rows if key not in order} | {key: None for key in order if key in rows}
+        if not self.persistent and saved is not None:
+            self._environment.set_attribute(self.name + ORDER, None)
+
+    def _save(self) -> None:
+        self._environment.set_attribute(self.name + ORDER, pack_order(self._order))
 
     def _bytes(self, key: Any) -> bytes:
         data = self._key.serialize(key)

@@ -1,8 +1,8 @@
 """From changelog records back to a store's physical rows.
 
 A batch of one changelog goes in, rows and the position they reach come out in one store transaction, past the uncommitted writes. What a
-store only keeps beside its rows follows from the records too: observed time, and the sequence of stores with duplicates. Rows
-that are already expired are left out. `finish` makes stores that are open read what was restored.
+store only keeps beside its rows follows from the records too: observed time, the sequence of stores with duplicates, an LRU store's
+order. Rows that are already expired are left out. `finish` makes stores that are open read what was restored.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from kstreams_repl.errors import TaskCorruptedError
 from kstreams_repl.stores.engine.base import Environment
+from kstreams_repl.stores.lru import ORDER, pack_order, unpack_order
 from kstreams_repl.stores.segments import segment_interval_ms
 from kstreams_repl.stores.time_ordered_window import physical_key
 from kstreams_repl.stores.versioned import HISTORY_SUFFIX, VersionedRows
@@ -57,6 +58,7 @@ class Restorer:
         self._convert: Callable[[RecordBatch], _Rows] = {
             StoreKind.TIMESTAMPED_KEY_VALUE: self._timestamped,
             StoreKind.SUBSCRIPTION: self._timestamped,
+            StoreKind.LRU: self._lru,
             StoreKind.WINDOW: self._window,
             StoreKind.TIMESTAMPED_WINDOW: self._timestamped_window,
             StoreKind.TIME_ORDERED_WINDOW: self._time_ordered_window,
@@ -89,6 +91,17 @@ class Restorer:
 
     def _plain(self, batch: RecordBatch) -> _Rows:
         return batch.keys, batch.values  # type: ignore[return-value]
+
+    def _lru(self, batch: RecordBatch) -> _Rows:
+        name = self._name + ORDER
+        order = unpack_order(self._environment.attribute(name))
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            if key is not None:
+                order.pop(key, None)
+                if value is not None:
+                    order[key] = None
+        self._environment.set_attribute(name, pack_order(order))
+        return self._plain(batch)
 
     def _timestamped(self, batch: RecordBatch) -> _Rows:
         return batch.keys, _with_timestamps(batch)  # type: ignore[return-value]

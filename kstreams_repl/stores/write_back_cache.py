@@ -17,7 +17,7 @@ from sortedcontainers import SortedList
 
 from kstreams_repl.stores.cells import EntryListener
 from kstreams_repl.stores.changelog import Changelog
-from kstreams_repl.stores.codec import Codec
+from kstreams_repl.stores.codec import NO_TYPES, SMALL, TEXTS, Codec
 from kstreams_repl.stores.record_cache import ENTRY_OVERHEAD, RecordCache
 from kstreams_repl.stores.rows import Rows, logged_columns, many_at_once
 from kstreams_repl.types import Outlet
@@ -26,8 +26,6 @@ _FIRST_COMPACTION = 131_072
 _CLEAN, _DIRTY, _LEAVING = 0, 1, 2
 _VALUE_SIZE = 24
 _CAPACITY = 100_000
-_SMALL = 512
-"""Bytes of a serialized value that may stay after it was flushed: with `_CAPACITY` a bound of some 50 MB."""
 
 
 class Frozen:
@@ -68,7 +66,8 @@ class WriteBackCache:
     """One cached store's objects in a deployed task (`stores.cells.Cells`).
 
     Args:
-        shared: the task's budget; dirty entries count towards it by an estimate that is renewed every 1,024 writes.
+        shared: the task's budget; dirty entries count towards it by an estimate that is renewed every 1,024 writes, and, where values
+            have no fixed layout, whenever a sixteenth of the budget was written.
         capacity: so many objects are kept for reading after they were flushed.
     """
 
@@ -93,6 +92,12 @@ class WriteBackCache:
         self._indexed: set[bytes] = set()
         self._indexed_to = 0
         self._any_frozen = False
+        self.texts = NO_TYPES if codec.serde.layout is not None else TEXTS & codec.deferrable
+        """Types of objects that may be long."""
+        self._sized = codec.serde.layout is None
+        self._look_after = shared.max_bytes >> 4
+        self._written = [0, self._look_after]
+        """Bytes of long objects and frozen values since the last flush, with repeated writes, and when to look at the budget again."""
         self.with_context = True
         """Whether slots keep where their last record came from."""
         self._leave_contexts_out: Callable[[], None]
@@ -111,6 +116,7 @@ class WriteBackCache:
         self.get, self.put, self.rewrite, self.load = self._make_access()
         self.deferrable = codec.deferrable
         self.names = {"dirty": _DIRTY, "order": self._order, "note": self._order.append, "check": self._check}
+        self.names |= {"texts": self.texts, "written": self._written}
         """What a loop needs that does `rewrite` by itself (`operators.inline.slot_lines`)."""
 
     @property
@@ -124,7 +130,7 @@ class WriteBackCache:
     ]:
         slots, find, read, check = self._slots, self._slots.get, self._rows.get, self._check
         order, note, context, make, frozen = self._order, self._order.append, self._context, Slot, Frozen
-        clean, dirty, leaving, small = _CLEAN, _DIRTY, _LEAVING, _SMALL
+        clean, dirty, leaving, small = _CLEAN, _DIRTY, _LEAVING, SMALL
         with_context = True
 
         def leave_contexts_out() -> None:
@@ -134,6 +140,7 @@ class WriteBackCache:
         self._leave_contexts_out = leave_contexts_out
         freeze, decode, deferrable, timestamped = self._freeze, self._codec.decode, self._codec.deferrable, self._codec.timestamped
 
+        light, texts, written = deferrable - self.texts, self.texts, self._written
         most, capacity, settle, nothing = 2 * self._capacity, self._capacity, self._settle, NOTHING
 
         def keep(key: bytes, value: Any, at: int) -> Slot:
@@ -161,7 +168,7 @@ class WriteBackCache:
                     return None
                 cell = decode(stored)
                 value, at = cell if timestamped else (cell, 0)
-                if type(value) in deferrable or len(stored) <= small:
+                if type(value) in light or len(stored) <= small:
                     keep(key, value if type(value) in deferrable else frozen(stored), at)
                 return cell
             value = slot.value
@@ -179,7 +186,7 @@ class WriteBackCache:
                 slot.key, slot.state = key, clean
             rewrite(slot, value, at)
 
-        def rewrite(slot: Slot, value: Any, at: int) -> None:
+        def rewrite_any(slot: Slot, value: Any, at: int) -> None:
             if type(value) not in deferrable:
                 value = freeze(value, at)
             if slot.state is leaving:
@@ -197,6 +204,14 @@ class WriteBackCache:
             if not len(order) & 1023:
                 check()
 
+        def rewrite_sized(slot: Slot, value: Any, at: int) -> None:
+            if type(value) in texts:
+                written[0] += len(value)
+            rewrite_any(slot, value, at)
+            if written[0] > written[1]:
+                check()
+
+        rewrite = rewrite_sized if self._sized else rewrite_any
         return get, put, rewrite, load
 
     def _freeze(self, value: Any, at: int) -> Frozen:
@@ -206,7 +221,9 @@ class WriteBackCache:
             return value
         if value is None:
             return Frozen(None)
-        return Frozen(self._codec.encode((value, at) if self._codec.timestamped else value))
+        stored = self._codec.encode((value, at) if self._codec.timestamped else value)
+        self._written[0] += 0 if stored is None else len(stored)
+        return Frozen(stored)
 
     def _successor(self, leaving: Slot) -> Slot:
         """The slot that takes over a key whose own is being forwarded."""
@@ -238,6 +255,7 @@ class WriteBackCache:
         order[:] = self._take_dirty()
         for slot in order:
             slot.state = _DIRTY
+        self._written[0] = sum(_length(slot.value) for slot in order) if self._sized else 0
         self._compact_at = 2 * len(order) + _FIRST_COMPACTION
         self._forget_index()
 
@@ -253,9 +271,12 @@ class WriteBackCache:
         return found
 
     def _weigh(self) -> None:
-        sample = self._order[-64:]
-        weight = sum(len(slot.key) + _weight(slot.value) for slot in sample)
-        self._account(len(self._order) * (ENTRY_OVERHEAD + weight // max(len(sample), 1)))
+        sample, written, sized = self._order[-64:], self._written, self._sized
+        weight = sum(len(slot.key) + _VALUE_SIZE + _headers_length(slot.headers) for slot in sample)
+        if not sized:
+            weight += sum(_length(slot.value) for slot in sample)
+        self._account(len(self._order) * (ENTRY_OVERHEAD + weight // max(len(sample), 1)) + (written[0] if sized else 0))
+        written[1] = written[0] + self._look_after
 
     def _account(self, size: int) -> None:
         self._shared.size += size - self.size
@@ -289,6 +310,7 @@ class WriteBackCache:
         leaving = self._take_dirty()
         self._flushed()
         frozen = [slot for slot in leaving if type(slot.value) is Frozen] if any_frozen else []
+        settling = leaving if self.texts else frozen
         old_cells: dict[bytes, Any] = {}
         if self._listener is not None and (frozen or self._send_old_values):
             old_cells = self._read_old(leaving if self._send_old_values else frozen)
@@ -296,13 +318,14 @@ class WriteBackCache:
                 leaving = [slot for slot in leaving if slot.key in old_cells or not _is_deletion(slot.value)]
         if leaving:
             self._leave(leaving, old_cells, any_frozen=bool(frozen))
-        self._settle(frozen)
+        self._settle(settling)
 
     def _flushed(self) -> None:
         """Nothing is dirty any more."""
         self._order.clear()
         self._compact_at = _FIRST_COMPACTION
         self._forget_index()
+        self._written[:] = 0, self._look_after
         self._account(0)
 
     def _flush_columns(self, outlet: Outlet) -> None:
@@ -322,7 +345,7 @@ class WriteBackCache:
         self._flushed()
         logged = self._write_many(keys, stored, timestamps)
         outlet(keys, logged, timestamps, headers if any(headers) else None)
-        self._settle([])
+        self._settle(leaving if self.texts else [])
 
     def _leave(self, leaving: list[Slot], old_cells: dict[bytes, Any], *, any_frozen: bool) -> None:
         codec, log_key = self._codec, self._rows.log_key
@@ -392,11 +415,12 @@ class WriteBackCache:
         read, decode = self._rows.get, self._codec.decode
         return {slot.key: decode(stored) for slot in leaving if (stored := read(slot.key)) is not None}
 
-    def _settle(self, frozen: list[Slot]) -> None:
+    def _settle(self, left: list[Slot]) -> None:
         """Keep what is small for reading, and forget all when they are many. What was written meanwhile stays."""
         slots = self._slots
-        for slot in frozen:
-            if slots.get(slot.key) is slot and not 0 < _weight(slot.value) <= _SMALL:
+        for slot in left:
+            value = slot.value
+            if (_length(value) > SMALL or _is_deletion(value)) and slot.state is _CLEAN and slots.get(slot.key) is slot:
                 del slots[slot.key]
         if len(slots) > self._capacity:
             slots.clear()
@@ -450,6 +474,7 @@ class WriteBackCache:
         self._order.clear()
         self._any_frozen = False
         self._forget_index()
+        self._written[:] = 0, self._look_after
         self._account(0)
         self._changelog.clear()
 
@@ -458,5 +483,13 @@ def _is_deletion(value: Any) -> bool:
     return type(value) is Frozen and value.stored is None
 
 
-def _weight(value: Any) -> int:
-    return len(value.stored or b"") if type(value) is Frozen else _VALUE_SIZE
+def _length(value: Any) -> int:
+    """Bytes, or characters, of what may be long; 0 for other objects."""
+    kind = type(value)
+    if kind is Frozen:
+        return len(value.stored or b"")
+    return len(value) if kind is str or kind is bytes else 0
+
+
+def _headers_length(headers: Any) -> int:
+    return sum(len(name) + len(data or b"") for name, data in headers) if headers else 0

@@ -23,6 +23,12 @@ def storage_error(error: Exception, path: str, doing: str) -> StateStoreError:
             "limited (ulimit -v): lift the limit and resume, or reset the application and spread its state over more partitions",
             **fields,
         )
+    if isinstance(error, lmdb.ReadersFullError):
+        return StateStoreError(
+            f"{doing} {path}: no reader is free; each iterator that was kept over a commit has one",
+            hint="read an iterator to its end within the call that opened it, copy what is needed with list(), and keep none",
+            **fields,
+        )
     if isinstance(error, lmdb.DiskError) or is_full(error) or _is_cut_short(error, path):
         return StateStoreError(
             f"{doing} {path}: the disk is full ({room(path)}, {used:,} bytes in this environment)",

@@ -169,13 +169,15 @@ class LmdbEnvironment(Hooks):
         reading = self._reading
         if reading is None:
             self._check_usable()
-            reading = self._reading = self._env.begin()
+            try:
+                reading = self._reading = self._env.begin()
+            except lmdb.ReadersFullError as error:
+                raise storage_error(error, self._where, "reading from") from error
         return reading
 
     def _end_reading(self) -> None:
-        if self._reading is not None:
-            self._reading.abort()
-            self._reading = None
+        # The last reference ends the transaction: ours, or that of an iterator's cursor, which goes on seeing what it began with.
+        self._reading = None
 
     def attribute(self, name: str) -> bytes | None:
         if name in self._changed_attributes:

@@ -116,3 +116,16 @@ def test_a_serde_of_your_own_never_sees_none() -> None:
     mine = Serde(serialize=lambda value: value.upper().encode(), deserialize=lambda data: data.decode(), name="mine")
     assert mine.serialize(None) is None and mine.deserialize(None) is None
     assert mine.serialize("a") == b"A" and not mine.canonical(b"A") and repr(mine) == "Serde(mine)"
+
+
+@pytest.mark.parametrize(
+    "value", [float("inf"), -float("inf"), 2**63, 2**64, 2**64 + 1, -(2**63) - 1, -(2**70), 1e300, -1e19, 2.0**64, 0.0, None]
+)
+def test_numbers_come_back_from_json_as_they_were(value: Any) -> None:
+    again = serdes.json.deserialize(serdes.json.serialize(value))
+    assert (again, type(again)) == (value, type(value))
+
+
+def test_a_float_that_is_no_number_comes_back_from_json() -> None:
+    again = serdes.json.deserialize(serdes.json.serialize(float("nan")))
+    assert isinstance(again, float) and again != again

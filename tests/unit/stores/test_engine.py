@@ -158,3 +158,23 @@ def test_bounds_after_a_key_and_a_prefix() -> None:
     assert after(b"a") == b"a\x00"
     assert after_prefix(b"a\xff\xff") == b"b"
     assert after_prefix(b"\xff") is None
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_an_iterator_that_is_kept_over_commits_goes_on_with_what_it_began_with(environment: Environment, reverse: bool) -> None:
+    engine = environment.engine("e")
+    for number in range(1_000):
+        engine.put(b"%03d" % number, b"old")
+    environment.commit({}, 0)
+    engine.put(b"500", b"new")
+    rows = engine.range(reverse=reverse)
+    seen = [next(rows)]
+    for commit in range(1, 4):
+        for number in range(commit, 1_000, 2):
+            engine.put(b"%03d" % number, None)
+        environment.commit({}, commit)
+        environment.engine(f"made after {commit}")
+        seen.append(next(rows))
+    seen.extend(rows)
+    assert seen == sorted([(b"%03d" % number, b"new" if number == 500 else b"old") for number in range(1_000)], reverse=reverse)
+    assert list(engine.range()) == [(b"000", b"old")]

@@ -390,3 +390,46 @@ def test_a_full_map_names_no_setting_that_there_is_not(tmp_path: Path) -> None:
     environment.close()
     assert "ulimit" in str(caught.value.hint)
     assert set(re.findall(r"[a-z]+(?:\.[a-z]+)+", str(caught.value.hint))) <= set(KEYS)
+
+
+def rewrite(environment: LmdbEnvironment, times: int) -> int:
+    """The size of the file after so many commits of the same rows."""
+    engine = environment.engine("e")
+    for commit in range(times):
+        for number in range(500):
+            engine.put(b"k%d" % number, b"%04d" % commit * 50)
+        environment.commit({}, commit)
+        engine.get(b"k0")
+    return environment.size_on_disk()
+
+
+def test_an_iterator_pins_its_rows_on_the_disk_until_it_is_dropped(tmp_path: Path) -> None:
+    environment = opened(tmp_path)
+    settled = rewrite(environment, 10)
+    rows = environment.engine("e").range()
+    next(rows)
+    pinned = rewrite(environment, 20)
+    assert pinned > 2 * settled
+    del rows
+    assert rewrite(environment, 20) == pinned
+    for _ in range(300):
+        next(environment.engine("e").range())
+        rewrite(environment, 1)
+    assert environment.size_on_disk() == pinned
+    environment.close()
+
+
+def test_more_iterators_than_may_be_open_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lmdb_module, "MAX_READERS", 8)
+    environment = opened(tmp_path)
+    rewrite(environment, 1)
+    kept = []
+    with pytest.raises(StateStoreError, match=r"(?s)iterator that was kept.*list") as raised:
+        for _ in range(9):
+            kept.append(environment.engine("e").range())
+            next(kept[-1])
+            rewrite(environment, 1)
+    assert raised.value.hint
+    kept.clear()
+    del raised
+    environment.close()

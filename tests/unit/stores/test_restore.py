@@ -111,3 +111,45 @@ def test_stores_that_are_not_persistent_are_restored_into_memory(tmp_path: Path)
     Restorer(builder, environment, "c-0").apply(RecordBatch([b"a"], [b"1"], [0], [0]))
     assert environment.engine("st", persistent=False).get(b"a") == b"1" and "c-0" not in environment.positions
     environment.close()
+
+
+@pytest.mark.parametrize("suppress", [False, True])
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("batch_size", [1, 100])
+def test_a_restored_lru_store_drops_what_was_not_written_for_longest(
+    open_kind: Any, tmp_path: Path, suppress: bool, persistent: bool, batch_size: int
+) -> None:
+    original = open_kind(StoreKind.LRU, max_entries=3, persistent=persistent, suppress=suppress)
+    for key in ("x", "z", "y", "b", "a", "z"):
+        original.store.put(key, 1)
+    original.store.flush()
+    restored = LmdbEnvironment(tmp_path / "restored", map_bytes=64 << 20)
+    restorer = Restorer(original.builder, restored, "app-st-changelog-0")
+    for start in range(0, len(original.sent), batch_size):
+        restorer.apply(batch_of(original.sent[start : start + batch_size], start))
+    restorer.finish(len(original.sent))
+    reader = open_kind(StoreKind.LRU, max_entries=3, persistent=persistent, inside=restored).store
+    reader.put("c", 1)
+    assert [key for key, _ in reader.all()] == ["a", "c", "z"]
+    restored.commit({}, 1)
+    reader.put("d", 1)
+    assert [key for key, _ in reader.all()] == ["c", "d", "z"]
+    restored.close()
+
+
+def test_an_lru_store_on_the_disk_has_its_order_again_after_a_restart_and_a_rollback(open_kind: Any, tmp_path: Path) -> None:
+    environment = LmdbEnvironment(tmp_path / "here", map_bytes=64 << 20)
+    store = open_kind(StoreKind.LRU, max_entries=3, inside=environment).store
+    for key in ("z", "y", "a"):
+        store.put(key, 1)
+    assert store.get("z") == 1
+    environment.commit({}, 1)
+    store.put("q", 1)
+    environment.rollback()
+    assert list(store._order) == [b"y", b"a", b"z"]
+    environment.close()
+    environment = LmdbEnvironment(tmp_path / "here", map_bytes=64 << 20)
+    store = open_kind(StoreKind.LRU, max_entries=3, inside=environment).store
+    store.put("b", 1)
+    assert [key for key, _ in store.all()] == ["a", "b", "z"]
+    environment.close()
