@@ -255,7 +255,7 @@ class KTable(AbstractStream):
         """
         check_callable(selector, "selector", "group_by")
         graph = self._graph
-        operator = TableRepartitionMap(selector)
+        operator = TableRepartitionMap(selector, key_serde=serde_or_none(key_serde))
         node = OperatorGraphNode(graph.name_or_generate(name, "KTABLE-SELECT-"), graph.here(), operator)
 
         def use_versions() -> None:

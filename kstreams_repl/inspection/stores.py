@@ -156,8 +156,8 @@ def _window_bounds(builder: StoreBuilder, keys: list[bytes]) -> dict[str, pa.Arr
 
 def _bounds(builder: StoreBuilder, starts: pa.Array) -> dict[str, pa.Array]:
     size = builder.window_size_ms or 0
-    starts = pa.compute.min_element_wise(starts, MAX_LONG - size)
-    return {"window_start": milliseconds(starts), "window_end": milliseconds(pa.compute.add(starts, size))}
+    ends = pa.compute.add(pa.compute.min_element_wise(starts, MAX_LONG - size), size)  # one without an end has the last time there is
+    return {"window_start": milliseconds(starts), "window_end": milliseconds(ends)}
 
 
 def _session(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:

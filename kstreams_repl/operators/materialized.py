@@ -61,16 +61,33 @@ def old_value(store: Any) -> Callable[[Any], Any]:
     return old
 
 
+def deleter(node: NodeContext, put: Callable[[Any, Any], None]) -> Callable[[Any, int, Headers], None]:
+    """(key, timestamp, headers): delete a row for a record of this time and these headers.
+
+    A deletion has no time of its own: a cache forwards it later, and a changelog logs it, under the record context's. A cached table
+    upstream forwards rows under the context of the record that wrote them last, whose time may be older than the row's.
+    """
+    context = node.record
+
+    def delete(key: Any, timestamp: int, headers: Headers) -> None:
+        kept_timestamp, kept_headers = context.timestamp, context.headers
+        context.timestamp, context.headers = timestamp, headers
+        put(key, None)
+        context.timestamp, context.headers = kept_timestamp, kept_headers
+
+    return delete
+
+
 def keeper(
     node: NodeContext, name: str, forward: Process, *, send_old_values: bool, versioned: bool, own_time: bool = False
 ) -> Keep:
     """The call that keeps a table's result in its store. The caller passes `old` None where old values are not sent.
 
-    A tombstone that a cache forwards later has the time of the record that brought it: the `timestamp` passed, or with `own_time`
-    (an aggregate passes the time of its result) that of the record context.
+    A tombstone has the time of the record that brought it: the `timestamp` passed (`deleter`), or with `own_time` (an aggregate passes
+    the time of its result) that of the record context.
     """
     store = node.store(name)
-    put, context = store.put, node.record
+    put = store.put
     if versioned:
 
         def keep_version(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
@@ -79,22 +96,22 @@ def keeper(
                 forward(key, (new, old, valid_to is None), timestamp, headers)
 
         return keep_version
+    delete = (lambda key, timestamp, headers: put(key, None)) if own_time else deleter(node, put)
     if forwards_on_flush(node, store, forward, send_old_values):
 
         def keep_cached(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
             if new is not None:
                 put(key, (new, timestamp))
-            elif own_time:
-                put(key, None)
-            else:  # a cache upstream forwards rows whose time is not that of the record that was being processed
-                kept, context.timestamp = context.timestamp, timestamp
-                put(key, None)
-                context.timestamp = kept
+            else:
+                delete(key, timestamp, headers)
 
         return keep_cached
 
     def keep(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
-        put(key, None if new is None else (new, timestamp))
+        if new is not None:
+            put(key, (new, timestamp))
+        else:
+            delete(key, timestamp, headers)
         forward(key, (new, old, True), timestamp, headers)
 
     return keep

@@ -8,7 +8,7 @@ from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.inline import Inline, slot_lines, with_inline
-from kstreams_repl.operators.materialized import forwards_on_flush, keeper, slots_of
+from kstreams_repl.operators.materialized import deleter, forwards_on_flush, keeper, slots_of
 from kstreams_repl.types import Headers
 
 
@@ -39,7 +39,7 @@ class StreamAggregate(Operator):
             return self._build_versioned(node, forward)
         store = node.store(self.store)
         to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_cell, node.drop, self.send_old_values
-        initializer, aggregator = self.initializer, self.aggregator
+        initializer, aggregator, delete = self.initializer, self.aggregator, deleter(node, put)
         if forwards_on_flush(node, store, forward, send_old):
 
             find, rewrite, frozen = slots_of(store)
@@ -61,9 +61,12 @@ class StreamAggregate(Operator):
                 else:
                     old, before = row
                     new = aggregator(key, value, old)
-                    if before > timestamp:
+                    if new is not None and before > timestamp:
                         timestamp = before
-                put(data, None if new is None else (new, timestamp))
+                if new is not None:
+                    put(data, (new, timestamp))
+                else:
+                    delete(data, timestamp, headers)
 
             return aggregate_cached
 
@@ -71,7 +74,7 @@ class StreamAggregate(Operator):
             if key is None or value is None:
                 drop("null key or value")
                 return
-            data = to_bytes(key)
+            data, came = to_bytes(key), timestamp
             row = get(data)
             if row is None:
                 old = initializer()
@@ -81,7 +84,10 @@ class StreamAggregate(Operator):
                 new = aggregator(key, value, old)
                 if before > timestamp:
                     timestamp = before
-            put(data, None if new is None else (new, timestamp))
+            if new is not None:
+                put(data, (new, timestamp))
+            else:
+                delete(data, came, headers)
             forward(key, (new, old if send_old else None, True), timestamp, headers)
 
         return aggregate
@@ -130,7 +136,7 @@ class StreamReduce(Operator):
             return self._build_versioned(node, forward)
         store = node.store(self.store)
         to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_cell, node.drop, self.send_old_values
-        reducer = self.reducer
+        reducer, delete = self.reducer, deleter(node, put)
         if forwards_on_flush(node, store, forward, send_old):
 
             find, rewrite, frozen = slots_of(store)
@@ -152,9 +158,12 @@ class StreamReduce(Operator):
                 else:
                     old, before = row
                     new = reducer(old, value)
-                    if before > timestamp:
+                    if new is not None and before > timestamp:
                         timestamp = before
-                put(data, None if new is None else (new, timestamp))
+                if new is not None:
+                    put(data, (new, timestamp))
+                else:
+                    delete(data, timestamp, headers)
 
             inline = None if store.cached is None else _reduce_lines(node.name, store, reducer, reduce_cached, drop)
             return with_inline(reduce_cached, inline)
@@ -163,7 +172,7 @@ class StreamReduce(Operator):
             if key is None or value is None:
                 drop("null key or value")
                 return
-            data = to_bytes(key)
+            data, came = to_bytes(key), timestamp
             row = get(data)
             if row is None:
                 old, new = None, value
@@ -172,7 +181,10 @@ class StreamReduce(Operator):
                 new = reducer(old, value)
                 if before > timestamp:
                     timestamp = before
-            put(data, None if new is None else (new, timestamp))
+            if new is not None:
+                put(data, (new, timestamp))
+            else:
+                delete(data, came, headers)
             forward(key, (new, old if send_old else None, True), timestamp, headers)
 
         return reduce

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.materialized import forwards_on_flush, keeper, old_value
+from kstreams_repl.operators.materialized import deleter, forwards_on_flush, keeper, old_value
 from kstreams_repl.types import Headers
 
 
@@ -54,13 +54,17 @@ class TableSource(Operator):
     def _build_timestamped(self, node: NodeContext, forward: Process, name: str) -> Process:
         store, drop, send_old = node.store(name), node.drop, self.send_old_values
         to_bytes, get, put = store.serialize_key, store.get_raw, store.put_cell
+        delete = deleter(node, put)
         if forwards_on_flush(node, store, forward, send_old):
 
             def source_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
                 if key is None:
                     drop("null key")
                     return
-                put(to_bytes(key), None if value is None else (value, timestamp))
+                if value is not None:
+                    put(to_bytes(key), (value, timestamp))
+                else:
+                    delete(to_bytes(key), timestamp, headers)
 
             return source_cached
 
@@ -73,7 +77,10 @@ class TableSource(Operator):
                 row = get(data)
                 if row is not None:
                     old = row[0]
-            put(data, None if value is None else (value, timestamp))
+            if value is not None:
+                put(data, (value, timestamp))
+            else:
+                delete(data, timestamp, headers)
             forward(key, (value, old, True), timestamp, headers)
 
         return source_stored

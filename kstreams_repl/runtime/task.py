@@ -10,11 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import IllegalStateTransitionError, KStreamsError, NullKeyError, StreamsProcessingError
-from kstreams_repl.operators.base import Process
+from kstreams_repl.errors import (
+    IllegalStateTransitionError,
+    KStreamsError,
+    NullKeyError,
+    SerializationError,
+    StreamsProcessingError,
+)
+from kstreams_repl.operators.base import Operator, Process
+from kstreams_repl.operators.stream_aggregate import StreamCount
 from kstreams_repl.runtime.collector import RecordCollector, senders_of
 from kstreams_repl.runtime.compile import Tap, children_of, compile_nodes, may_touch_headers, node_of_line, node_of_traceback
 from kstreams_repl.runtime.fused_queue import FusedQueue
@@ -30,7 +37,7 @@ from kstreams_repl.runtime.tracing import Trace, traced
 from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.stores.factory import open_store
 from kstreams_repl.stores.record_cache import RecordCache
-from kstreams_repl.topology.nodes import SourceNode
+from kstreams_repl.topology.nodes import ProcessorNode, SourceNode
 from kstreams_repl.topology.subtopologies import Subtopology, with_default_stores
 from kstreams_repl.types import RecordBatch, TaskId, TopicPartition
 
@@ -195,12 +202,8 @@ class StreamTask:
         try:
             while done < max_records and group.ready(wall_clock()):
                 done += group.run(max_records - done)
-        except KStreamsError as error:
-            self._failure = error
-            raise
         except Exception as error:
-            self._failure = self._explain(error, None)
-            raise self._failure from error
+            self._fail(error, None)
         return done
 
     def punctuate_stream_time(self) -> bool:
@@ -225,6 +228,7 @@ class StreamTask:
     def prepare_commit(self) -> CommitPlan:
         """Step 2 of the commit protocol: flush the caches until quiet (which may forward and send), and say what to commit."""
         self._check_usable()
+        name = ""
         try:
             while True:
                 for name, store in self.services.stores.items():
@@ -233,12 +237,9 @@ class StreamTask:
                     store.flush()
                 if not self.cache.dirty:
                     break
-        except KStreamsError as error:
-            self._failure = error
-            raise
         except Exception as error:
-            self._failure = self._explain(error, None)
-            raise self._failure from error
+            self.services.record.restore(NOWHERE)
+            self._fail(error, self._owner_of(name), "a commit, which writes what the stores have")
         self.services.record.restore(NOWHERE)
         queues = self.group.queues.items()
         return CommitPlan(
@@ -292,6 +293,7 @@ class StreamTask:
     def _open_stores(self) -> None:
         services, partition, config = self.services, self.id.partition, self.spec.config
         emits_always = self.cache.max_bytes > 0 and config["repl.emit.cached"] == "always"
+        counts = _stores_of_counts(self.spec.subtopology)
         for builder in self.spec.subtopology.stores:
             logged = builder.logging and builder.source_topic is None
             send, send_many = senders_of(services.collector, self.changelog_topic(builder.name)) if logged else (None, None)
@@ -303,6 +305,7 @@ class StreamTask:
                 send_many=send_many,
                 partition=partition,
                 cache=self.cache if builder.caching and not emits_always else None,
+                write_at_once=self._processing_handler is not None and builder.name not in counts,
                 defaults=(services.key_serde(None), services.value_serde(None)),
                 on_dropped=services.drop,
                 suppress_changelog=config["repl.changelog.suppression"] or (builder.caching and emits_always),
@@ -354,21 +357,24 @@ class StreamTask:
             self._trace_on(node)
             callback(now)
         except Exception as error:
-            if isinstance(error, KStreamsError) and not isinstance(error, NullKeyError):
-                self._failure = error
-                raise
+            if not _of_the_user(error):
+                self._fail(error, node)
             self._decide(node, error)
 
     def _call(self, node: str, work: Callable[[], None]) -> None:
         try:
             self._trace_on(node)
             work()
-        except KStreamsError as error:
-            self._failure = error
-            raise
         except Exception as error:
-            self._failure = self._explain(error, node)
-            raise self._failure from error
+            self._fail(error, node)
+
+    def _fail(self, error: Exception, node: str | None, otherwise: str = "a punctuation") -> NoReturn:
+        """Raise what nobody handled: errors of ours as they are, those of the user with coordinates."""
+        if isinstance(error, KStreamsError) and not _has_no_place(error):
+            self._failure = error
+            raise error
+        self._failure = self._explain(error, node, otherwise)
+        raise self._failure from error
 
     def _check_usable(self) -> None:
         """What a failed task was working on is half done: it may be closed, nothing else."""
@@ -379,15 +385,16 @@ class StreamTask:
                 task=str(self.id),
             ) from self._failure
 
-    def _explain(self, error: Exception, node: str | None) -> StreamsProcessingError:
+    def _explain(self, error: Exception, node: str | None, otherwise: str = "a punctuation") -> StreamsProcessingError:
         node = node_of_traceback(error, self._codes) or node
         at, line = place_of(error, self.services.record), user_line(error)
-        where = f"{at.topic}-{at.partition} offset {at.offset}" if at.topic is not None else "a punctuation"
+        where = f"{at.topic}-{at.partition} offset {at.offset}" if at.topic is not None else otherwise
         return StreamsProcessingError(
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}: {error.message if isinstance(error, SerializationError) else error}"
             + (f"\n  {line}" if line else "")
             + f"\n  in node {node}, task {self.id}, at {where}",
-            hint="fix the function and deploy again; what was committed stays and nothing is lost",
+            hint=(isinstance(error, SerializationError) and error.hint)
+            or "fix the function and deploy again; what was committed stays and nothing is lost",
             node=node,
             task=str(self.id),
             topic=at.topic,
@@ -425,7 +432,7 @@ class StreamTask:
             try:
                 entry(key, value, timestamp, headers)
             except Exception as error:
-                if isinstance(error, KStreamsError) and not isinstance(error, NullKeyError):
+                if not _of_the_user(error):
                     raise
                 decide(node, error)
                 record.timestamp, record.headers = outer_timestamp, outer_headers
@@ -441,3 +448,20 @@ class StreamTask:
             raise self._failure from error
         self.services.dead_letter(context, error)
         self.services.drop("processing")
+
+
+def _of_the_user(error: Exception) -> bool:
+    """Whether the processing handler decides: not about errors of ours, but about wrong keys and values for stores."""
+    return not isinstance(error, KStreamsError) or isinstance(error, NullKeyError) or _has_no_place(error)
+
+
+def _has_no_place(error: Exception) -> bool:
+    """A serde's own error: a store was given what it cannot write. Sources and sinks name themselves, and have handlers of their own."""
+    return isinstance(error, SerializationError) and not error.fields.keys() & {"node", "topic"}
+
+
+def _stores_of_counts(subtopology: Subtopology) -> set[str]:
+    """Stores of 64-bit numbers that can be written, whatever is counted."""
+    operators: list[Any] = [node.operator for node in subtopology.nodes if isinstance(node, ProcessorNode)]
+    ours: list[Any] = [operator for operator in operators if isinstance(operator, Operator)]
+    return {each.store for each in ours if isinstance(each, StreamCount) or getattr(each, "count", False) is True}

@@ -108,18 +108,21 @@ class CachedCells:
         context.raw_key = context.raw_value = None  # the bytes at hand are not those of the entries
         try:
             for key, (_, cell, stored, topic, partition, offset, timestamp, headers) in leaving:
+                context.topic, context.partition, context.offset = topic, partition, offset
+                context.timestamp, context.headers = timestamp, headers
                 if cell is not None:
                     stored = encode(cell)
                 old = read(key) if listener is not None and (stored is None or send_old) else None
                 if stored is None and old is None and listener is not None:
                     continue
-                context.topic, context.partition, context.offset = topic, partition, offset
-                context.timestamp, context.headers = timestamp, headers
                 write(key, stored, timestamp)
                 if listener is not None:
                     if cell is None and stored is not None:
                         cell = decode(stored)
                     listener(key, cell, decode(old) if send_old and old is not None else None, timestamp, headers)
+        except Exception as error:
+            context.raised(error)
+            raise
         finally:
             context.topic, context.partition, context.offset, context.timestamp, context.headers, context.raw_key, context.raw_value = kept
 

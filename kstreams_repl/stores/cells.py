@@ -145,9 +145,10 @@ class WriteBackCells:
             if cell is not None and type(cell[0] if timestamped else cell) in deferrable:
                 dirty[key] = (cell, record_context.timestamp)
             else:
+                stored = None if cell is None else encode(cell)
                 forget_dirty(key, None)
                 forget_clean(key, None)
-                write(key, None if cell is None else encode(cell), record_context.timestamp)
+                write(key, stored, record_context.timestamp)
 
         return put
 

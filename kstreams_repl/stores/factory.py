@@ -36,6 +36,8 @@ EXPIRED = "expired"
 """The reason given to `on_dropped` when a put is older than a store keeps."""
 
 _DAY_MS = 86_400_000
+_WRITE_ALL_THEY_KEEP = frozenset({"bytes", "string", "json", "double"})
+"""Built-in serdes that can write every value of their `immutable` types; the other ones have numbers out of range."""
 
 
 def open_store(
@@ -50,6 +52,7 @@ def open_store(
     defaults: tuple[Any, Any] | Mapping[str, Any] | None = None,
     on_dropped: Callable[[str], None] | None = None,
     suppress_changelog: bool = False,
+    write_at_once: bool = False,
 ) -> StateStore:
     """Open one store of one task.
 
@@ -66,8 +69,10 @@ def open_store(
         defaults: the application's default (key serde, value serde).
         on_dropped: called with a reason for each put that is refused because it is too old.
         suppress_changelog: one changelog record per key and flush instead of one per update.
+        write_at_once: serialize each value when it is put, so that who puts one that cannot be written is told.
     """
     opening = _Opening(builder, environment, record_context, send, send_many, partition, cache, defaults, on_dropped, suppress_changelog)
+    opening.write_at_once = write_at_once
     try:
         make = _MAKERS[builder.kind]
     except KeyError:
@@ -105,6 +110,7 @@ class _Opening:
         self.key_serde: Serde = resolve(builder.key_serde, key_default)
         self.value_serde: Serde = resolve(builder.value_serde, value_default)
         self.write_back = suppress_changelog
+        self.write_at_once = False
         self.changelog = self.log(suppressed=suppress_changelog)
         self.persistent = builder.persistent
         self.retention_ms = builder.retention_ms if builder.retention_ms is not None else _DAY_MS
@@ -131,6 +137,8 @@ class _Opening:
 
     def cells(self, rows: Rows, codec: Codec, *, keep_reads: bool = False, cacheable: bool = True) -> Cells:
         cells: Cells
+        if self.write_at_once and not (codec.serde._builtin and codec.serde.name in _WRITE_ALL_THEY_KEEP):
+            codec.deferrable = frozenset()
         if self.cache is not None and cacheable and not self.cache.exact:
             cells = WriteBackCache(rows, codec, self.changelog, self.record_context, self.cache)
         elif self.cache is not None and cacheable:

@@ -18,6 +18,7 @@ from kstreams_repl.stores.buffer_value import BufferValue
 from kstreams_repl.stores.engine.base import Row
 from kstreams_repl.stores.engine.snapshot import DEFAULT_SECONDS, LmdbSnapshot, SnapshotView
 from kstreams_repl.stores.outer_join import decode_list
+from kstreams_repl.stores.window import MAX_LONG
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 
 _LONG = struct.Struct(">q")
@@ -152,7 +153,7 @@ def _longs(data: list[bytes], at: int) -> list[int]:
 
 def _ends(starts: list[int], builder: StoreBuilder) -> list[int]:
     size = builder.window_size_ms or 0
-    return [start + size for start in starts]
+    return [min(start + size, MAX_LONG) for start in starts]
 
 
 def _shown(columns: Columns, times: list[int], hidden_up_to: int) -> Columns:

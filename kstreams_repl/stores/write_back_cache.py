@@ -335,7 +335,7 @@ class WriteBackCache:
         values = [slot.value for slot in leaving]
         timestamps = [slot.at for slot in leaving]
         headers = [slot.headers for slot in leaving]
-        stored = self._codec.encode_many(values, timestamps)
+        stored = self._encode(leaving, values, timestamps)
         if self._codec.serde.layout is None and None in stored:
             self._any_frozen = True  # a value that its serde writes as nothing: the long way
             for slot in leaving:
@@ -352,9 +352,9 @@ class WriteBackCache:
         keys = [slot.key for slot in leaving]
         stored: list[bytes | None]
         if any_frozen:
-            stored = [self._stored(slot) for slot in leaving]
+            stored = self._one_by_one(leaving)
         else:
-            stored = codec.encode_many([slot.value for slot in leaving], [slot.at for slot in leaving])
+            stored = self._encode(leaving, [slot.value for slot in leaving], [slot.at for slot in leaving])
         whole = not any_frozen and None not in stored
         self._put_many(keys, stored)
         values: Sequence[bytes | None]
@@ -371,6 +371,29 @@ class WriteBackCache:
         self._changelog.send_many(keys if log_key is None else list(map(log_key, keys)), values, timestamps)
         if self._listener is not None:
             self._forward(leaving, old_cells, self._listener)
+
+    def _encode(self, leaving: list[Slot], values: list[Any], timestamps: list[int]) -> list[bytes | None]:
+        try:
+            return self._codec.encode_many(values, timestamps)
+        except Exception:  # one of them cannot be written: whose record was it?
+            self._one_by_one(leaving)
+            raise
+
+    def _one_by_one(self, leaving: list[Slot]) -> list[bytes | None]:
+        """The entries' bytes; an error is noted as that of the entry's record, where that is known."""
+        stored: list[bytes | None] = []
+        try:
+            for slot in leaving:
+                stored.append(self._stored(slot))
+        except Exception as error:
+            context, kept = self._context, self._context.snapshot()
+            context.topic, context.partition, context.offset = (
+                (slot.topic, slot.partition, slot.offset) if self.with_context else (None, -1, -1)
+            )
+            context.raised(error)
+            context.restore(kept)
+            raise
+        return stored
 
     def _stored(self, slot: Slot) -> bytes | None:
         value = slot.value

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import struct
 
+import pytest
+
 from kstreams_repl import serdes
 from kstreams_repl.inspection.stores import StoreRows, store_table
 from kstreams_repl.runtime.record_context import RecordContext
@@ -87,3 +89,11 @@ def test_emit_final_windows_have_bounds() -> None:
     made = builder(StoreKind.TIME_ORDERED_WINDOW, retention_ms=3_600_000, window_size_ms=60_000)
     found = table(made, lambda s: s.put("a", ValueAndTimestamp(5, 61_000), 60_000))
     assert (found["key"], found["window_start"], found["value"]) == (["a"], ["1970-01-01 00:01:00"], [5])
+
+
+@pytest.mark.parametrize("kind", [StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW])
+def test_a_window_without_an_end_keeps_its_start(kind: StoreKind) -> None:
+    made = builder(kind, retention_ms=3_600_000, window_size_ms=2**63 - 1)
+    found = table(made, lambda s: s.put("a", ValueAndTimestamp(5, 61_000), 60_000))
+    assert found["window_start"] == ["1970-01-01 00:01:00"]
+    assert found["window_end"] == ["None"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import serdes
+from kstreams_repl import StreamsBuilder, TopologyTestDriver, serdes
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.operators.getters import (
     FilterGetter,
@@ -424,3 +424,30 @@ def test_to_stream_gives_the_new_value_alone() -> None:
     bench = Bench()
     bench.probe(bench.node("stream", TableToStream(), table(bench)))
     assert [bench.pipe("in", "a", value)[0][1] for value in (1, None)] == [1, None]
+
+
+@pytest.mark.parametrize("wrap", [lambda value: value, lambda value: [value], lambda value: {"in": [value]}])
+def test_a_row_changes_its_group_when_the_group_key_is_written_differently(wrap: Any) -> None:
+    builder = StreamsBuilder()
+    rows = builder.table("in", key_serde=serdes.string, value_serde=serdes.json, store="rows")
+    groups = rows.group_by(lambda key, value: (wrap(value), value), key_serde=serdes.json, value_serde=serdes.json)
+    groups.count(store="counts").to_stream().to("out", key_serde=serdes.json, value_serde=serdes.long)
+    steps = (1, 1.0, True, 0.0, -0.0, "x", "x")
+    with TopologyTestDriver(builder.build(), {"statestore.cache.max.bytes": 0}) as driver:
+        piped, out = driver.create_input_topic("in", "string", "json"), driver.create_output_topic("out", "bytes", "long")
+        for value in steps:
+            piped.pipe_input("k", value, 1)
+        last = {record.key: record.value for record in out.read_records()}
+    assert last == {serdes.json.serialize(wrap(value)): int(value == "x") for value in steps}
+
+
+def test_a_group_key_that_cannot_be_written_is_left_to_the_sink() -> None:
+    builder = StreamsBuilder()
+    rows = builder.table("in", key_serde=serdes.string, value_serde=serdes.json, store="rows")
+    groups = rows.group_by(lambda key, value: ({value}, value), key_serde=serdes.json, value_serde=serdes.json)
+    groups.count(store="counts")
+    with TopologyTestDriver(builder.build(), {"production.exception.handler": "continue"}) as driver:
+        piped = driver.create_input_topic("in", "string", "json")
+        for value in (1, 2):
+            piped.pipe_input("k", value, 1)
+        assert driver.dropped == 3

@@ -314,3 +314,99 @@ def test_the_processing_handler_is_asked_about_global_stores_when_it_is_enabled(
         with pytest.raises(StreamsProcessingError, match="LookupError: unlucky") as failure:
             driver.pipe_bytes("G", b"a", b"13", 1)
         assert 'raise LookupError("unlucky")' in str(failure.value)
+
+
+# ---- values that a store's serde cannot write ----------------------------------------------------------------------------------------
+
+
+OWN = serdes.Serde(str.encode, bytes.decode, name="own", immutable=(str,))
+
+
+def summing(value_serde: Any, unwritable: Any, *, logging: bool = True) -> Topology:
+    """Keeps each value as the aggregate of its key; 13 becomes something that the store's serde cannot write."""
+    from kstreams_repl.dsl import StreamsBuilder
+
+    builder = StreamsBuilder()
+    kept = builder.stream("in").group_by_key().aggregate(
+        lambda: 0, lambda key, value, total: unwritable if value == 13 else value, store="s", value_serde=value_serde, logging=logging
+    )
+    kept.to_stream().to("out", value_serde=value_serde)
+    return builder.build()
+
+
+UNWRITABLE = pytest.mark.parametrize(
+    ("value_serde", "unwritable"),
+    [(serdes.json, {1, 2}), (serdes.string, 13), (serdes.integer, 2**31), (serdes.long, 2**63), (OWN, "\ud800")],
+)
+CACHE = pytest.mark.parametrize("cache", [1_000_000, 0])
+
+
+def texts(value_serde: Any, value: Any) -> Any:
+    return str(value) if value_serde in (serdes.string, OWN) else value
+
+
+@CACHE
+@pytest.mark.parametrize("suppressed", [True, False])
+@UNWRITABLE
+def test_a_value_that_a_store_cannot_write_is_the_handlers_to_decide(
+    value_serde: Any, unwritable: Any, suppressed: bool, cache: int
+) -> None:
+    asked: list[tuple[ErrorContext, Exception]] = []
+
+    def handler(context: ErrorContext, error: Exception) -> Response:
+        asked.append((context, error))
+        return Response.CONTINUE
+
+    settings = {"statestore.cache.max.bytes": cache, "processing.exception.handler": handler, "repl.changelog.suppression": suppressed}
+    rig = Rig(summing(value_serde, unwritable), settings | DEAD)
+    first, last = texts(value_serde, 1), texts(value_serde, 3)
+    rig.pipe("in", ("k", first, 1), ("k", 13, 2), ("z", last, 3)).run()
+    rig.commit()
+    assert rig.outbox.to("out") == [(b"k", value_serde.serialize(first), 1), (b"z", value_serde.serialize(last), 3)]
+    assert [(context.node, context.topic, context.offset) for context, _ in asked] == [("KSTREAM-AGGREGATE-0000000001", "in", 1)]
+    assert rig.outbox.to("dead") == [(b"k", b"13", 2)]
+    assert rig.task.dropped == {"processing": 1}
+    assert rig.task.stores["s"].get("k") == (first, 1)
+
+
+@CACHE
+@UNWRITABLE
+def test_without_a_handler_it_stops_the_task_with_node_and_the_record_that_brought_it(
+    value_serde: Any, unwritable: Any, cache: int
+) -> None:
+    rig = Rig(summing(value_serde, unwritable), {"statestore.cache.max.bytes": cache, "repl.changelog.suppression": cache > 0})
+    rig.pipe("in", ("k", texts(value_serde, 1), 1), ("k", 13, 2), ("z", texts(value_serde, 3), 3))
+    with pytest.raises(StreamsProcessingError, match="cannot write|surrogates not allowed") as failure:
+        rig.run()
+        rig.commit()
+    error = failure.value
+    assert error.node == "KSTREAM-AGGREGATE-0000000001"
+    assert (cache and value_serde in (serdes.integer, serdes.long)) or (error.topic, error.partition, error.offset) == ("in", 0, 1)
+
+
+def test_a_punctuation_that_writes_what_a_store_cannot_is_the_handlers_too() -> None:
+    class Ticks(Processor):
+        def init(self, context: Any) -> None:
+            context.schedule(10, "STREAM_TIME", lambda now: context.get_state_store("s").put("k", {1, 2}))
+
+        def process(self, record: Record) -> None:
+            """Nothing."""
+
+    topology = Topology().add_source("from-in", "in").add_processor("ticks", Ticks, "from-in")
+    topology.add_state_store(StoreBuilder("s", StoreKind.KEY_VALUE, serdes.string, serdes.json), "ticks")
+    rig = Rig(topology, {"processing.exception.handler": "continue"})
+    rig.pipe("in", ("a", 1, 1)).run()
+    rig.task.punctuate_stream_time()
+    assert rig.task.dropped == {"processing": 1}
+    rig = Rig(topology)
+    rig.pipe("in", ("a", 1, 1)).run()
+    with pytest.raises(StreamsProcessingError, match="json serde cannot write a value of type set") as failure:
+        rig.task.punctuate_stream_time()
+    assert failure.value.node == "ticks"
+
+
+def test_what_a_sink_cannot_write_stays_the_production_handlers() -> None:
+    rig = Rig(sink_of(serdes.long), {"processing.exception.handler": "continue"})
+    rig.pipe("in", ("a", 1, 1), ("b", "text", 2))
+    with pytest.raises(SerializationError, match="the value serde of to-out"):
+        rig.run()

@@ -87,3 +87,10 @@ def test_a_windowed_store_has_no_single_row_per_key(open_kind: Any, disk: LmdbEn
     disk.commit({}, 0)
     with LmdbSnapshot(disk.path or "") as snapshot, pytest.raises(InvalidStateStoreError):
         StoreView(opened.builder, snapshot).get("a")
+
+
+@pytest.mark.parametrize("kind", [StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW])
+def test_a_window_without_an_end_ends_with_the_last_time_there_is(open_kind: Any, disk: LmdbEnvironment, kind: StoreKind) -> None:
+    opened = open_kind(kind, inside=disk, retention_ms=30, window_size_ms=2**63 - 1)
+    opened.store.put("a", (1, 20), 5)
+    assert seen(opened, disk) == [("a", 5, 2**63 - 1, 1, 20)]
