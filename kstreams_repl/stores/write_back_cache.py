@@ -20,46 +20,13 @@ from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import NO_TYPES, SMALL, TEXTS, Codec
 from kstreams_repl.stores.record_cache import ENTRY_OVERHEAD, RecordCache
 from kstreams_repl.stores.rows import Rows, logged_columns, many_at_once
+from kstreams_repl.stores.slots import NOTHING, Frozen, Slot, headers_length, is_deletion, length
 from kstreams_repl.types import Outlet
 
 _FIRST_COMPACTION = 131_072
 _CLEAN, _DIRTY, _LEAVING = 0, 1, 2
 _VALUE_SIZE = 24
 _CAPACITY = 100_000
-
-
-class Frozen:
-    """What a cell is when it cannot stay an object: serialized bytes, or None for a deletion."""
-
-    __slots__ = ("stored",)
-
-    def __init__(self, stored: bytes | None) -> None:
-        self.stored = stored
-
-
-NOTHING = Frozen(None)
-"""In a slot: there is no row, as far as was looked."""
-
-
-class Slot:
-    """One key's present value with its timestamp, whether it is to be flushed, and the context of its last write.
-
-    While a slot is being forwarded it is leaving: a write that comes back to its key then gets a slot of its own.
-    """
-
-    __slots__ = ("key", "value", "at", "state", "timestamp", "headers", "topic", "partition", "offset")
-
-    key: bytes
-    value: Any
-    """The cell, without its timestamp where cells have one; a `Frozen` when it cannot stay an object."""
-    at: int
-    """The cell's timestamp; 0 where cells have none."""
-    state: int
-    topic: Any
-    partition: int
-    offset: int
-    timestamp: int
-    headers: Any
 
 
 class WriteBackCache:
@@ -255,7 +222,7 @@ class WriteBackCache:
         order[:] = self._take_dirty()
         for slot in order:
             slot.state = _DIRTY
-        self._written[0] = sum(_length(slot.value) for slot in order) if self._sized else 0
+        self._written[0] = sum(length(slot.value) for slot in order) if self._sized else 0
         self._compact_at = 2 * len(order) + _FIRST_COMPACTION
         self._forget_index()
 
@@ -272,9 +239,9 @@ class WriteBackCache:
 
     def _weigh(self) -> None:
         sample, written, sized = self._order[-64:], self._written, self._sized
-        weight = sum(len(slot.key) + _VALUE_SIZE + _headers_length(slot.headers) for slot in sample)
+        weight = sum(len(slot.key) + _VALUE_SIZE + headers_length(slot.headers) for slot in sample)
         if not sized:
-            weight += sum(_length(slot.value) for slot in sample)
+            weight += sum(length(slot.value) for slot in sample)
         self._account(len(self._order) * (ENTRY_OVERHEAD + weight // max(len(sample), 1)) + (written[0] if sized else 0))
         written[1] = written[0] + self._look_after
 
@@ -315,7 +282,7 @@ class WriteBackCache:
         if self._listener is not None and (frozen or self._send_old_values):
             old_cells = self._read_old(leaving if self._send_old_values else frozen)
             if frozen:  # a tombstone for a row that is not there goes nowhere
-                leaving = [slot for slot in leaving if slot.key in old_cells or not _is_deletion(slot.value)]
+                leaving = [slot for slot in leaving if slot.key in old_cells or not is_deletion(slot.value)]
         if leaving:
             self._leave(leaving, old_cells, any_frozen=bool(frozen))
         self._settle(settling)
@@ -443,7 +410,7 @@ class WriteBackCache:
         slots = self._slots
         for slot in left:
             value = slot.value
-            if (_length(value) > SMALL or _is_deletion(value)) and slot.state is _CLEAN and slots.get(slot.key) is slot:
+            if (length(value) > SMALL or is_deletion(value)) and slot.state is _CLEAN and slots.get(slot.key) is slot:
                 del slots[slot.key]
         if len(slots) > self._capacity:
             slots.clear()
@@ -500,19 +467,3 @@ class WriteBackCache:
         self._written[:] = 0, self._look_after
         self._account(0)
         self._changelog.clear()
-
-
-def _is_deletion(value: Any) -> bool:
-    return type(value) is Frozen and value.stored is None
-
-
-def _length(value: Any) -> int:
-    """Bytes, or characters, of what may be long; 0 for other objects."""
-    kind = type(value)
-    if kind is Frozen:
-        return len(value.stored or b"")
-    return len(value) if kind is str or kind is bytes else 0
-
-
-def _headers_length(headers: Any) -> int:
-    return sum(len(name) + len(data or b"") for name, data in headers) if headers else 0
