@@ -22,6 +22,7 @@ _FIRST_SLICE = 64
 _SLICE_SECONDS = 0.05
 _SETTLE_SECONDS = 1.0
 _SETTLE_ROWS = 100_000
+_SETTLE_BYTES = 64 * 1024 * 1024
 
 
 class ActiveTask:
@@ -222,14 +223,16 @@ class ActiveTask:
 
     def may_wait(self) -> bool:
         """Whether the local stores may take this commit together with a later one: what they lack is read from the changelogs again
-        after a crash. Not where a store has no changelog, not for long, and not for many rows.
+        after a crash. Not where a store has no changelog, not for long, and not for many rows or long ones.
         """
         environment = self.environment
+        rows, size = getattr(environment, "unwritten", (0, 0))
         return (
             not self._at_once
             and environment.commit_id >= 0
             and time.monotonic() - self._settled_at < _SETTLE_SECONDS
-            and getattr(environment, "unwritten", 0) < _SETTLE_ROWS
+            and rows < _SETTLE_ROWS
+            and size < _SETTLE_BYTES
         )
 
     def settle(self, positions: Mapping[TopicPartition, int]) -> None:

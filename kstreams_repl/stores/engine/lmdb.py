@@ -241,9 +241,10 @@ class LmdbEnvironment(Hooks):
             memory.commit()
 
     @property
-    def unwritten(self) -> int:
-        """Rows that wait for the next commit."""
-        return sum(len(engine.overlay.rows) for engine in self._engines.values())
+    def unwritten(self) -> tuple[int, int]:
+        """Rows that wait for the next commit, and about how many bytes their values have."""
+        waiting = [engine.overlay for engine in self._engines.values()]
+        return sum(len(overlay.rows) for overlay in waiting), sum(overlay.size for overlay in waiting)
 
     def rollback(self) -> None:
         for engine in self._engines.values():

@@ -95,8 +95,9 @@ def test_a_store_without_a_changelog_takes_every_commit_at_once(make: Make) -> N
     assert environment.commit_id == 2 and active.settled
 
 
-def test_many_rows_do_not_wait(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(active_task, "_SETTLE_ROWS", 2)
+@pytest.mark.parametrize(("bound", "most"), [("_SETTLE_ROWS", 2), ("_SETTLE_BYTES", 24)])
+def test_many_rows_and_long_ones_do_not_wait(make: Make, monkeypatch: pytest.MonkeyPatch, bound: str, most: int) -> None:
+    monkeypatch.setattr(active_task, bound, most)
     active, environment = make()
     commit(active, 1, "a", more=False)
     commit(active, 2, "a", "b", more=True)
