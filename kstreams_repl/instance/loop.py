@@ -38,6 +38,8 @@ up is what an idle instance costs: 0.4 ms of processor each time, for what it ne
 """
 _ASK_SECONDS = 0.25
 """How often the broker is asked whether a partition that a task waits for ends in an open transaction."""
+_AWAY_SECONDS = 20.0
+"""For so long nobody asks it after it did not answer: each such question holds the loop up."""
 _IMBALANCE = 20
 """A partition is paused when it holds this many times its soft bound while its task cannot go on, and resumed at half of
 that.
@@ -287,11 +289,12 @@ class Loop:
         queue = instance.by_partition[at].task.group.queues[at]
         if queue.has_head or now < self._ask_at.get(at, 0.0):
             return False
-        self._ask_at[at] = now + _ASK_SECONDS
         try:
             stable = instance.admin.end_offsets([at], isolation="read_committed")[at]
-        except KStreamsError:  # unknown as before; what the matter is the consumer tells
+        except KStreamsError:  # unknown as before; what the matter is the consumer tells, and nobody asks for a while
+            self._ask_at = dict.fromkeys(instance.by_partition, time.monotonic() + _AWAY_SECONDS)
             return False
+        self._ask_at[at] = now + _ASK_SECONDS
         if reached < stable:
             return False
         instance.stable[at] = (reached, end)

@@ -175,7 +175,7 @@ ABSENT: Mapping[tuple[str, str], str] = MappingProxyType(
         (STATE, "restore-rate"): "stores are restored a task's worth at a time: see the task's restore-rate",
         (STATE, "restore-latency-avg"): "as restore-rate",
         (STATE, "restore-latency-max"): "as restore-rate",
-        (STATE, "num-open-iterators"): "iterators are Python generators; the engine closes those that are left behind at the commit",
+        (STATE, "num-open-iterators"): "iterators are Python generators, which end with their last reference",
         (STATE, "iterator-duration-avg"): "as num-open-iterators",
         (STATE, "iterator-duration-max"): "as num-open-iterators",
         (STATE, "oldest-iterator-open-since-ms"): "as num-open-iterators",

@@ -456,8 +456,10 @@ def _of_the_user(error: Exception) -> bool:
 
 
 def _has_no_place(error: Exception) -> bool:
-    """A serde's own error: a store was given what it cannot write. Sources and sinks name themselves, and have handlers of their own."""
-    return isinstance(error, SerializationError) and not error.fields.keys() & {"node", "topic"}
+    """A serde's own error: a store was given what it cannot write. Sources and sinks name themselves, and have handlers of their own; what
+    a store holds and cannot read concerns more than this record.
+    """
+    return isinstance(error, SerializationError) and not error.fields.keys() & {"node", "topic", "reading"}
 
 
 def _stores_of_counts(subtopology: Subtopology) -> set[str]:

@@ -168,4 +168,5 @@ def wrong_bytes(serde: str, data: Any, expected: str) -> SerializationError:
         f"the {serde} serde cannot read these {size}: it expects {expected}",
         hint="the data was written by another serde; check key_serde and value_serde of this topic or store",
         serde=serde,
+        reading=True,
     )

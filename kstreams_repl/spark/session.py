@@ -232,7 +232,9 @@ def total_slots(session: Any) -> int:
     if found:
         return int(found.group(1))
     inner = context._jsc.sc()
-    return int(inner.maxNumConcurrentTasks(inner.resourceProfileManager().defaultResourceProfile()))
+    there = int(inner.maxNumConcurrentTasks(inner.resourceProfileManager().defaultResourceProfile()))
+    grows = context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"  # executors come when tasks wait for them
+    return max(there, int(context.defaultParallelism)) if grows else there
 
 
 def missing_slots(session: Any) -> int:

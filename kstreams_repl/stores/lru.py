@@ -1,7 +1,8 @@
 """The LRU store: at most so many rows; the least recently used one leaves with a tombstone in the changelog.
 
-The order survives a restart. A store that is read from its changelog, as Kafka Streams' always is, has the order of the last writes
-then; one that finds its rows on the disk has the order of use.
+The order of up to `MOST_SAVED` rows survives a restart; of a larger store on the disk, rows are in key order then. A store that is read
+from its changelog, as Kafka Streams' always is, has the order of the last writes; one that finds its rows on the disk has the order of
+use.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from kstreams_repl.stores.codec import Codec
 from kstreams_repl.stores.engine.base import Environment
 
 _SIZE = struct.Struct(">I")
+MOST_SAVED = 10_000
+"""Rows of which the order is saved with each commit: some 6 ms."""
 ORDER = "/order"
 """Behind the store's name: the attribute that holds its keys, eldest first."""
 
@@ -77,7 +80,8 @@ class Lru:
             self._environment.set_attribute(self.name + ORDER, None)
 
     def _save(self) -> None:
-        self._environment.set_attribute(self.name + ORDER, pack_order(self._order))
+        small = len(self._order) <= MOST_SAVED
+        self._environment.set_attribute(self.name + ORDER, pack_order(self._order) if small else None)
 
     def _bytes(self, key: Any) -> bytes:
         data = self._key.serialize(key)

@@ -13,7 +13,7 @@ from typing import Any
 
 from kstreams_repl.errors import TaskCorruptedError
 from kstreams_repl.stores.engine.base import Environment
-from kstreams_repl.stores.lru import ORDER, pack_order, unpack_order
+from kstreams_repl.stores.lru import MOST_SAVED, ORDER, pack_order, unpack_order
 from kstreams_repl.stores.segments import segment_interval_ms
 from kstreams_repl.stores.time_ordered_window import physical_key
 from kstreams_repl.stores.versioned import HISTORY_SUFFIX, VersionedRows
@@ -44,6 +44,8 @@ class Restorer:
         self._name = builder.name
         self._retention = builder.retention_ms if builder.retention_ms is not None else _DAY_MS
         self._interval = segment_interval_ms(self._retention)
+        self._order: dict[bytes, None] | None = None
+        """Of the rows of an LRU store; kept at the end of the restore."""
         self._versioned: VersionedRows | None = None
         if builder.kind is StoreKind.VERSIONED:
             # Opened here so that the engines exist before the first batch; it registers no hooks.
@@ -84,6 +86,9 @@ class Restorer:
     def finish(self, position: int) -> None:
         """The changelog's end is reached: keep the position and let open stores read what is there."""
         positions = {self._at: position} if self.builder.persistent else {}
+        if self._order is not None:
+            self._environment.set_attribute(self._name + ORDER, pack_order(self._order))
+            self._order = None
         self._environment.restore(self._name, (), (), positions=positions, persistent=self.builder.persistent)
         self._environment.rollback()
 
@@ -93,14 +98,16 @@ class Restorer:
         return batch.keys, batch.values  # type: ignore[return-value]
 
     def _lru(self, batch: RecordBatch) -> _Rows:
-        name = self._name + ORDER
-        order = unpack_order(self._environment.attribute(name))
+        if self._order is None:
+            self._order = unpack_order(self._environment.attribute(self._name + ORDER))
+        order = self._order
         for key, value in zip(batch.keys, batch.values, strict=True):
             if key is not None:
                 order.pop(key, None)
                 if value is not None:
                     order[key] = None
-        self._environment.set_attribute(name, pack_order(order))
+        if len(order) <= MOST_SAVED:  # a copy that follows its log is not told when it is at an end
+            self._environment.set_attribute(self._name + ORDER, pack_order(order))
         return self._plain(batch)
 
     def _timestamped(self, batch: RecordBatch) -> _Rows:

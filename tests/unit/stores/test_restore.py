@@ -10,6 +10,7 @@ import pytest
 from kstreams_repl import serdes
 from kstreams_repl.errors import TaskCorruptedError
 from kstreams_repl.runtime.record_context import ContextSnapshot
+from kstreams_repl.stores import lru
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.stores.restore import Restorer
@@ -135,6 +136,18 @@ def test_a_restored_lru_store_drops_what_was_not_written_for_longest(
     reader.put("d", 1)
     assert [key for key, _ in reader.all()] == ["c", "d", "z"]
     restored.close()
+
+
+def test_of_a_large_lru_store_no_order_is_saved(open_kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be written anew with every commit."""
+    monkeypatch.setattr(lru, "MOST_SAVED", 2)
+    environment = LmdbEnvironment(tmp_path / "large", map_bytes=64 << 20)
+    store = open_kind(StoreKind.LRU, max_entries=3, inside=environment).store
+    for number, key in enumerate(("z", "y", "a")):
+        store.put(key, 1)
+        environment.commit({}, number)
+        assert (environment.attribute("st" + lru.ORDER) is None) == (number == 2)
+    environment.close()
 
 
 def test_an_lru_store_on_the_disk_has_its_order_again_after_a_restart_and_a_rollback(open_kind: Any, tmp_path: Path) -> None:
