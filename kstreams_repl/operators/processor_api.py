@@ -90,7 +90,13 @@ class NodeProcessorContext:
                 node=self._node.name,
             )
         headers = list(record.headers) if self._fixed_key else record.headers  # what leaves a fixed-key processor is a new record
-        (self._forward if child is None else self._node.child(child))(record.key, record.value, record.timestamp, headers)
+        forward, at, timestamp = self._forward if child is None else self._node.child(child), self._node.record, record.timestamp
+        outer_timestamp, outer_headers = at.timestamp, at.headers
+        at.timestamp, at.headers = timestamp, headers  # what is cached further down leaves the cache under these
+        try:
+            forward(record.key, record.value, timestamp, headers)
+        finally:
+            at.timestamp, at.headers = outer_timestamp, outer_headers
 
     def record_metadata(self) -> RecordMetadata | None:
         return self._node.record.metadata()

@@ -56,7 +56,7 @@ class StreamSessionWindowAggregate(Operator):
             def flushed(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
                 forward(key, (new, old, True), key[2], headers)
 
-            to_children = None if store.set_flush_listener(flushed, send_old) else forward
+            to_children = None if store.set_flush_listener(flushed, send_old) else _without_headers(node, forward)
         observed = -1
 
         def sessions(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -95,3 +95,16 @@ class StreamSessionWindowAggregate(Operator):
                 to_children(window, (aggregate, None, True), end, [])
 
         return sessions
+
+
+def _without_headers(node: NodeContext, forward: Process) -> Process:
+    """Results are new records: what is cached further down leaves the cache without the headers of the one at work, too."""
+    record = node.record
+
+    def forward_without_headers(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        outer_timestamp, outer_headers = record.timestamp, record.headers
+        record.timestamp, record.headers = timestamp, headers
+        forward(key, value, timestamp, headers)
+        record.timestamp, record.headers = outer_timestamp, outer_headers
+
+    return forward_without_headers

@@ -28,7 +28,7 @@ class Record:
 
     def __post_init__(self) -> None:
         if self.timestamp < 0:
-            raise KStreamsError(f"a record's timestamp cannot be negative: {self.timestamp}", hint="give milliseconds since 1970")
+            raise _negative(self.timestamp)
 
     def with_key(self, key: Any) -> Record:
         return Record(key, self.value, self.timestamp, list(self.headers))
@@ -52,6 +52,10 @@ class FixedKeyRecord:
     timestamp: int
     headers: Headers = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        if self.timestamp < 0:
+            raise _negative(self.timestamp)
+
     def with_value(self, value: Any) -> FixedKeyRecord:
         return FixedKeyRecord(self.key, value, self.timestamp, list(self.headers))
 
@@ -60,3 +64,7 @@ class FixedKeyRecord:
 
     def with_headers(self, headers: Headers) -> FixedKeyRecord:
         return FixedKeyRecord(self.key, self.value, self.timestamp, list(headers))
+
+
+def _negative(timestamp: int) -> KStreamsError:
+    return KStreamsError(f"a record's timestamp cannot be negative: {timestamp}", hint="give milliseconds since 1970")
