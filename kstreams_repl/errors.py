@@ -107,6 +107,11 @@ class NullKeyError(StateStoreError):
     """A store was asked to read or write the key None: an error of the processor that did so. Fields: ``store``."""
 
 
+class InvalidRecordError(KStreamsError):
+    """A processor made a record that cannot be: its timestamp is negative. While records flow you get it as the cause of a
+    `StreamsProcessingError`, if ``processing.exception.handler`` does not go on."""
+
+
 class InvalidStateStoreError(StateStoreError):
     """The store asked for is not there (yet): not connected, still restoring, or closed."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import NullKeyError
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.getters import ValueGetter
 from kstreams_repl.operators.joiners import Joiner, joiner_with_key
@@ -105,10 +105,11 @@ class StreamTableJoin(Operator):
             elif buffer.observed_time - grace > timestamp:
                 join(key, value, timestamp, headers)
             elif key is None:
-                raise KStreamsError(
+                raise NullKeyError(
                     f"{node.name}: a stream-table join with a grace period cannot buffer a record without a key",
                     hint="filter records with a null key first, or join without grace",
                     node=node.name,
+                    store=store,
                 )
             else:
                 context = ContextSnapshot(record.topic, record.partition, record.offset, timestamp, headers)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import InvalidRecordError
 from kstreams_repl.types import Headers
 
 
@@ -66,5 +66,5 @@ class FixedKeyRecord:
         return FixedKeyRecord(self.key, self.value, self.timestamp, list(headers))
 
 
-def _negative(timestamp: int) -> KStreamsError:
-    return KStreamsError(f"a record's timestamp cannot be negative: {timestamp}", hint="give milliseconds since 1970")
+def _negative(timestamp: int) -> InvalidRecordError:
+    return InvalidRecordError(f"a record's timestamp cannot be negative: {timestamp}", hint="give milliseconds since 1970")

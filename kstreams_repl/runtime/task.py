@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import (
     IllegalStateTransitionError,
+    InvalidRecordError,
     KStreamsError,
     NullKeyError,
     SerializationError,
@@ -34,7 +35,7 @@ from kstreams_repl.runtime.record_queue import RecordQueue
 from kstreams_repl.runtime.services import TaskServices
 from kstreams_repl.runtime.source import CompiledSource
 from kstreams_repl.runtime.tracing import Trace, traced
-from kstreams_repl.runtime.user_error import user_line
+from kstreams_repl.runtime.user_error import read_by_user, user_line
 from kstreams_repl.stores.factory import open_store
 from kstreams_repl.stores.record_cache import RecordCache
 from kstreams_repl.topology.nodes import ProcessorNode, SourceNode
@@ -390,10 +391,10 @@ class StreamTask:
         at, line = place_of(error, self.services.record), user_line(error)
         where = f"{at.topic}-{at.partition} offset {at.offset}" if at.topic is not None else otherwise
         return StreamsProcessingError(
-            f"{type(error).__name__}: {error.message if isinstance(error, SerializationError) else error}"
+            f"{type(error).__name__}: {error.message if isinstance(error, KStreamsError) else error}"
             + (f"\n  {line}" if line else "")
             + f"\n  in node {node}, task {self.id}, at {where}",
-            hint=(isinstance(error, SerializationError) and error.hint)
+            hint=(isinstance(error, KStreamsError) and error.hint)
             or "fix the function and deploy again; what was committed stays and nothing is lost",
             node=node,
             task=str(self.id),
@@ -451,15 +452,19 @@ class StreamTask:
 
 
 def _of_the_user(error: Exception) -> bool:
-    """Whether the processing handler decides: not about errors of ours, but about wrong keys and values for stores."""
+    """Whether the processing handler decides: not about errors of ours, but about wrong keys and values for stores, and wrong records."""
     return not isinstance(error, KStreamsError) or isinstance(error, NullKeyError) or _has_no_place(error)
 
 
 def _has_no_place(error: Exception) -> bool:
-    """A serde's own error: a store was given what it cannot write. Sources and sinks name themselves, and have handlers of their own; what
-    a store holds and cannot read concerns more than this record.
+    """A serde's own error: a store was given what it cannot write, or a user's function called a serde. Sources and sinks name themselves,
+    and have handlers of their own; what a store holds and cannot read concerns more than this record. Or a record that cannot be.
     """
-    return isinstance(error, SerializationError) and not error.fields.keys() & {"node", "topic", "reading"}
+    if isinstance(error, InvalidRecordError):
+        return True
+    if not isinstance(error, SerializationError) or error.fields.keys() & {"node", "topic"}:
+        return False
+    return "reading" not in error.fields or read_by_user(error)
 
 
 def _stores_of_counts(subtopology: Subtopology) -> set[str]:

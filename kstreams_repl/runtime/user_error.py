@@ -10,6 +10,7 @@ from traceback import walk_tb
 from typing import NamedTuple
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
+_STORES = str(Path(_PACKAGE) / "stores") + os.sep
 _NOT_USERS = (_PACKAGE, sysconfig.get_path("stdlib") + os.sep, "<frozen")
 
 
@@ -32,6 +33,12 @@ def user_line(error: BaseException) -> UserLine | None:
         if is_users(name):
             found = UserLine(name, line, linecache.getline(name, line).strip())
     return found
+
+
+def read_by_user(error: BaseException) -> bool:
+    """Whether bytes that a serde could not read were given to it by user code, not by a store."""
+    files = [frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)]
+    return any(map(is_users, files)) and not any(file.startswith(_STORES) for file in files)
 
 
 def is_users(file: str) -> bool:
