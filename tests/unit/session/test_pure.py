@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy
 import pandas
 import pytest
 
@@ -220,3 +221,23 @@ def test_an_application_has_not_caught_up_while_one_of_its_instances_restores_or
     assert not caught_up(app)
     reports[1] = InstanceReport(1, "running", 1, far)
     assert caught_up(app)
+
+
+def test_a_dataframe_keeps_the_zone_of_its_dates() -> None:
+    """09:00 in New York was sent as 09:00 UTC."""
+    at = pandas.Series(pandas.to_datetime(["2013-01-01 09:00", None])).dt.tz_localize("America/New_York")
+    rows = list(parts_of(pandas.DataFrame({"x": [1, 2], "at": at}).head(1), timestamp="at"))
+    assert rows[0][2] == int(datetime(2013, 1, 1, 14, tzinfo=UTC).timestamp() * 1000)
+    assert rows[0][1]["at"] == "2013-01-01T09:00:00.000000-05:00"
+    assert [row[1]["at"] for row in parts_of(pandas.DataFrame({"at": at}))][1] is None
+
+
+@pytest.mark.parametrize("moment", [date(2013, 1, 1), numpy.datetime64("2013-01-01", "ns"), numpy.datetime64("2013-01-01")])
+def test_dates_of_all_kinds_are_milliseconds(moment: object) -> None:
+    assert milliseconds(moment) == 1_356_998_400_000
+
+
+@pytest.mark.parametrize("moment", [pandas.NaT, numpy.datetime64("NaT"), [1], {}, float("nan"), float("inf")])
+def test_what_holds_no_time_is_said(moment: object) -> None:
+    with pytest.raises(KStreamsError, match="is no time"):
+        milliseconds(moment)
