@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from types import SimpleNamespace
 from typing import Any
 
+import pandas
 import pytest
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from traitlets.config import Config
@@ -15,6 +17,7 @@ import kstreams_repl as ks
 from kernel_ext.cells import cell_of
 from kernel_ext.errors import three_lines
 from kernel_ext.magics import _split_options
+from kstreams_repl.kafka.clients import ClientSettings
 
 
 @pytest.fixture
@@ -206,3 +209,15 @@ def test_completion_starts_no_broker(shell: InteractiveShell) -> None:
     completions(shell, "%topo_sql SELECT * FROM w")
     assert not session.started
     session.close()
+
+
+def test_names_of_the_magics_own_hide_none_of_the_users(shell: InteractiveShell) -> None:
+    """A dataframe called `history`, `options` or `line` was not found: the magic has such names itself."""
+    frames = {name: pandas.DataFrame({"n": [1, 2]}) for name in ("history", "options", "line", "query", "given", "display")}
+    shell.user_ns.update(frames)
+    session = ks.Session(ClientSettings("nowhere:9092"))
+    session.__dict__["_admin"] = SimpleNamespace(settings=session.settings, topics=dict)
+    shell.user_ns["session"] = session
+    for name in frames:
+        result, _ = run(shell, f"%topo_sql SELECT sum(n) AS total FROM {name}")
+        assert result.success and result.result.rows == ((3,),), name
