@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import Any
 
 DEPTH = 6
+DEPTH_OF_LIBRARIES = 12
+"""Dataframes and models keep what they hold far inside."""
 MOST_ITEMS = 10_000
 """Larger collections are compared by their length alone."""
 MOST_THINGS = 100_000
 """After so many, only kinds are compared: a function that reads a whole session, say."""
+_OURS = ("kstreams_repl", "kernel_ext")
 _SINGLE = (str, bytes, types.NoneType)
 _NUMBERS = (bool, int, float, complex)
 _BUILT_IN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
@@ -125,7 +128,9 @@ class _Fingerprint:
         kind = type(value)
         if dataclasses.is_dataclass(value):
             return kind.__qualname__, self._behind(kind, depth), self.of(fields_of(value), depth - 1)
-        state = getattr(value, "__dict__", None)
+        library = not _is_users(kind.__module__) and kind.__module__.split(".")[0] not in _OURS
+        state = None if library else getattr(value, "__dict__", None)
+        depth = max(depth, DEPTH_OF_LIBRARIES) if library else depth
         content = self.of(state, depth - 1) if state else tuple(self.of(part, depth - 1) for part in _reduced(value))
         return kind.__qualname__, self._behind(kind, depth), content
 
@@ -168,7 +173,7 @@ def _reduced(value: Any) -> Iterator[Any]:
 @functools.cache
 def _is_users(module: str | None) -> bool:
     """Whether a module is the user's own: a notebook, a script or a file beside it."""
-    if module is None or module.split(".")[0] in ("kstreams_repl", "kernel_ext", "builtins"):
+    if module is None or module.split(".")[0] in (*_OURS, "builtins"):
         return False
     if module == "__main__":
         return True

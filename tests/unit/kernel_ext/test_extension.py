@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from traitlets.config import Config
 import kstreams_repl as ks
 from kernel_ext.cells import cell_of
 from kernel_ext.errors import three_lines
-from kernel_ext.magics import _split_options
+from kernel_ext.magics import TopoMagics, _split_options
 from kstreams_repl.kafka.clients import ClientSettings
 
 
@@ -221,3 +222,20 @@ def test_names_of_the_magics_own_hide_none_of_the_users(shell: InteractiveShell)
     for name in frames:
         result, _ = run(shell, f"%topo_sql SELECT sum(n) AS total FROM {name}")
         assert result.success and result.result.rows == ((3,),), name
+
+
+def test_quotes_that_keep_words_together_are_no_part_of_an_argument(shell: InteractiveShell, tmp_path: Path) -> None:
+    """`--directory "my data"` made a directory with quotes in its name, `--from "2013-03-01 12:00"` was no place to begin."""
+    asked: list[Any] = []
+    workspace: Any = SimpleNamespace(
+        connect=lambda *place, **options: asked.append((place, options)) or SimpleNamespace(start=lambda: None),
+        source=lambda name: name,
+        session=SimpleNamespace(plan=lambda *about, **options: asked.append((about, options))),
+    )
+    magics = TopoMagics(shell, workspace)
+    magics.topo_connect(f"'host:9092' --directory \"{tmp_path}/my data\"")
+    magics.topo_deploy('words "my app" --dry-run --from "2013-03-01 12:00" -c "client.id=a b"')
+    assert asked == [
+        (("host:9092",), {"spark": None, "directory": f"{tmp_path}/my data"}),
+        (("words", "my app"), {"config": {"client.id": "a b"}, "start": "2013-03-01 12:00"}),
+    ]

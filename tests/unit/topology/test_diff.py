@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+import pandas
 import pytest
 
 from kstreams_repl import serdes
@@ -382,6 +383,7 @@ def _in(codes: Any) -> Any:
         (_in(deque(["UA"])), _in(deque(["AA"]))),
         (_in(datetime(2013, 1, 1)), _in(datetime(2014, 1, 1))),
         (_in({1: "a"}), _in({"1": "a"})),
+        (_in(pandas.DataFrame({"a": [1, 2]})), _in(pandas.DataFrame({"a": [1, 3]}))),
         (_Getter("carrier"), _Getter("origin")),
         (_class(frozenset({"a"})), _class(frozenset({"b"}))),
         (_class(static=1), _class(static=2)),
@@ -396,7 +398,7 @@ def test_what_does_something_else_has_another_fingerprint(one: Any, other: Any) 
 
 def test_a_cell_that_runs_again_has_the_same_fingerprint() -> None:
     cell = """
-import functools, operator, re
+import functools, operator, pandas, re
 from dataclasses import dataclass
 from enum import Enum
 class Kind(Enum):
@@ -409,7 +411,7 @@ class Loop:
     def __init__(self): self.me = self
 NAN = float("nan")
 def make(*held): return lambda key, value: (value in {"a", "b"}, held, 0.5, NAN)
-held = Limits(), {"x": {1, 2}}, [re.compile("a")], Loop(), float("nan")
+held = Limits(), {"x": {1, 2}}, [re.compile("a")], Loop(), float("nan"), pandas.DataFrame({"a": [1, 2], "b": ["x", "y"]})
 found = [make(*held), functools.partial(make, 1), operator.itemgetter("a"), Limits]
 """
     spaces: list[dict[str, Any]] = [{"__name__": "__main__"}, {"__name__": "__main__"}]
