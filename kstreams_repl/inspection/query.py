@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -20,10 +19,12 @@ from kstreams_repl.display.table import MAX_ROWS, Table
 from kstreams_repl.errors import SqlError, did_you_mean
 from kstreams_repl.inspection.columns import TableData
 from kstreams_repl.inspection.json_values import JsonColumn, read_json
+from kstreams_repl.inspection.running import interruptible
 from kstreams_repl.inspection.sandbox import open_sandbox, quote_identifier
 
 EXACT = 2**53
 """Up to here a float holds every integer."""
+T = TypeVar("T")
 HINT = "one SELECT statement; see duckdb.org/docs/sql"
 
 
@@ -80,17 +81,13 @@ class SqlResult:
     def df(self) -> Any:
         """A pandas DataFrame of all rows. Integers that no float holds are Python's own where they stand beside NULLs, or are over 64 bits
         in their column."""
-        with _told(self._empty):
-            frame = self.relation.df()
-            rounded = self._rounded(frame)
-            return self._exact(frame, rounded) if rounded else frame
+        return self._run(self._frame)
 
     pandas = df
 
     def arrow(self) -> pa.Table:
         """An Arrow table of all rows."""
-        with _told(self._empty):
-            return self.relation.to_arrow_table()
+        return self._run(self.relation.to_arrow_table)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as tuples.
@@ -98,16 +95,14 @@ class SqlResult:
         Raises:
             SqlError: a value does not do for what the query makes of it, which shows with the rows only.
         """
-        with _told(self._empty):
-            return self.relation.fetchall()
+        return self._run(self.relation.fetchall)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self.fetchall())
 
     def table(self, rows: int = MAX_ROWS) -> Table:
         """The first rows for showing."""
-        with _told(self._empty):
-            found = self.relation.limit(rows + 1).fetchall()
+        found = self._run(self.relation.limit(rows + 1).fetchall)
         note = [f"the first {rows} rows are shown; .df() gives all"] if len(found) > rows else []
         note += [*self.bounds, *self.notes]
         return Table.of(self.columns, found[:rows], note="\n".join(note))
@@ -117,6 +112,18 @@ class SqlResult:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return self.table()._repr_mimebundle_()
+
+    def _run(self, call: Callable[[], T]) -> T:
+        """A query that fails only when its rows are fetched fails like one that fails at once; an interrupt ends it."""
+        try:
+            return interruptible(self._database, call)
+        except duckdb.Error as error:
+            raise explain(error, self._empty) from error
+
+    def _frame(self) -> Any:
+        frame = self.relation.df()
+        rounded = self._rounded(frame)
+        return self._exact(frame, rounded) if rounded else frame
 
     def _rounded(self, frame: Any) -> list[int]:
         """Columns of integers that pandas has made floats of, and whose values floats do not hold."""
@@ -245,15 +252,6 @@ def _refuse_two(one: str, other: str, source: TableSource) -> None:
             hint=f"one of them under another name: session.sql(query, other=session.sql('SELECT * FROM {quote_identifier(other)}'))",
             table=other,
         )
-
-
-@contextmanager
-def _told(empty: Sequence[str]) -> Iterator[None]:
-    """A query that fails only when its rows are fetched fails like one that fails at once."""
-    try:
-        yield
-    except duckdb.Error as error:
-        raise explain(error, empty) from error
 
 
 def _register(

@@ -10,6 +10,10 @@ from kstreams_repl.display.table import Table
 from kstreams_repl.types import Headers
 
 
+EXACT = 2**53
+"""Up to here a float holds every integer."""
+
+
 class ReadRecord(NamedTuple):
     """One record, decoded. `offset` is -1 where the record was never on a topic (a value between two nodes)."""
 
@@ -62,6 +66,9 @@ class Records(Sequence[ReadRecord]):
         import pandas
 
         frame = pandas.DataFrame(list(self._records), columns=list(ReadRecord._fields))
+        for name in ("key", "value"):  # pandas makes floats of integers beside None, and large ones lose their digits
+            if str(frame[name].dtype) == "float64" and (frame[name].abs() >= EXACT).any():
+                frame[name] = pandas.Series([getattr(record, name) for record in self._records], dtype=object)
         frame["timestamp"] = pandas.to_datetime(frame["timestamp"], unit="ms", errors="coerce")
         return frame
 

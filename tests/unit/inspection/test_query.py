@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -250,3 +252,15 @@ def test_a_name_that_wants_quotes_is_told_so(query: str, name: str) -> None:
     with pytest.raises(SqlError) as error:
         ask(query, **{name: topic(FLIGHTS), "other": topic(FLIGHTS)})
     assert f'FROM "{name}"' in str(error.value.hint)
+
+
+@pytest.mark.parametrize("look", ["fetchall", "df", "arrow", "table"])
+def test_an_interrupt_ends_a_query(look: str) -> None:
+    """Some looks did not hear it before all was computed, others raised a RuntimeError."""
+    result = ask("SELECT sum(a.range * b.range) FROM range(100000000) a, range(10000000) b")
+    interrupt = threading.Timer(0.2, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        getattr(result, look)()
+    interrupt.join()
+    assert not [thread for thread in threading.enumerate() if thread.name == "kstreams-sql"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -16,7 +18,7 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.errors import ConfigError, KStreamsError, StreamsProcessingError, TopologyError
-from kstreams_repl.session.control_calls import CaughtUp
+from kstreams_repl.session.control_calls import CaughtUp, Work
 from kstreams_repl.session.directory import SessionDirectory
 from kstreams_repl.session.errors_shown import with_source
 from kstreams_repl.session.known_serdes import KnownSerdes
@@ -241,3 +243,25 @@ def test_dates_of_all_kinds_are_milliseconds(moment: object) -> None:
 def test_what_holds_no_time_is_said(moment: object) -> None:
     with pytest.raises(KStreamsError, match="is no time"):
         milliseconds(moment)
+
+
+def test_large_integers_of_records_keep_their_digits_in_a_dataframe() -> None:
+    large = 1234567890123456789
+    frame = Records([ReadRecord(large, None, 1), ReadRecord(None, large, 2), ReadRecord(1, 1, 3)]).df()
+    assert list(frame["key"]) == [large, None, 1] and list(frame["value"]) == [None, large, 1]
+    assert str(Records([ReadRecord(None, 0.5, 1), ReadRecord(None, None, 2)]).df()["value"].dtype) == "float64"
+
+
+def test_an_interrupted_wait_leaves_the_work_begun_not_done() -> None:
+    """An application that was interrupted while it started was taken for paused: waiting for it ended at once."""
+    go_on = threading.Event()
+    work = Work(threading.Lock(), go_on.wait, name="work")
+    interrupt = threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        work.wait()
+    interrupt.join()
+    assert not work.done
+    go_on.set()
+    work.wait()
+    assert work.done and work.error is None
