@@ -1,4 +1,4 @@
-"""Running a query so that an interrupt ends it: DuckDB looks for Ctrl-C in some of its calls only, and in others not before they are done."""
+"""Running a query so that an interrupt ends it: DuckDB looks for Ctrl-C in some of its calls, and in others not before they are done."""
 
 from __future__ import annotations
 

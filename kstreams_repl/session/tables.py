@@ -163,7 +163,7 @@ def as_frame(value: Any, name: str, *, required: bool = False) -> Any | None:
     if isinstance(value, SqlResult):
         return value.arrow()
     if isinstance(value, Records):
-        return value.df()
+        return value.arrow()
     kind = type(value)
     if kind.__module__.partition(".")[0] in _FRAME_LIBRARIES and kind.__name__ in (
         "DataFrame", "LazyFrame", "Table", "RecordBatch", "RecordBatchReader", "Dataset",

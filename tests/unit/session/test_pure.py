@@ -18,6 +18,7 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.errors import ConfigError, KStreamsError, StreamsProcessingError, TopologyError
+from kstreams_repl.inspection import open_sandbox
 from kstreams_repl.session.control_calls import CaughtUp, Work
 from kstreams_repl.session.directory import SessionDirectory
 from kstreams_repl.session.errors_shown import with_source
@@ -25,6 +26,7 @@ from kstreams_repl.session.known_serdes import KnownSerdes
 from kstreams_repl.session.producing import milliseconds, parts_of, serde_for
 from kstreams_repl.session.records import ReadRecord, Records
 from kstreams_repl.session.samples import sends_changes
+from kstreams_repl.session.tables import as_frame
 from kstreams_repl.session.topologies import topology_of
 from kstreams_repl.spark.progress import ApplicationReport, InstanceReport
 
@@ -265,3 +267,17 @@ def test_an_interrupted_wait_leaves_the_work_begun_not_done() -> None:
     go_on.set()
     work.wait()
     assert work.done and work.error is None
+
+
+def test_records_of_all_kinds_are_a_table_in_sql() -> None:
+    """DuckDB finds no type for a dataframe's column of mixed objects."""
+    large = 1234567890123456789
+    first = ReadRecord("a", {"x": 1}, 1, headers=[("h", b"1"), ("none", None)])  # type: ignore[list-item]
+    records = Records([first, ReadRecord(b"b", "\ud800", 10**17), ReadRecord(None, large, 3)])
+    frame = as_frame(records, "records")
+    with open_sandbox() as database:
+        database.register("records", frame)
+        rows = database.execute("SELECT key, value, headers FROM records").fetchall()
+    headers = [{"name": "h", "value": b"1"}, {"name": "none", "value": None}]
+    assert rows == [("a", "{'x': 1}", headers), ("b'b'", "\\ud800", []), (None, str(large), [])]
+    assert as_frame(Records([]), "records").num_rows == 0
