@@ -11,10 +11,11 @@ from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
-from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
 from traitlets import Float, Integer
 
+from kernel_ext.arguments import arguments
 from kernel_ext.node_edits import EDIT_FUNCTION, EDITED, EditOptions, edit_text
 from kernel_ext.workspace import Workspace
 from kstreams_repl.config import KEYS
@@ -56,7 +57,7 @@ class TopoMagics(Magics):
     @line_magic
     def topo_connect(self, line: str) -> Any:
         """`kstreams_repl.connect(...)`; the session is in the variable `session`."""
-        given = parse_argstring(self.topo_connect, line)
+        given = arguments(self.topo_connect, line)
         return self._workspace.connect(given.broker, spark=given.spark, directory=given.directory).start()
 
     @line_cell_magic
@@ -119,7 +120,7 @@ class TopoMagics(Magics):
     @line_magic
     def topo_deploy(self, line: str) -> Any:
         """`session.deploy(topology, name, ...)`; returns at once."""
-        given = parse_argstring(self.topo_deploy, line)
+        given = arguments(self.topo_deploy, line)
         settings = dict(_setting(text) for text in given.config)
         topology, name = self._workspace.source(given.name), given.application or given.name
         if given.dry_run:
@@ -133,7 +134,7 @@ class TopoMagics(Magics):
     @line_magic
     def topo_diff(self, line: str) -> Any:
         """`app.edit(topology, dry_run=True)`: what an edit would do to every node and store."""
-        given = parse_argstring(self.topo_diff, line)
+        given = arguments(self.topo_diff, line)
         app = self._workspace.application(given.application)
         return app.edit(self._workspace.source(given.name or given.application), dry_run=True)
 
@@ -160,7 +161,7 @@ class TopoMagics(Magics):
 
         ``%topo_edit NAME`` goes on with the builder as other cells have changed it, `app.edit(builder)`; so does ``%%topo_edit NAME``,
         whose body changes it first (variable `builder`). The plan is shown; a refused one changes nothing."""
-        given = parse_argstring(self.topo_edit, line)
+        given = arguments(self.topo_edit, line)
         app = self._workspace.application(given.application)
         if cell is not None and given.node:
             return self._edit_node(app, given, cell)
@@ -223,7 +224,7 @@ class TopoMagics(Magics):
     @line_magic
     def topo_pause(self, line: str) -> None:
         """`app.pause()`: stop at a commit; pausing twice does nothing."""
-        self._each(parse_argstring(self.topo_pause, line), "pause", "paused")
+        self._each(arguments(self.topo_pause, line), "pause", "paused")
 
     @magic_arguments()
     @argument("name", nargs="?", help="the application")
@@ -231,7 +232,7 @@ class TopoMagics(Magics):
     @line_magic
     def topo_resume(self, line: str) -> None:
         """`app.resume()`: go on from what was committed."""
-        self._each(parse_argstring(self.topo_resume, line), "resume", "running")
+        self._each(arguments(self.topo_resume, line), "resume", "running")
 
     @magic_arguments()
     @argument("name", nargs="?", help="the application")
@@ -239,7 +240,7 @@ class TopoMagics(Magics):
     @line_magic
     def topo_stop(self, line: str) -> None:
         """`app.stop()`: as pause, and let go of what it holds; topics, offsets and state stay."""
-        self._each(parse_argstring(self.topo_stop, line), "stop", "stopped")
+        self._each(arguments(self.topo_stop, line), "stop", "stopped")
 
     def _each(self, given: Any, action: str, reached: str) -> None:
         if given.all == (given.name is not None):
@@ -269,7 +270,7 @@ class TopoMagics(Magics):
     def topo_peek(self, line: str) -> Any:
         """`session.peek(target, n, seconds=...)`: the last values at a topic, or between two nodes by a sample run; at a node of a
         running application `app.peek(node, n, seconds=...)`: the next values, from the running tasks."""
-        given = parse_argstring(self.topo_peek, line)
+        given = arguments(self.topo_peek, line)
         topology = self._workspace.find(given.topology) if given.topology else None
         running = self._running(given.target, topology)
         n, seconds = self._rows(given.n, self.peek_rows), self.peek_seconds if given.seconds is None else given.seconds
@@ -288,12 +289,12 @@ class TopoMagics(Magics):
     def topo_tail(self, line: str) -> Any:
         """`session.read(topic, n)`, again and again in one live table, or `app.tail(node)` at a node of a running application;
         interrupting stops the view and nothing else. In a notebook it has a Stop button instead, and the next cells can run beside it."""
-        given = parse_argstring(self.topo_tail, line)
+        given = arguments(self.topo_tail, line)
         session = self._workspace.session
         running = self._running(given.topic, None)
         if running is not None:
             app, node = running
-            values = NodeValues(app, node, self._rows(given.n, self.tail_rows), _condition(given.where))
+            values = NodeValues(app, node, self._rows(given.n, self.tail_rows), given.where)
             if self.live_tail is not None and given.seconds is None:
                 return self.live_tail(values, f"{node} of {app.name}{f' where {given.where}' if given.where else ''}", values.leave)
             return self._tail_node(values, given.seconds)
@@ -301,7 +302,7 @@ class TopoMagics(Magics):
         query, n = None, self._rows(given.n, self.tail_rows)
         if given.where:
             place = f"topics.{quote_identifier(given.topic)}"
-            query = f'SELECT * FROM {place} WHERE {_condition(given.where)} ORDER BY timestamp DESC, "offset" DESC LIMIT {n}'
+            query = f'SELECT * FROM {place} WHERE {given.where} ORDER BY timestamp DESC, "offset" DESC LIMIT {n}'
         deadline = None if given.seconds is None else time.monotonic() + given.seconds
 
         def look() -> Table:
@@ -321,7 +322,7 @@ class TopoMagics(Magics):
     def topo_sql(self, line: str, cell: str | None = None) -> Any:
         """`session.sql(query)`: DuckDB over topics, stores and your dataframes."""
         options, query = _split_options(line)
-        given = parse_argstring(self.topo_sql, options)
+        given = arguments(self.topo_sql, options)
         query = f"{query}\n{cell or ''}".strip()
         if not query:
             raise UsageError("%topo_sql needs a query: %topo_sql SELECT * FROM my_topic")
@@ -333,14 +334,14 @@ class TopoMagics(Magics):
     @line_magic
     def topo_topics(self, line: str) -> Any:
         """`session.topics()`."""
-        return self._workspace.session.topics(internal=parse_argstring(self.topo_topics, line).all)
+        return self._workspace.session.topics(internal=arguments(self.topo_topics, line).all)
 
     @magic_arguments()
     @argument("name", nargs="?", help="one application's only")
     @line_magic
     def topo_stores(self, line: str) -> Table:
         """`app.stores` of every application: kind and rows."""
-        given = parse_argstring(self.topo_stores, line)
+        given = arguments(self.topo_stores, line)
         session = self._workspace.current
         apps = (
             [self._workspace.application(given.name)]
@@ -360,7 +361,7 @@ class TopoMagics(Magics):
     @line_magic
     def topo_logs(self, line: str) -> Table:
         """`session.logs(name, n=...)`: the last lines of the broker's and Spark's logs, trouble and failures of applications."""
-        given = parse_argstring(self.topo_logs, line)
+        given = arguments(self.topo_logs, line)
         name = None if given.name is None else self._workspace.application(given.name).name
         return self._workspace.session.logs(name, n=given.n)
 
@@ -456,12 +457,6 @@ def _frame(table: Table) -> Any:
     import pandas
 
     return pandas.DataFrame(list(table.rows), columns=list(table.columns))
-
-
-def _condition(text: str | None) -> str | None:
-    """A condition as it was meant: argparse leaves the quotes around it."""
-    quoted = text is not None and len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
-    return text[1:-1] if text is not None and quoted else text
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -162,11 +162,20 @@ def _windowed(values: Iterable[Windowed | None], unreadable: int) -> Decoded:
 def as_array(values: Sequence[Any]) -> pa.Array:
     """Python values as Arrow, nested ones as structs; what has no common type is shown as text."""
     try:
-        return pa.array(values)
+        found = pa.array(values)
+        if pa.types.is_binary(found.type) and any(isinstance(value, str) for value in values):
+            raise TypeError("texts among bytes are no bytes")
+        return found
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError):
-        return pa.array(
-            [None if value is None else value if isinstance(value, str) else repr(value) for value in values], pa.string()
-        )
+        return pa.array([None if value is None else _as_text(value) for value in values], pa.string())
+
+
+def _as_text(value: Any) -> str:
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except Exception as error:  # a user's own __repr__
+        text = f"<{type(value).__name__}: {type(error).__name__} while it was shown>"
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")  # a lone surrogate is no UTF-8
 
 
 def milliseconds(values: Sequence[int | None] | pa.Array) -> pa.Array:

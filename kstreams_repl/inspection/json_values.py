@@ -14,7 +14,8 @@ import duckdb
 
 SAMPLE = 2000
 MAX_FIELDS = 500
-_LARGE = r"[0-9]{19}"
+_LARGE = r"(^|[^0-9.])([0-9]{20}|9[2-9][0-9]{17})"
+"""An integer that may be over 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from kstreams_repl.session.tables import all_stores
 from kstreams_repl.session.topologies import topology_of
 from kstreams_repl.session.versions import Version, VersionHistory
 from kstreams_repl.topology.describe import TopologyDescription
-from kstreams_repl.topology.diff import NodeChange
+from kstreams_repl.topology.diff import NodeChange, whole_code
 from kstreams_repl.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ class Application:
         self._rates = Rates()
         self.stale: frozenset[str] = frozenset()
         """Nodes that a cell has changed since; they run as they were."""
+        self.ran = whole_code(topology)
+        """What its nodes did when they were sent to the workers last: `edit` compares with it."""
         self.detached = detached
         """Whether a process of its own drives it, which goes on when this one ends."""
         self._deployment = deployment
@@ -225,6 +227,8 @@ class Application:
         if self.status in (STARTING, "running"):
             return self
         self._check()
+        if self.status != "paused":
+            self.ran = whole_code(self.topology)
         self._start_error = None
         self._starting = Work(self._control, self._deployment.start, name=f"deploy-{self.name}", on_error=self._start_failed)
         return self
@@ -307,7 +311,8 @@ class Application:
             )
         saved = self._history.saved(before.number)
         program = Program("", ("its text",)) if saved is None else Program(saved.text.partition("\n")[2], saved.missing)
-        return EditPlan(self, before.topology, before.topology, program, migrate=migrate, migrate_rows=migrate_rows).apply()
+        topology = self._history.as_it_ran(before, self.config)
+        return EditPlan(self, topology, topology, program, migrate=migrate, migrate_rows=migrate_rows).apply()
 
     def export(self, folder: str | os.PathLike[str], *, records: int = 200) -> Path:
         """Write a small Python package: ``app.py`` (the topology; ``python app.py`` deploys it) and a test made from a recording.
@@ -444,6 +449,7 @@ class Application:
                     history.forget_last()
                 raise
         self.topology = topology
+        self.ran = whole_code(topology)
         self.definition = definition if definition is not None else self.definition
         self.stale = frozenset()
         self._start_error = None

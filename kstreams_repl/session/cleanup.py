@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,27 +12,34 @@ from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.state_directory import application_directory
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.internal_topics import journal_topic_name
+from kstreams_repl.session.attaching import deployed_names
 from kstreams_repl.session.driving import refuse_driven
-from kstreams_repl.topology.names import validate_name
+from kstreams_repl.topology.names import changelog_topic, internal_topic, validate_name
 
 if TYPE_CHECKING:
+    from kstreams_repl.session.application import Application
     from kstreams_repl.session.session import Session
 
 SUFFIXES = ("-changelog", "-repartition")
 
 
 class Cleanup:
-    """Internal topics, consumer group and local state of an application. `apply()` deletes them; looking deletes nothing."""
+    """Internal topics, consumer group and local state of an application. `apply()` deletes them; looking deletes nothing.
 
-    def __init__(self, admin: Admin, root: Path, name: str, others: frozenset[str]) -> None:
+    Args:
+        others: applications that are known otherwise: a topic that may be theirs stays, and `left` names it.
+        own: names of topics that are this application's for sure.
+    """
+
+    def __init__(self, admin: Admin, root: Path, name: str, others: Collection[str], own: Collection[str] = ()) -> None:
         self.name = name
         self._admin = admin
         self._root = root
         mine = [topic for topic in admin.topics() if topic.startswith(f"{name}-") and topic.endswith(SUFFIXES)]
         # "orders" must not take what belongs to "orders-eu"
-        self.topics = tuple(
-            topic for topic in mine if not any(topic.startswith(f"{other}-") for other in others if len(other) > len(name))
-        )
+        longer = tuple(f"{other}-" for other in others if len(other) > len(name))
+        self.left = tuple(topic for topic in mine if topic not in own and topic.startswith(longer))
+        self.topics = tuple(topic for topic in mine if topic not in self.left)
         journal = journal_topic_name(name)
         if journal in admin.topics():
             self.topics += (journal,)
@@ -57,16 +65,25 @@ class Cleanup:
         rows = [("topic", topic) for topic in self.topics]
         rows += [("consumer group", self.group)] if self.group else []
         rows += [("local state", str(self.directory))] if self.directory else []
+        stays = f"; {', '.join(self.left)} may be another application's and stay" if self.left else ""
         if not rows:
-            return Table.of((), (), note=f"{self.name}: nothing to delete")
+            return Table.of((), (), note=f"{self.name}: nothing to delete{stays}")
         note = "deleted" if self.applied else f"nothing is deleted yet; cleanup({self.name!r}, confirm=True) deletes this"
-        return Table.of(("what", "name"), rows, note=note)
+        return Table.of(("what", "name"), rows, note=note + stays)
 
     def __repr__(self) -> str:
         return self.table().text()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return self.table()._repr_mimebundle_()
+
+
+def _own_topics(app: Application | None) -> set[str]:
+    """The internal topics of an application's present topology."""
+    if app is None:
+        return set()
+    changelogs = {changelog_topic(app.name, store) for store in app.topology.stores}
+    return changelogs | {internal_topic(app.name, topic) for topic in app.topology.internal_topics}
 
 
 def cleanup_of(session: Session, name: str, *, confirm: bool) -> Cleanup:
@@ -76,8 +93,9 @@ def cleanup_of(session: Session, name: str, *, confirm: bool) -> Cleanup:
         raise KStreamsError(f"{name} is {app.status}", hint=f"session.applications[{name!r}].stop() first")
     if app is None:
         refuse_driven(name, session._state_root())
-    others = frozenset(session._applications) - {name}
-    found = Cleanup(session.admin, session._state_root(), validate_name(name, "application"), others)
+    # those of other kernels and hosts, too: their journals, and the groups of Kafka Streams' own
+    others = {*session._applications, *deployed_names(session), *session.admin.groups()} - {name}
+    found = Cleanup(session.admin, session._state_root(), validate_name(name, "application"), others, _own_topics(app))
     if confirm:
         if app is not None:
             app.stop()

@@ -24,8 +24,8 @@ class Work:
     ) -> None:
         self.error: BaseException | None = None
         self._on_error = on_error
-        self._thread = threading.Thread(target=self._work, args=(control, call), name=name, daemon=True)
-        self._thread.start()
+        self._done = threading.Event()  # an interrupted `join` takes a thread that runs for one that has ended (CPython 3.11)
+        threading.Thread(target=self._work, args=(control, call), name=name, daemon=True).start()
 
     def _work(self, control: threading.Lock, call: Callable[[], Any]) -> None:
         try:
@@ -35,13 +35,15 @@ class Work:
             self.error = error
             if self._on_error is not None:
                 self._on_error(error)
+        finally:
+            self._done.set()
 
     @property
     def done(self) -> bool:
-        return not self._thread.is_alive()
+        return self._done.is_set()
 
     def wait(self) -> None:
-        self._thread.join()
+        self._done.wait()
 
 
 class CaughtUp:

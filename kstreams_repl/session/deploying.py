@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import DeployError, KStreamsError, SessionFileError, TopologyError
 from kstreams_repl.kafka.internal_topics import journal_topic_name
+from kstreams_repl.serdes import resolve
 from kstreams_repl.session import attaching
 from kstreams_repl.session.driving import (
     refuse_another_driver,
@@ -23,7 +24,7 @@ from kstreams_repl.session.producing import milliseconds
 from kstreams_repl.session.program import program_of
 from kstreams_repl.session.topologies import topology_of
 from kstreams_repl.session.versions import Version, VersionHistory, make_topology
-from kstreams_repl.topology.diff import diff
+from kstreams_repl.topology.diff import diff, serde_name
 from kstreams_repl.topology.graph import TopologyGraph
 from kstreams_repl.topology.names import changelog_topic
 from kstreams_repl.topology.nodes import SourceNode
@@ -87,7 +88,9 @@ def refuse_misfit(session: Session, name: str, topology: Topology, config: Strea
     Raises:
         TopologyError: rows of a store would be read wrongly; the ways out are in the hint, the comparison is in ``plan``.
     """
-    before, versions = (known.topology, known.versions) if known is not None else _left_behind(session, name, config)
+    before, versions, ran = (
+        (known.topology, known.versions, known.config) if known is not None else _left_behind(session, name, config)
+    )
     if before is None:
         return
     topics = session.admin.topics()
@@ -103,6 +106,28 @@ def refuse_misfit(session: Session, name: str, topology: Topology, config: Strea
             application=name,
             plan=str(compared),
         )
+    if ran is not None:
+        _refuse_other_defaults(name, before, ran, topology, config)
+
+
+def _refuse_other_defaults(name: str, before: Topology, ran: StreamsConfig, topology: Topology, config: StreamsConfig) -> None:
+    """A store without a serde of its own has the default one, which is a setting and no part of a topology."""
+    for store in before.stores.keys() & topology.stores.keys():
+        old, new = before.stores[store], topology.stores[store]
+        if old.source_topic is not None:  # its rows are the topic's own
+            continue
+        for what, was, now in (("key", old.key_serde, new.key_serde), ("value", old.value_serde, new.value_serde)):
+            setting = f"default.{what}.serde"
+            is_now, has_been = (serde_name(resolve(own, defaults[setting])) for own, defaults in ((now, config), (was, ran)))
+            if has_been != is_now:
+                raise TopologyError(
+                    f"{name} was deployed before, and its store {store!r} cannot be kept: "
+                    f"its {what} serde was {has_been}, would be {is_now}",
+                    hint=f"set {setting} to what it was, or give the store a serde of its own; or deploy under another name; "
+                    f"session.cleanup({name!r}, confirm=True) begins anew",
+                    store=store,
+                    application=name,
+                )
 
 
 def left_rows(versions: Sequence[Version], name: str, store: str, topics: Mapping[str, int]) -> TopologyGraph | None:
@@ -113,23 +138,25 @@ def left_rows(versions: Sequence[Version], name: str, store: str, topics: Mappin
     return None
 
 
-def _left_behind(session: Session, name: str, config: StreamsConfig) -> tuple[Topology | None, list[Version]]:
-    """The topology in force of an application that this session has not seen, with its history; (None, []) where there is none, or none
-    that may be believed."""
+def _left_behind(session: Session, name: str, config: StreamsConfig) -> tuple[Topology | None, list[Version], StreamsConfig | None]:
+    """The topology in force of an application that this session has not seen, with its history and its settings as far as they were
+    written down; (None, [], None) where there is none, or none that may be believed."""
+    nothing: tuple[None, list[Version], None] = None, [], None
     if journal_topic_name(name) not in session.admin.topics():
-        return None, []
+        return nothing
     state = attaching.journal_of(session, name)
     if state.desired is None:
-        return None, []
+        return nothing
     history = VersionHistory(session.files, name)
     try:
         history.load(config)
         history.present(state.desired.version)
         saved = attaching.confirmed(session, state, history, name, state.desired.version)
-        return make_topology(saved, name, config), history.versions
+        settings = None if saved.unsaved else session._config(name, saved.settings)
+        return make_topology(saved, name, config), history.versions, settings
     except SessionFileError as error:
         session.report(f"{name} was deployed before; not compared with what it left: {error.message}")
-        return None, []
+        return nothing
 
 
 def begin_at(session: Session, name: str, topology: Topology, config: StreamsConfig, start: Any) -> dict[TopicPartition, int]:

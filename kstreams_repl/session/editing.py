@@ -61,7 +61,13 @@ class EditPlan:
             hint = "migrate_rows converts the values, too"
             raise TopologyError(f"store {name!r} is named in migrate and in migrate_rows", hint=hint, store=name)
         self.diff: TopologyDiff = diff(
-            application.topology, topology, reset=reset_state, migrate=self.values, migrate_rows=self.rows, left=self._left
+            application.topology,
+            topology,
+            reset=reset_state,
+            migrate=self.values,
+            migrate_rows=self.rows,
+            left=self._left,
+            ran=application.ran,
         )
         known = [store.name for store in self.diff.stores]
         for what, names in (("reset", reset_state), ("migrate", self.values), ("migrate", self.rows)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +34,8 @@ import json
 
 {body}
 
-NAME = {name!r}
-CONFIG = {config!r}
+{NAME} = {name!r}
+{CONFIG} = {config!r}
 
 
 def topology():
@@ -43,16 +44,16 @@ def topology():
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Deploys " + NAME)
+    parser = argparse.ArgumentParser(description="Deploys " + {NAME})
     parser.add_argument("--broker", help="host:port; without it an embedded Kafka")
     parser.add_argument("--spark", help="a Spark master; without it local Spark")
     parser.add_argument("--directory", help="where state is kept; default: .kstreams here")
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
     parser.add_argument("--until-caught-up", action="store_true", help="end when everything on its topics is processed")
     given = parser.parse_args()
-    settings = {{**CONFIG, **dict(item.split("=", 1) for item in given.config)}}
+    settings = {{**{CONFIG}, **dict(item.split("=", 1) for item in given.config)}}
     with kstreams_repl.connect(given.broker, spark=given.spark, directory=given.directory) as session:
-        app = session.deploy(topology(), NAME, config=settings)
+        app = session.deploy(topology(), {NAME}, config=settings)
         try:
             if given.until_caught_up:
                 app.wait()
@@ -113,9 +114,10 @@ def export(application: Application, folder: str | os.PathLike[str], *, records:
         future, rest = "", body
     with recording.replay(application.topology, config) as driver:
         expected = outputs_of(driver)
+    own = {name: _free(name, rest) for name in ("NAME", "CONFIG")}
     texts = {
-        "app.py": _APP.format(name=application.name, number=version.number, future=future, body=rest.rstrip(), config=config),
-        "test_app.py": _TEST,
+        "app.py": _APP.format(name=application.name, number=version.number, future=future, body=rest.rstrip(), config=config, **own),
+        "test_app.py": _TEST.replace("CONFIG", own["CONFIG"]),
         "README.md": _README.format(name=application.name, records=len(recording), topics=", ".join(recording.topics) or "no topic"),
         "requirements.txt": "kstreams-repl[spark]\npytest\n",
         "expected.json": json.dumps(expected, indent=1) + "\n",
@@ -124,6 +126,14 @@ def export(application: Application, folder: str | os.PathLike[str], *, records:
         (place / name).write_text(text, encoding="utf-8")
     recording.save(place / "recording.jsonl")
     return place
+
+
+def _free(name: str, body: str) -> str:
+    """A name that the program does not use: its functions would read ours."""
+    used = set(re.findall(r"\w+", body))
+    while name in used:
+        name = f"APPLICATION_{name}"
+    return name
 
 
 def _recorded(application: Application, records: int) -> Recording:

@@ -25,23 +25,28 @@ def peek(session: Session, target: Any, n: int, *, seconds: float, topology: Any
     if isinstance(target, str):
         if topology is None and target in session.admin.topics():
             return session.read(target, n)
-        return _at_node(session, _topology_with(session, target, topology), target, n, seconds, config)
+        place = _place_of(session, target) if topology is None else topology
+        return _at_node(session, topology_of(place), target, n, seconds, _settings(session, place, config))
     if isinstance(target, StreamsBuilder | TopologyGraph | Application):
-        return _everywhere(session, topology_of(target), n, seconds, config)
+        return _everywhere(session, topology_of(target), n, seconds, _settings(session, target, config))
     if isinstance(target, Handle):
-        return _at_node(session, topology_of(target), getattr(target, "name", ""), n, seconds, config)
+        return _at_node(session, topology_of(target), getattr(target, "name", ""), n, seconds, _settings(session, None, config))
     raise KStreamsError(
         f"cannot peek at a {type(target).__name__}", hint="a topic's or node's name, a stream, a table or a builder"
     )
 
 
-def _topology_with(session: Session, node: str, topology: Any) -> Topology:
-    if topology is not None:
-        return topology_of(topology)
+def _settings(session: Session, place: Any, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Those of the call, then an application's own (default serdes for example), then the session's."""
+    own = dict(place.config) if isinstance(place, Application) else {}
+    return {**session.config, **own, **config}
+
+
+def _place_of(session: Session, node: str) -> Application:
     applications = session.applications.values()
     for app in applications:
         if node in app.topology.nodes:
-            return app.topology
+            return app
     nodes = [name for app in applications for name in app.topology.nodes]
     raise UnknownTopicError(
         f"there is no topic {node!r}, nor a node of that name in an application",

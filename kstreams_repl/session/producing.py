@@ -49,10 +49,12 @@ def _rows(records: Any) -> Iterable[Any]:
 
 
 def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
-    """Rows of a pandas DataFrame as dicts: NaN becomes None, dates ISO text."""
+    """Rows of a pandas DataFrame as dicts: NaN becomes None, dates ISO text, with their offset where they have a zone."""
     frame = frame.copy(deep=False)
     for name in frame.columns:
-        if hasattr(frame[name], "dt") and "datetime" in str(frame[name].dtype):
+        if getattr(getattr(frame[name], "dtype", None), "tz", None) is not None:
+            frame[name] = frame[name].map(lambda moment: moment.isoformat(timespec="microseconds"), na_action="ignore")
+        elif hasattr(frame[name], "dt") and "datetime" in str(frame[name].dtype):
             frame[name] = frame[name].dt.strftime("%Y-%m-%dT%H:%M:%S.%f").where(frame[name].notna(), None)
     frame = frame.astype(object).where(frame.notna(), None)
     yield from frame.to_dict("records")
@@ -68,17 +70,25 @@ def _field(value: Any, name: str) -> Any:
 
 
 def milliseconds(moment: Any) -> int:
-    """Milliseconds since 1970 of a number, a date or ISO text (UTC where it has no zone)."""
-    from datetime import UTC, datetime
+    """Milliseconds since 1970 of a number, a date or ISO text (UTC where it has no zone).
 
-    if isinstance(moment, str):
-        try:
+    Raises:
+        KStreamsError: it is no time.
+    """
+    from datetime import UTC, date, datetime
+
+    try:
+        if isinstance(moment, str):
             moment = datetime.fromisoformat(moment)
-        except ValueError as error:
-            raise KStreamsError(f"{moment!r} is no time", hint="milliseconds since 1970, a datetime, or ISO text") from error
-    if isinstance(moment, datetime):
-        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-    return int(moment)
+        elif getattr(getattr(moment, "dtype", None), "kind", "") == "M":  # numpy's, of any unit
+            moment = moment.astype("datetime64[ms]").item()
+        if isinstance(moment, date) and not isinstance(moment, datetime):
+            moment = datetime(moment.year, moment.month, moment.day)
+        if isinstance(moment, datetime):
+            return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+        return int(moment)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise KStreamsError(f"{moment!r} is no time", hint="milliseconds since 1970, a date, a datetime, or ISO text") from error
 
 
 def serde_for(value: Any) -> Serde:

@@ -2,9 +2,10 @@
 
 A notebook's cells do more than build: they produce, deploy, draw. What is kept are whole statements, and of those only the ones a topology
 comes from: 1. statements in which its nodes and stores were made (every node knows its line) · 2. the expression that was deployed ·
-3. whatever defines the names these use, again and again: functions, classes, imports, constants, the last definition of each. A name whose
-value is plain (text, number) and has no statement is written down as it is. What cannot be found is told in ``missing``: the program is
-then for reading only. Nothing is executed to make one; `run` executes it.
+3. whatever defines the names these use, again and again: functions, classes, imports, constants, the definition of each that ran last, and
+what was changed in place after it (`names["UA"] = …`, `names.update(…)`). A name whose value is plain (text, number) and has no statement
+is written down as it is. What cannot be found is told in ``missing``: the program is then for reading only. Nothing is
+executed to make one; `run` executes it.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class CellHistory:
 
     def __init__(self) -> None:
         self._cells: dict[str, _Text] = {}
+        self._runs = 0
 
     def note(self, cell: str, text: str, *, file: str, before: str = "") -> Callable[[], None]:
         """A cell ran. `before` is a statement that its statements need in front of them. Gives what takes the note back."""
@@ -75,7 +77,8 @@ class CellHistory:
         if known is not None and known.before != before:
             cell = f"{cell}/{before}"
         earlier = self._cells.get(cell)
-        self._cells[cell] = _Text(file, text, before)
+        self._runs += 1
+        self._cells[cell] = _Text(file, text, before, self._runs)
 
         def take_back() -> None:
             if earlier is None:
@@ -129,6 +132,7 @@ class _Text:
     file: str
     text: str
     before: str = ""
+    ran: int = 0
 
 
 @dataclass(slots=True)
@@ -142,7 +146,10 @@ class _Statement:
     uses: frozenset[str]
     called_on: frozenset[str]
     before: str
+    ran: int = 0
     taken: bool = field(default=False)
+    behind: list[_Statement] = field(default_factory=list)
+    """Those that have to stand before it, wherever their cells are: it changes what they define."""
 
 
 class _Slice:
@@ -161,7 +168,7 @@ class _Slice:
             if self._makes(statement, topology, thing) or self._builds(statement, topology, thing):
                 wanted += self._take(statement)
         self._complete(wanted)
-        taken = sorted((statement for statement in self._statements if statement.taken), key=lambda statement: statement.place)
+        taken = _in_order(statement for statement in self._statements if statement.taken)
         lines = ["from __future__ import annotations", "import kstreams_repl", f"{BUILDERS} = {{}}", *self._constants.values()]
         before = None
         for statement in taken:
@@ -205,10 +212,14 @@ class _Slice:
             done.add(name)
             definers = [s for s in self._statements if name in s.defines and not self._beyond(s)]
             if definers:
-                # one before the other: `x = f(x)` needs both
-                for definer in reversed(definers):
+                # one before the other, as they ran last: `x = f(x)` and `x["a"] = 1` need both
+                later: _Statement | None = None
+                for definer in sorted(definers, key=lambda s: (s.ran, s.place), reverse=True):
                     if not definer.taken:
                         wanted += self._take(definer)
+                    if later is not None:
+                        later.behind.append(definer)
+                    later = definer
                     if name not in definer.uses:
                         break
             elif name in self._namespace:
@@ -263,11 +274,29 @@ def _parsed(number: int, text: _Text) -> Iterator[_Statement]:
             text.file,
             first,
             last,
-            frozenset(_defined(node)),
+            frozenset((*_defined(node), *_changed(node))),
             _used(_without_annotations(node) if future else node, text.before),
             frozenset(_called_on(node)),
             text.before,
+            text.ran,
         )
+
+
+def _in_order(statements: Iterable[_Statement]) -> list[_Statement]:
+    """As they stand in the cells, each behind those it needs before it."""
+    found: dict[int, _Statement] = {}
+    begun: set[int] = set()
+
+    def put(statement: _Statement) -> None:
+        if id(statement) not in begun:
+            begun.add(id(statement))
+            for earlier in statement.behind:
+                put(earlier)
+            found[id(statement)] = statement
+
+    for statement in sorted(statements, key=lambda statement: statement.place):
+        put(statement)
+    return list(found.values())
 
 
 _BUILDING = ("add_", "connect_", "stream", "table", "global_table")
@@ -306,7 +335,7 @@ def _shares_lines(tree: ast.Module, node: ast.stmt) -> bool:
 
 def _names(node: ast.AST) -> set[str]:
     """Names of the module that it uses, in whatever function inside of it; not those that are bound in there."""
-    found: set[str] = set()
+    found: set[str] = {item.target.id for item in _outside(node) if isinstance(item, ast.AugAssign) and isinstance(item.target, ast.Name)}
     tables = [symtable.symtable(ast.unparse(node), "statement", "exec")]
     while tables:
         table = tables.pop()
@@ -326,6 +355,37 @@ def _defined(node: ast.AST) -> Iterator[str]:
                 yield alias.asname or alias.name.partition(".")[0]
         elif isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
             yield item.id
+
+
+_IN_PLACE = frozenset(
+    "append extend insert add update setdefault discard remove pop popitem clear sort reverse appendleft extendleft popleft rotate fit"
+    " difference_update intersection_update symmetric_difference_update".split()
+)
+"""Methods that change what they are called on."""
+
+
+def _outside(node: ast.AST) -> Iterator[ast.AST]:
+    """What a statement runs itself, without the functions and classes that it defines."""
+    pending = [node]
+    while pending:
+        here = pending.pop()
+        yield here
+        if not isinstance(here, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            pending += ast.iter_child_nodes(here)
+
+
+def _changed(node: ast.AST) -> Iterator[str]:
+    """Names whose value a statement changes in place."""
+    for item in _outside(node):
+        target: ast.AST | None = None
+        if isinstance(item, ast.Subscript | ast.Attribute) and not isinstance(item.ctx, ast.Load):
+            target = item.value
+        elif isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _IN_PLACE:
+            target = item.func.value
+        while isinstance(target, ast.Subscript | ast.Attribute):
+            target = target.value
+        if isinstance(target, ast.Name):
+            yield target.id
 
 
 def _user_frame() -> types.FrameType | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 from kstreams_repl import serdes as serde_library
@@ -16,15 +17,16 @@ from kstreams_repl.session.records import ReadRecord, Records
 
 
 def read_records(
-    admin: Admin, topic: str, n: int | None, *, start: int | str | None, key_serde: Serde | None, value_serde: Serde | None
+    admin: Admin, topic: str, n: int | None, *, start: Any, key_serde: Serde | None, value_serde: Serde | None
 ) -> Records:
     """As `Session.read`; serdes that are None are found out from the bytes.
 
     Raises:
         UnknownTopicError: there is no such topic.
     """
-    since = milliseconds(start) if isinstance(start, str) and start != "earliest" else None
-    ranges = ranges_of(admin, topic, start=start if isinstance(start, int) else None, since_ms=since)
+    offset = int(start) if isinstance(start, Integral) else None
+    since = None if start is None or offset is not None or start == "earliest" else milliseconds(start)
+    ranges = ranges_of(admin, topic, start=offset, since_ms=since)
     there = sum(item.end - item.start for item in ranges)
     if start is None:
         ranges = last_of(ranges, n)

@@ -9,6 +9,9 @@ from typing import Any, NamedTuple, overload
 from kstreams_repl.display.table import Table
 from kstreams_repl.types import Headers
 
+EXACT = 2**53
+"""Up to here a float holds every integer."""
+
 
 class ReadRecord(NamedTuple):
     """One record, decoded. `offset` is -1 where the record was never on a topic (a value between two nodes)."""
@@ -62,8 +65,31 @@ class Records(Sequence[ReadRecord]):
         import pandas
 
         frame = pandas.DataFrame(list(self._records), columns=list(ReadRecord._fields))
+        for name in ("key", "value"):  # pandas makes floats of integers beside None, and large ones lose their digits
+            if str(frame[name].dtype) == "float64" and (frame[name].abs() >= EXACT).any():
+                frame[name] = pandas.Series([getattr(record, name) for record in self._records], dtype=object)
         frame["timestamp"] = pandas.to_datetime(frame["timestamp"], unit="ms", errors="coerce")
         return frame
+
+    def arrow(self) -> Any:
+        """An Arrow table, one row per record; keys or values that have no common type are texts."""
+        import pyarrow as pa
+
+        from kstreams_repl.inspection.columns import as_array, milliseconds
+        from kstreams_repl.inspection.topics import HEADERS_TYPE
+
+        headers = [[{"name": name, "value": value} for name, value in record.headers] for record in self._records]
+        return pa.table(
+            {
+                "key": as_array([record.key for record in self._records]),
+                "value": as_array([record.value for record in self._records]),
+                "timestamp": milliseconds([record.timestamp for record in self._records]),
+                "topic": pa.array([record.topic for record in self._records], pa.string()),
+                "partition": pa.array([record.partition for record in self._records], pa.int32()),
+                "offset": pa.array([record.offset for record in self._records], pa.int64()),
+                "headers": pa.array(headers, HEADERS_TYPE),
+            }
+        )
 
     def __repr__(self) -> str:
         return self.table().text() if self._records else self.note or "0 records"

@@ -193,7 +193,7 @@ class Session:
         topic: str,
         n: int | None = 10,
         *,
-        start: int | str | None = None,
+        start: Any = None,
         key_serde: Any = None,
         value_serde: Any = None,
     ) -> Records:
@@ -201,7 +201,7 @@ class Session:
 
         Args:
             n: how many; None = all.
-            start: "earliest", an offset (of every partition), or a time as ISO text.
+            start: "earliest", an offset (of every partition, an int), or a time (datetime or ISO text).
             key_serde, value_serde: None = what this session knows of the topic, else what the bytes look like.
 
         Raises:
@@ -258,7 +258,7 @@ class Session:
         Raises:
             UnknownTopicError, TopologyError: there is no such topic or node.
         """
-        return peek(self, target, n, seconds=seconds, topology=topology, config={**self.config, **(config or {})})
+        return peek(self, target, n, seconds=seconds, topology=topology, config=dict(config or {}))
 
     def sample(self, topology: Any, *, n: int = 10, seconds: float = 5.0, config: Mapping[str, Any] | None = None) -> Sample:
         """Run a topology over a bounded sample of its topics and keep the last `n` values of every node."""

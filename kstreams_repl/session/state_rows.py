@@ -151,15 +151,17 @@ def _told(task: TaskId, view: SnapshotView) -> TaskCommit:
     return TaskCommit(str(task), view.owner, view.commit_id, view.attribute(CUT))
 
 
+def _directories(config: StreamsConfig, topology: Topology, builder: StoreBuilder) -> list[Path]:
+    """The environments on this machine that have rows of a store."""
+    if _is_global(topology, builder.name):
+        return global_directories(config)[:1]
+    return list(task_directories(config, topology, builder.name).values())
+
+
 def count_rows(config: StreamsConfig, topology: Topology, builder: StoreBuilder) -> int | None:
     """About how many rows a store has on this machine; None when it has no state here."""
-    paths = (
-        global_directories(config)[:1]
-        if _is_global(topology, builder.name)
-        else list(task_directories(config, topology, builder.name).values())
-    )
     total = None
-    for path in paths:
+    for path in _directories(config, topology, builder):
         try:
             with _snapshot(path) as view:
                 total = (total or 0) + view.count(builder.name)
@@ -169,8 +171,15 @@ def count_rows(config: StreamsConfig, topology: Topology, builder: StoreBuilder)
 
 
 def get_row(config: StreamsConfig, topology: Topology, builder: StoreBuilder, key: bytes) -> bytes | None:
-    """The stored bytes of one key of a key-value store, in whatever task it is."""
-    for path in task_directories(config, topology, builder.name).values():
+    """The stored bytes of one key of a key-value store, in whatever task it is.
+
+    Raises:
+        InvalidStateStoreError: the store has no state on this machine.
+    """
+    paths = _directories(config, topology, builder)
+    if not paths:
+        raise InvalidStateStoreError(f"store {builder.name!r} has no state on this machine", store=builder.name)
+    for path in paths:
         try:
             with _snapshot(path) as view:
                 found: bytes | None = view.get(builder.name, key)

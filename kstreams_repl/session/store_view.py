@@ -9,7 +9,7 @@ from kstreams_repl.display.picture import store_detail
 from kstreams_repl.errors import InvalidStateStoreError
 from kstreams_repl.inspection.query import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
-from kstreams_repl.session.state_rows import count_rows, get_row
+from kstreams_repl.session.state_rows import count_rows, get_row, read_store
 from kstreams_repl.stores.codec import Codec
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 
@@ -65,17 +65,22 @@ class StoreView:
             )
         config = self._application.config
         data = serdes.resolve(self._builder.key_serde, config["default.key.serde"]).serialize(key)
-        if data is None or not self._builder.on_disk(config["default.dsl.store"]):
-            return dict(self.sql_rows()).get(key)
-        row = get_row(config, self._application.topology, self._builder, data)
+        row = None if data is None else self._row(data)
         if row is None:
             return None
         decoded = Codec(serdes.resolve(self._builder.value_serde, config["default.value.serde"]), timestamped=stamped).decode(row)
         return decoded[0] if stamped else decoded
 
-    def sql_rows(self) -> list[tuple[Any, Any]]:
-        """(key, value) of every row, for stores that are in memory only."""
-        return [(row[0], row[1]) for row in self.rows("key, value").fetchall()]
+    def _row(self, key: bytes) -> bytes | None:
+        """The stored bytes of a key: from the local state; of a store that has none here (in memory, on other hosts) from its changelog."""
+        app, builder = self._application, self._builder
+        if builder.on_disk(app.config["default.dsl.store"]):
+            try:
+                return get_row(app.config, app.topology, builder, key)
+            except InvalidStateStoreError:  # no state on this machine
+                pass
+        parts = read_store(app.session.admin, app.config, app.topology, builder, limit=None).parts
+        return next((value for part in parts for own, value in zip(part.keys, part.values, strict=True) if own == key), None)
 
     def rows(self, columns: str = "*", *, rows: int | None = 5_000_000) -> SqlResult:
         """Its rows as a query result."""

@@ -138,10 +138,13 @@ class SessionTables:
 
 
 def callers_names(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Names where the nearest frame outside of this package is, and before these a notebook's variables."""
+    """Names where the nearest frame outside of this package is, and before these a notebook's variables; from a magic or a panel these
+    alone: what its functions call their own is none of the user's."""
     caller = sys._getframe(1)
     while caller.f_back is not None and caller.f_globals.get("__name__", "").startswith("kstreams_repl."):
         caller = caller.f_back
+    if str(caller.f_globals.get("__name__", "")).partition(".")[0] in ("kernel_ext", "kstreams_repl", "threading"):
+        return dict(variables)
     return {**variables, **caller.f_globals, **caller.f_locals}
 
 
@@ -160,7 +163,7 @@ def as_frame(value: Any, name: str, *, required: bool = False) -> Any | None:
     if isinstance(value, SqlResult):
         return value.arrow()
     if isinstance(value, Records):
-        return value.df()
+        return value.arrow()
     kind = type(value)
     if kind.__module__.partition(".")[0] in _FRAME_LIBRARIES and kind.__name__ in (
         "DataFrame", "LazyFrame", "Table", "RecordBatch", "RecordBatchReader", "Dataset",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import SessionFileError
+from kstreams_repl.errors import SessionFileError, TopologyError
 from kstreams_repl.session.program import Program
 from kstreams_repl.session.session_file import SavedVersion, SessionFiles, save_version
 from kstreams_repl.spark.generations import VersionText
+from kstreams_repl.topology.diff import whole_code
 from kstreams_repl.topology.topology import Topology
 
 
@@ -24,6 +25,7 @@ class Version:
         source: the text that makes it; its first line are its settings.
         complete: whether the text alone can make it again.
         migrated: stores whose rows were converted for it; the version before cannot read them.
+        code: what its nodes did when it was put in force (`topology.diff.whole_code`); None for one from before the kernel's restart.
     """
 
     def __init__(
@@ -34,12 +36,14 @@ class Version:
         complete: bool,
         topology: Topology | Callable[[], Topology],
         migrated: tuple[str, ...] = (),
+        code: Mapping[str, Any] | None = None,
     ) -> None:
         self.number = number
         self.at = at
         self.source = source
         self.complete = complete
         self.migrated = migrated
+        self.code = code
         self._topology = topology
 
     @property
@@ -83,16 +87,16 @@ class VersionHistory:
         Args:
             migrated: stores whose rows are converted for it.
         """
-        description = str(topology.describe())
+        description, code = str(topology.describe()), whole_code(topology)
         number = (self.versions[-1].number if self.versions else 0) + 1
         saved = replace(save_version(number, int(time.time() * 1000), program, description, config), migrated=tuple(migrated))
         last = self._saved[-1] if self._saved else None
         if last is not None and not program.missing and not migrated and last.text == saved.text:
-            self.versions[-1] = Version(last.number, last.at_ms / 1000, last.text, True, topology, last.migrated)
+            self.versions[-1] = Version(last.number, last.at_ms / 1000, last.text, True, topology, last.migrated, code)
             saved = last
         else:
             self._saved.append(saved)
-            self.versions.append(Version(number, saved.at_ms / 1000, saved.text, not saved.missing, topology, saved.migrated))
+            self.versions.append(Version(number, saved.at_ms / 1000, saved.text, not saved.missing, topology, saved.migrated, code))
             self._files.write(self._application, self._saved)
         return VersionText(saved.number, saved.text, description)
 
@@ -101,6 +105,26 @@ class VersionHistory:
         self._saved.pop()
         self.versions.pop()
         self._files.write(self._application, self._saved)
+
+    def as_it_ran(self, version: Version, config: StreamsConfig) -> Topology:
+        """The topology of a version, as it was put in force. Functions and values of the notebook that it reads may be others by now:
+        then it is made from its text.
+
+        Raises:
+            TopologyError: they are, and its text is not complete.
+            SessionFileError: its text does not make it again.
+        """
+        topology, saved = version.topology, self.saved(version.number)
+        if version.code is None or version.code == whole_code(topology):
+            return topology
+        if saved is None or saved.missing:
+            raise TopologyError(
+                f"functions or values that version {version.number} of {self._application} uses have changed since, and its text is not "
+                "complete",
+                hint="put them back as they were, and app.edit(builder)",
+                application=self._application,
+            )
+        return make_topology(saved, self._application, config)
 
     def saved(self, number: int) -> SavedVersion | None:
         return next((saved for saved in self._saved if saved.number == number), None)

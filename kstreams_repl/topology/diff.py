@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from kstreams_repl.topology.fingerprint import fields_of, fingerprint
+from kstreams_repl.topology.fingerprint import fields_of, fingerprint, whole_fingerprint
 from kstreams_repl.topology.graph import TopologyGraph
 from kstreams_repl.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
@@ -127,6 +128,7 @@ def diff(
     migrate: Collection[str] = (),
     migrate_rows: Collection[str] = (),
     left: Callable[[str], TopologyGraph | None] = lambda store: None,
+    ran: Mapping[str, Any] | None = None,
 ) -> TopologyDiff:
     """The plan that leads from one topology to another.
 
@@ -135,9 +137,10 @@ def diff(
         migrate: stores whose values shall go through a function.
         migrate_rows: stores whose keys and values shall.
         left: the topology that last wrote the rows which are still there under the name of a store that `old` does not have.
+        ran: `whole_code` of `old` as it was when it began to run.
     """
     names = dict.fromkeys((*new.nodes, *old.nodes))
-    nodes = tuple(_node_diff(old.nodes.get(name), new.nodes.get(name)) for name in names)
+    nodes = tuple(_node_diff(old.nodes.get(name), new.nodes.get(name), (ran or {}).get(name)) for name in names)
     old_stores, new_stores = _all_stores(old), _all_stores(new)
     old_homes, new_homes = _homes(old), _homes(new)
     moved = {name: (home, new_homes[name]) for name, home in old_homes.items() if name in new_homes and new_homes[name] != home}
@@ -158,7 +161,16 @@ def diff(
 
 
 # ------------------------------------------------------------------------------------------------------------------ nodes
-def _node_diff(old: Node | None, new: Node | None) -> NodeDiff:
+def whole_code(topology: TopologyGraph) -> dict[str, Any]:
+    """What each node's functions do now, with what they read from the user's modules; without the nodes that cannot be looked at."""
+    found = {}
+    for node in topology.nodes.values():
+        with suppress(Exception):  # attributes of the user's own that raise
+            found[node.name] = _code(node, whole_fingerprint)
+    return found
+
+
+def _node_diff(old: Node | None, new: Node | None, ran: Any = None) -> NodeDiff:
     if old is None:
         assert new is not None
         return NodeDiff(new.name, NodeChange.NEW)
@@ -169,6 +181,8 @@ def _node_diff(old: Node | None, new: Node | None) -> NodeDiff:
         return NodeDiff(new.name, NodeChange.MOVED, reason)
     if _code(old) != _code(new):
         return NodeDiff(new.name, NodeChange.CODE)
+    if ran is not None and ran != _code(new, whole_fingerprint):
+        return NodeDiff(new.name, NodeChange.CODE, "a function or value that it uses has changed")
     return NodeDiff(new.name, NodeChange.UNCHANGED)
 
 
@@ -236,12 +250,12 @@ def _plain(value: Any) -> bool:
     return isinstance(value, (str, int, float, bool, types.NoneType))
 
 
-def _code(node: Node) -> Any:
+def _code(node: Node, look: Callable[[Any], Any] = fingerprint) -> Any:
     if isinstance(node, SourceNode):
-        return fingerprint(node.timestamp_extractor)
+        return look(node.timestamp_extractor)
     if isinstance(node, SinkNode):
-        return fingerprint(node.topic_extractor), fingerprint(node.partitioner)
-    return fingerprint(node.operator)
+        return look(node.topic_extractor), look(node.partitioner)
+    return look(node.operator)
 
 
 # ----------------------------------------------------------------------------------------------------------------- stores

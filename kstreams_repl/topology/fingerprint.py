@@ -1,49 +1,187 @@
-"""What a function, an operator or a processor's class does, as something comparable: it is equal for two cells that say the same."""
+"""What a function, an operator or a processor's class does, as something comparable: it is equal for two cells that say the same.
+
+`fingerprint` looks at the thing itself. `whole_fingerprint` looks also at what functions read from their module: helpers and values of a
+notebook change under a function that stays the same, so what ran can be compared only with what was written down when it began to run.
+"""
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
+import dis
+import functools
+import sys
+import sysconfig
 import types
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+DEPTH = 6
+DEPTH_OF_LIBRARIES = 12
+"""Dataframes and models keep what they hold far inside."""
+MOST_ITEMS = 10_000
+"""Larger collections are compared by their length alone."""
+MOST_THINGS = 100_000
+"""After so many, only kinds are compared: a function that reads a whole session, say."""
+_OURS = ("kstreams_repl", "kernel_ext")
+_SINGLE = (str, bytes, types.NoneType)
+_NUMBERS = (bool, int, float, complex)
 _BUILT_IN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+_IN_CLASSES = (types.FunctionType, staticmethod, classmethod, property, str, int, float, bool, tuple, list, dict, set, frozenset)
 
 
-def fingerprint(value: Any, depth: int = 6) -> Any:
+def fingerprint(value: Any, depth: int = DEPTH) -> Any:
     """Something comparable that is equal for functions that do the same: code, constants, defaults, values closed over.
 
-    Values that a function reads from its module are not part of it; classes are compared by their methods.
+    Values that a function reads from its module are not part of it; classes are compared by their methods and plain attributes.
     """
-    if depth == 0 or isinstance(value, (str, int, float, bool, bytes, types.NoneType)):
-        return value if isinstance(value, (str, int, float, bool, bytes, types.NoneType)) else type(value).__qualname__
-    if isinstance(value, types.CodeType):
-        constants = tuple(fingerprint(constant, depth - 1) for constant in value.co_consts)
-        return "code", value.co_code, value.co_names, value.co_varnames, constants
-    if isinstance(value, types.FunctionType):
-        cells = tuple(fingerprint(_content(cell), depth - 1) for cell in value.__closure__ or ())
-        defaults = fingerprint(value.__defaults__, depth - 1), fingerprint(value.__kwdefaults__, depth - 1)
-        return "function", fingerprint(value.__code__, depth), cells, defaults
-    if isinstance(value, types.MethodType):
-        return "method", fingerprint(value.__func__, depth), fingerprint(value.__self__, depth - 1)
-    if isinstance(value, _BUILT_IN):
-        return "built-in", getattr(value, "__module__", None), value.__qualname__
-    if isinstance(value, (list, tuple)):
-        return tuple(fingerprint(item, depth - 1) for item in value)
-    if isinstance(value, (dict, types.MappingProxyType)):
-        return tuple((str(key), fingerprint(item, depth - 1)) for key, item in value.items())
-    if isinstance(value, type):
-        methods = {k: v for k, v in vars(value).items() if isinstance(v, (types.FunctionType, str, int, float, bool))}
-        methods.pop("__module__", None), methods.pop("__doc__", None), methods.pop("__firstlineno__", None)
-        return "class", value.__qualname__, fingerprint(methods, depth - 1)
-    if dataclasses.is_dataclass(value):
-        return type(value).__qualname__, fingerprint(fields_of(value), depth - 1)
-    state = getattr(value, "__dict__", None)
-    kind = type(value)
-    return (
-        kind.__qualname__,
-        fingerprint(kind, depth - 1) if kind.__module__ == "__main__" else None,
-        fingerprint(state, depth - 1),
-    )
+    return _Fingerprint(reads=False).of(value, depth)
+
+
+def whole_fingerprint(value: Any, depth: int = 2 * DEPTH) -> Any:
+    """As `fingerprint`, with the functions, classes and values that its functions read from the user's modules."""
+    return _Fingerprint(reads=True).of(value, depth)
+
+
+class _Fingerprint:
+    """One look; `_inside` are the things it is in the middle of, for what refers to itself."""
+
+    def __init__(self, *, reads: bool) -> None:
+        self._reads = reads
+        self._inside: set[int] = set()
+        self._left = MOST_THINGS
+
+    def of(self, value: Any, depth: int) -> Any:
+        if isinstance(value, _SINGLE):
+            return value
+        if isinstance(value, _NUMBERS):
+            return type(value).__name__, repr(value)  # 1, 1.0 and True are equal, and do other things
+        if isinstance(value, types.CodeType):
+            return self._code(value)
+        self._left -= 1
+        if depth == 0 or self._left < 0 or id(value) in self._inside:
+            return type(value).__qualname__
+        self._inside.add(id(value))
+        try:
+            return self._deep(value, depth)
+        finally:
+            self._inside.discard(id(value))
+
+    def _code(self, code: types.CodeType) -> Any:
+        """Of any depth: code nests as deep as somebody wrote it."""
+        constants = tuple(self._constant(constant) for constant in code.co_consts)
+        return "code", code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants
+
+    def _constant(self, constant: Any) -> Any:
+        if isinstance(constant, tuple):
+            return "tuple", tuple(self._constant(item) for item in constant)
+        if isinstance(constant, frozenset):
+            return "set", frozenset(self._constant(item) for item in constant)
+        return self.of(constant, 1)
+
+    def _deep(self, value: Any, depth: int) -> Any:
+        if isinstance(value, types.FunctionType):
+            cells = tuple(self.of(_content(cell), depth - 1) for cell in value.__closure__ or ())
+            defaults = self.of(value.__defaults__, depth - 1), self.of(value.__kwdefaults__, depth - 1)
+            read = (self._read(value, depth),) if self._reads else ()
+            return "function", self._code(value.__code__), cells, defaults, *read
+        if isinstance(value, types.MethodType):
+            return "method", self.of(value.__func__, depth), self.of(value.__self__, depth - 1)
+        if isinstance(value, types.ModuleType):
+            return "module", value.__name__
+        if isinstance(value, _BUILT_IN):
+            own = getattr(value, "__self__", None)
+            bound = () if own is None or isinstance(own, types.ModuleType) else (self.of(own, depth - 1),)
+            return "built-in", getattr(value, "__module__", None), value.__qualname__, *bound
+        if isinstance(value, staticmethod | classmethod):
+            return type(value).__name__, self.of(value.__func__, depth)
+        if isinstance(value, property):
+            return "property", *(self.of(one, depth) for one in (value.fget, value.fset, value.fdel))
+        if isinstance(value, (list, tuple, dict, types.MappingProxyType, set, frozenset)):
+            return self._collection(value, depth)
+        if isinstance(value, type):
+            return self._class(value, depth)
+        if isinstance(value, functools.partial):
+            return "partial", self.of(value.func, depth - 1), self.of(value.args, depth - 1), self.of(value.keywords, depth - 1)
+        return self._object(value, depth)
+
+    def _collection(self, value: Collection[Any], depth: int) -> Any:
+        kind = type(value).__name__
+        if len(value) > MOST_ITEMS:
+            return kind, len(value)
+        if isinstance(value, Mapping):
+            return kind, tuple((self.of(key, depth - 1), self.of(item, depth - 1)) for key, item in value.items())
+        items = (self.of(item, depth - 1) for item in value)
+        return kind, frozenset(items) if isinstance(value, (set, frozenset)) else tuple(items)
+
+    def _class(self, value: type, depth: int) -> Any:
+        own = {
+            name: item
+            for name, item in vars(value).items()
+            if isinstance(item, types.FunctionType) or (isinstance(item, _IN_CLASSES) and not (name[0] == name[-1] == "_"))
+        }
+        bases = tuple(self.of(base, depth - 1) for base in value.__bases__ if _is_users(base.__module__))
+        return "class", value.__qualname__, self.of(own, depth - 1), bases
+
+    def _object(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if dataclasses.is_dataclass(value):
+            return kind.__qualname__, self._behind(kind, depth), self.of(fields_of(value), depth - 1)
+        library = not _is_users(kind.__module__) and kind.__module__.split(".")[0] not in _OURS
+        state = None if library else getattr(value, "__dict__", None)
+        depth = max(depth, DEPTH_OF_LIBRARIES) if library else depth
+        content = self.of(state, depth - 1) if state else tuple(self.of(part, depth - 1) for part in _reduced(value))
+        return kind.__qualname__, self._behind(kind, depth), content
+
+    def _behind(self, kind: type, depth: int) -> Any:
+        return self.of(kind, depth - 1) if _is_users(kind.__module__) else None
+
+    def _read(self, function: types.FunctionType, depth: int) -> Any:
+        """By name: what the code of a user's function looks up in its module."""
+        if not _is_users(function.__module__):
+            return ()
+        names = sorted({name for name in _global_names(function.__code__) if name in function.__globals__})
+        return tuple((name, self._known(function.__globals__[name], depth - 1)) for name in names)
+
+    def _known(self, value: Any, depth: int) -> Any:
+        if isinstance(value, (types.FunctionType, type)) and not _is_users(value.__module__):
+            return value.__module__, value.__qualname__
+        return self.of(value, depth)
+
+
+def _global_names(code: types.CodeType) -> Iterator[str]:
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield step.argval
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _global_names(constant)
+
+
+def _reduced(value: Any) -> Iterator[Any]:
+    """What pickle would keep of a value that has no attributes: patterns, dates, getters of `operator`, arrays."""
+    try:
+        reduce = copyreg.dispatch_table.get(type(value))
+        parts = value.__reduce_ex__(4) if reduce is None else reduce(value)
+    except Exception:  # a lock, a generator: there is nothing to compare
+        return
+    for part in parts if isinstance(parts, tuple) else (parts,):
+        yield tuple(part) if isinstance(part, Iterator) else part
+
+
+@functools.cache
+def _is_users(module: str | None) -> bool:
+    """Whether a module is the user's own: a notebook, a script or a file beside it."""
+    if module is None or module.split(".")[0] in (*_OURS, "builtins"):
+        return False
+    if module == "__main__":
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None:
+        return module not in sys.modules
+    installed = {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return not any(Path(file).resolve().is_relative_to(place) for place in installed)
 
 
 def _content(cell: Any) -> Any:

@@ -6,9 +6,11 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pandas
 import pytest
 from confluent_kafka import KafkaException
@@ -58,6 +60,15 @@ def test_the_last_records_are_read_by_time_over_partitions(session: ks.Session, 
     assert [r.value for r in session.read(name, 3)] == [97, 98, 99]
     assert [r.value for r in session.read(name, 2, start="earliest")] == [0, 1]
     assert "3 of 100 records" in repr(session.read(name, 3))
+
+
+def test_reading_begins_at_a_datetime(session: ks.Session, name: str) -> None:
+    """It began at the beginning, as if nothing had been said."""
+    session.produce(name, [("k", day, f"2013-01-{day:02}") for day in range(1, 10)])
+    start = datetime(2013, 1, 7, 19, tzinfo=timezone(-timedelta(hours=5)))
+    assert [record.value for record in session.read(name, start=start)] == [8, 9]
+    assert [record.value for record in session.read(name, start=date(2013, 1, 9))] == [9]
+    assert [record.value for record in session.read(name, start=numpy.int64(0), n=2)] == [1, 2]
 
 
 def test_headers_and_nulls_are_kept(session: ks.Session, name: str) -> None:

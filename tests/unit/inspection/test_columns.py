@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from kstreams_repl import serdes
-from kstreams_repl.inspection.columns import decode, guess, milliseconds
+from kstreams_repl.inspection.columns import as_array, decode, guess, milliseconds
 from kstreams_repl.serdes import Serde
 from kstreams_repl.types import Windowed
 
@@ -77,3 +77,15 @@ def test_an_unknown_serde_is_guessed_from_the_bytes(cells: list[bytes | None], n
 def test_times_beyond_the_calendar_are_null() -> None:
     assert milliseconds([0, 2**62, -(2**63), None]).null_count == 3
     assert milliseconds([0]).type == pa.timestamp("us")
+
+
+class _Silent:
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_values_without_a_common_type_are_texts_whatever_they_are() -> None:
+    assert as_array(["a", b"b"]).to_pylist() == ["a", "b'b'"]
+    assert as_array([1, "\ud800", None, b"x", _Silent()]).to_pylist() == [
+        "1", "\\ud800", None, "b'x'", "<_Silent: RuntimeError while it was shown>",
+    ]  # fmt: skip

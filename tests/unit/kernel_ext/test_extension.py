@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pandas
 import pytest
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from traitlets.config import Config
@@ -14,7 +17,8 @@ from traitlets.config import Config
 import kstreams_repl as ks
 from kernel_ext.cells import cell_of
 from kernel_ext.errors import three_lines
-from kernel_ext.magics import _split_options
+from kernel_ext.magics import TopoMagics, _split_options
+from kstreams_repl.kafka.clients import ClientSettings
 
 
 @pytest.fixture
@@ -206,3 +210,32 @@ def test_completion_starts_no_broker(shell: InteractiveShell) -> None:
     completions(shell, "%topo_sql SELECT * FROM w")
     assert not session.started
     session.close()
+
+
+def test_names_of_the_magics_own_hide_none_of_the_users(shell: InteractiveShell) -> None:
+    """A dataframe called `history`, `options` or `line` was not found: the magic has such names itself."""
+    frames = {name: pandas.DataFrame({"n": [1, 2]}) for name in ("history", "options", "line", "query", "given", "display")}
+    shell.user_ns.update(frames)
+    session = ks.Session(ClientSettings("nowhere:9092"))
+    session.__dict__["_admin"] = SimpleNamespace(settings=session.settings, topics=dict)
+    shell.user_ns["session"] = session
+    for name in frames:
+        result, _ = run(shell, f"%topo_sql SELECT sum(n) AS total FROM {name}")
+        assert result.success and result.result.rows == ((3,),), name
+
+
+def test_quotes_that_keep_words_together_are_no_part_of_an_argument(shell: InteractiveShell, tmp_path: Path) -> None:
+    """`--directory "my data"` made a directory with quotes in its name, `--from "2013-03-01 12:00"` was no place to begin."""
+    asked: list[Any] = []
+    workspace: Any = SimpleNamespace(
+        connect=lambda *place, **options: asked.append((place, options)) or SimpleNamespace(start=lambda: None),
+        source=lambda name: name,
+        session=SimpleNamespace(plan=lambda *about, **options: asked.append((about, options))),
+    )
+    magics = TopoMagics(shell, workspace)
+    magics.topo_connect(f"'host:9092' --directory \"{tmp_path}/my data\"")
+    magics.topo_deploy('words "my app" --dry-run --from "2013-03-01 12:00" -c "client.id=a b"')
+    assert asked == [
+        (("host:9092",), {"spark": None, "directory": f"{tmp_path}/my data"}),
+        (("words", "my app"), {"config": {"client.id": "a b"}, "start": "2013-03-01 12:00"}),
+    ]

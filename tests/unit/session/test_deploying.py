@@ -158,3 +158,28 @@ def test_a_source_with_a_reset_of_its_own_keeps_it(session: SmallSession, cluste
 def test_what_is_no_place_to_begin_is_told(session: SmallSession) -> None:
     with pytest.raises(KStreamsError, match="start='yesterday' is no place to begin"):
         session.deploy(summing(), "app", start="yesterday")
+
+
+def by_default() -> ks.StreamsBuilder:
+    builder = ks.StreamsBuilder()
+    builder.stream("in", value_serde="long").group_by_key().count(store="totals")
+    return builder
+
+
+@pytest.mark.parametrize("another_kernel", [False, True])
+def test_another_default_serde_is_another_serde_of_the_stores_that_have_none(
+    session: SmallSession, cluster: SmallCluster, another_kernel: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is a setting, no part of the topology: every key was another one from then on, and all counts began anew."""
+    put(cluster, "in", 1, 2)
+    app = session.deploy(by_default(), "app", config={**CONFIG, "default.key.serde": "string"})
+    app._finish_start()
+    app.stop()
+    if another_kernel:
+        cluster.create_topics([NewTopicSpec("app-journal", 1)])
+        monkeypatch.setattr(attaching, "journal_of", lambda session, name: cluster.journal)
+        session = SmallSession(cluster, tmp_path)
+    with pytest.raises(TopologyError, match="its key serde was string, would be bytes"):
+        session.deploy(by_default(), "app", config=CONFIG)
+    session.deploy(by_default(), "app", config={**CONFIG, "default.key.serde": "string"})._finish_start()
+    session.applications["app"].stop()

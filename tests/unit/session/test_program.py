@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import kstreams_repl as ks
 from kstreams_repl.session import program as program_module
 from kstreams_repl.session.program import Program, program_of
 from kstreams_repl.session.topologies import topology_of
@@ -213,3 +214,51 @@ def test_an_interrupt_that_comes_while_a_text_is_parsed_stays_one(monkeypatch: p
     monkeypatch.setattr(program_module.ast, "parse", lost)
     with pytest.raises(KeyboardInterrupt):
         reading()
+
+
+def test_what_is_changed_in_place_is_taken(tmp_path: Path) -> None:
+    """A lookup table that is filled line by line was kept empty: a detached application, or one that is attached, joined with nothing."""
+    script = """
+import kstreams_repl as ks
+NAMES = {}
+NAMES["UA"] = "United"
+for code, name in (("AA", "American"), ("DL", "Delta")):
+    NAMES[code] = name
+NAMES.update(B6="JetBlue")
+NAMES |= {"WN": "Southwest"}
+del NAMES["DL"]
+LIMIT = 1
+LIMIT += 2
+class Settings: pass
+settings = Settings()
+settings.suffix = "!"
+other = {}
+other["x"] = 1
+builder = ks.StreamsBuilder()
+builder.stream("in").map_values(lambda v: [NAMES, LIMIT, settings.suffix]).to("out", value_serde="json")
+session.deploy(builder, "app")
+NAMES["ZZ"] = "later"
+"""
+    program = same(deployed(script, tmp_path))
+    assert "other" not in program.text
+    names = {"UA": "United", "AA": "American", "B6": "JetBlue", "WN": "Southwest"}
+    assert gives(program) == [names, 3, "!"]
+
+
+def gives(program: Program) -> Any:
+    """What its topology makes of one record."""
+    with ks.TopologyTestDriver(program.run()) as driver:
+        driver.create_input_topic("in", value_serde="string").pipe_input(value="x")
+        return driver.create_output_topic("out", value_serde="json").read_value()
+
+
+def test_the_definition_that_ran_last_counts_wherever_its_cell_is(shell: Any) -> None:
+    history = program_module.history  # what the fixture put there
+    run(shell, "import kstreams_repl as ks\nbuilder = ks.StreamsBuilder()\nkept = builder.stream('in')")
+    history.note("c", "late['x'] = 1", file="cell-c")  # it ran too early, and failed
+    for cell, text in (("a", "limit = 30"), ("b", "limit = 60"), ("a", "limit = 31"), ("d", "late = {}"), ("c", "late['x'] = 2")):
+        exec(text, shell.user_ns)
+        history.note(cell, text, file=f"cell-{cell}")
+    run(shell, "kept.map_values(lambda v: [limit, late]).to('out', value_serde='json')\nsession.deploy(builder, 'app')")
+    program = same(shell.user_ns["session"])
+    assert gives(program) == [31, {"x": 2}]

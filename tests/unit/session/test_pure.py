@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy
 import pandas
 import pytest
 
 import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.errors import ConfigError, KStreamsError, StreamsProcessingError, TopologyError
-from kstreams_repl.session.control_calls import CaughtUp
+from kstreams_repl.inspection import open_sandbox
+from kstreams_repl.session.control_calls import CaughtUp, Work
 from kstreams_repl.session.directory import SessionDirectory
 from kstreams_repl.session.errors_shown import with_source
 from kstreams_repl.session.known_serdes import KnownSerdes
 from kstreams_repl.session.producing import milliseconds, parts_of, serde_for
 from kstreams_repl.session.records import ReadRecord, Records
 from kstreams_repl.session.samples import sends_changes
+from kstreams_repl.session.tables import as_frame
 from kstreams_repl.session.topologies import topology_of
 from kstreams_repl.spark.progress import ApplicationReport, InstanceReport
 
@@ -220,3 +225,59 @@ def test_an_application_has_not_caught_up_while_one_of_its_instances_restores_or
     assert not caught_up(app)
     reports[1] = InstanceReport(1, "running", 1, far)
     assert caught_up(app)
+
+
+def test_a_dataframe_keeps_the_zone_of_its_dates() -> None:
+    """09:00 in New York was sent as 09:00 UTC."""
+    at = pandas.Series(pandas.to_datetime(["2013-01-01 09:00", None])).dt.tz_localize("America/New_York")
+    rows = list(parts_of(pandas.DataFrame({"x": [1, 2], "at": at}).head(1), timestamp="at"))
+    assert rows[0][2] == int(datetime(2013, 1, 1, 14, tzinfo=UTC).timestamp() * 1000)
+    assert rows[0][1]["at"] == "2013-01-01T09:00:00.000000-05:00"
+    assert [row[1]["at"] for row in parts_of(pandas.DataFrame({"at": at}))][1] is None
+
+
+@pytest.mark.parametrize("moment", [date(2013, 1, 1), numpy.datetime64("2013-01-01", "ns"), numpy.datetime64("2013-01-01")])
+def test_dates_of_all_kinds_are_milliseconds(moment: object) -> None:
+    assert milliseconds(moment) == 1_356_998_400_000
+
+
+@pytest.mark.parametrize("moment", [pandas.NaT, numpy.datetime64("NaT"), [1], {}, float("nan"), float("inf")])
+def test_what_holds_no_time_is_said(moment: object) -> None:
+    with pytest.raises(KStreamsError, match="is no time"):
+        milliseconds(moment)
+
+
+def test_large_integers_of_records_keep_their_digits_in_a_dataframe() -> None:
+    large = 1234567890123456789
+    frame = Records([ReadRecord(large, None, 1), ReadRecord(None, large, 2), ReadRecord(1, 1, 3)]).df()
+    assert list(frame["key"]) == [large, None, 1] and list(frame["value"]) == [None, large, 1]
+    assert str(Records([ReadRecord(None, 0.5, 1), ReadRecord(None, None, 2)]).df()["value"].dtype) == "float64"
+
+
+def test_an_interrupted_wait_leaves_the_work_begun_not_done() -> None:
+    """An application that was interrupted while it started was taken for paused: waiting for it ended at once."""
+    go_on = threading.Event()
+    work = Work(threading.Lock(), go_on.wait, name="work")
+    interrupt = threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        work.wait()
+    interrupt.join()
+    assert not work.done
+    go_on.set()
+    work.wait()
+    assert work.done and work.error is None
+
+
+def test_records_of_all_kinds_are_a_table_in_sql() -> None:
+    """DuckDB finds no type for a dataframe's column of mixed objects."""
+    large = 1234567890123456789
+    first = ReadRecord("a", {"x": 1}, 1, headers=[("h", b"1"), ("none", None)])  # type: ignore[list-item]
+    records = Records([first, ReadRecord(b"b", "\ud800", 10**17), ReadRecord(None, large, 3)])
+    frame = as_frame(records, "records")
+    with open_sandbox() as database:
+        database.register("records", frame)
+        rows = database.execute("SELECT key, value, headers FROM records").fetchall()
+    headers = [{"name": "h", "value": b"1"}, {"name": "none", "value": None}]
+    assert rows == [("a", "{'x': 1}", headers), ("b'b'", "\\ud800", []), (None, str(large), [])]
+    assert as_frame(Records([]), "records").num_rows == 0

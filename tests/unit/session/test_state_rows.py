@@ -14,8 +14,13 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.inspection import TableData
+from kstreams_repl.kafka.reading import OffsetRange
+from kstreams_repl.session import state_rows
 from kstreams_repl.session.state_rows import count_rows, get_row, read_store, read_stores
+from kstreams_repl.session.store_view import StoreView
+from kstreams_repl.session.tables import all_stores
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.types import RecordBatch, TopicPartition
 
 
 def write(path: str, rows: list[tuple[bytes, bytes]]) -> None:
@@ -159,3 +164,41 @@ def test_all_rows_come_out_in_order_whatever_the_keys(keys: list[bytes], topolog
     assert len(cut.parts[0].keys) == 1 and not cut.parts[0].complete
     assert get_row(config, topology, builder, keys[-1]) == rows[-1][1]
     assert get_row(config, topology, builder, b"nobody") is None
+
+
+def test_a_key_of_a_global_store_is_read_from_its_own_place(tmp_path: Path) -> None:
+    """It was looked for among the tasks, which do not have it: every key was None."""
+    builder = ks.StreamsBuilder()
+    builder.global_table("airlines", key_serde="string", value_serde="string", store="names")
+    topology = builder.build()
+    place = tmp_path / "app" / "global-0"
+    place.mkdir(parents=True)
+    environment = LmdbEnvironment(place)
+    environment.engine("names").put(b"UA", struct.pack(">q", 1000) + b"United")
+    environment.commit({}, 1)
+    try:
+        config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
+        app: Any = SimpleNamespace(name="app", topology=topology, config=config, session=SimpleNamespace(admin=None))
+        [store] = all_stores(app)
+        assert StoreView(app, store).get("UA") == "United" and StoreView(app, store).get("AA") is None
+    finally:
+        environment.close()
+
+
+@pytest.mark.parametrize("persistent", [True, False], ids=["of other hosts", "in memory"])
+def test_a_key_without_local_state_is_read_from_the_changelog(
+    persistent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topology = ks.Topology().add_source("in", "in")
+    topology.add_processor("keep", ks.Processor, "in").add_state_store(
+        ks.StoreBuilder("kept", ks.StoreKind.KEY_VALUE, key_serde="json", value_serde="json", persistent=persistent), "keep"
+    )
+    batch = RecordBatch([b'{"a":1}', b'"b"', b'"b"'], [b'{"n":1}', b"2", None], [1, 2, 3], [0, 1, 2])
+    ranges = (OffsetRange(TopicPartition("app-kept-changelog", 0), 0, 3),)
+    monkeypatch.setattr(state_rows, "ranges_of", lambda admin, topic: ranges)
+    monkeypatch.setattr(state_rows, "read_ranges", lambda settings, ranges: [(ranges[0].partition, batch)])
+    config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
+    session = SimpleNamespace(admin=SimpleNamespace(settings=None))
+    app: Any = SimpleNamespace(name="app", topology=topology, config=config, session=session)
+    view = StoreView(app, topology.store("kept"))
+    assert view.get({"a": 1}) == {"n": 1} and view.get("b") is None

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+import re
+from collections import deque
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
+import pandas
 import pytest
 
 from kstreams_repl import serdes
 from kstreams_repl.dsl import EmitStrategy, SessionWindows, StreamsBuilder, TimeWindows
 from kstreams_repl.processor import Processor
 from kstreams_repl.topology import StoreBuilder, StoreKind, Topology
-from kstreams_repl.topology.diff import NodeChange, StoreChange, TopologyDiff, diff
-from kstreams_repl.topology.fingerprint import fingerprint
+from kstreams_repl.topology.diff import NodeChange, StoreChange, TopologyDiff, diff, whole_code
+from kstreams_repl.topology.fingerprint import fingerprint, whole_fingerprint
 
 
 def counting(
@@ -335,3 +341,102 @@ def test_a_store_without_a_changelog_is_not_migrated() -> None:
 def test_a_store_that_comes_or_goes_is_not_migrated() -> None:
     plan = diff(totals("long"), totals("long", store="others"), migrate=["others"])
     assert {store.name: store.change for store in plan.stores} == {"others": StoreChange.REFUSED, "totals": StoreChange.REMOVED}
+
+
+class _Getter:
+    __slots__ = ("field",)
+
+    def __init__(self, field: str) -> None:
+        self.field = field
+
+    def __call__(self, value: Any) -> Any:
+        return value[self.field]
+
+
+class _Inner:
+    def step(self) -> int:
+        return 1
+
+
+def _class(codes: frozenset[str] = frozenset(), base: type = object, static: int = 1) -> type:
+    return type(
+        "Made", (base,), {"CODES": codes, "static": staticmethod((lambda: 1) if static == 1 else (lambda: 2))}
+    )
+
+
+def _in(codes: Any) -> Any:
+    return lambda value: value in codes
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda v: v in {"EWR", "JFK"}, lambda v: v in {"EWR", "LGA"}),
+        (lambda v: v * 2, lambda v: v * 2.0),
+        (lambda v: v or 0, lambda v: v or False),
+        (lambda v: [[[w for w in x if w in {1}] for x in y] for y in v], lambda v: [[[w for w in x if w in {2}] for x in y] for y in v]),
+        (functools.partial(int, base=2), functools.partial(int, base=8)),
+        (operator.itemgetter("carrier"), operator.itemgetter("origin")),
+        (re.compile("a").search, re.compile("b").search),
+        ({"UA": "United"}.get, {"UA": "American"}.get),
+        (_in({"UA"}), _in({"AA"})),
+        (_in(deque(["UA"])), _in(deque(["AA"]))),
+        (_in(datetime(2013, 1, 1)), _in(datetime(2014, 1, 1))),
+        (_in({1: "a"}), _in({"1": "a"})),
+        (_in(pandas.DataFrame({"a": [1, 2]})), _in(pandas.DataFrame({"a": [1, 3]}))),
+        (_Getter("carrier"), _Getter("origin")),
+        (_class(frozenset({"a"})), _class(frozenset({"b"}))),
+        (_class(static=1), _class(static=2)),
+        (_class(base=_Inner), _class(base=type("_Inner", (), {"step": lambda self: 2}))),
+    ],
+)  # fmt: skip
+def test_what_does_something_else_has_another_fingerprint(one: Any, other: Any) -> None:
+    """Each of these was taken for unchanged: an edit had nothing to do, and the old function went on."""
+    assert fingerprint(one) != fingerprint(other)
+    assert fingerprint(one) == fingerprint(one)
+
+
+def test_a_cell_that_runs_again_has_the_same_fingerprint() -> None:
+    cell = """
+import functools, operator, pandas, re
+from dataclasses import dataclass
+from enum import Enum
+class Kind(Enum):
+    A, B = 1, 2
+@dataclass
+class Limits:
+    codes: tuple = ("a", "b")
+    kind: Kind = Kind.A
+class Loop:
+    def __init__(self): self.me = self
+NAN = float("nan")
+def make(*held): return lambda key, value: (value in {"a", "b"}, held, 0.5, NAN)
+held = Limits(), {"x": {1, 2}}, [re.compile("a")], Loop(), float("nan"), pandas.DataFrame({"a": [1, 2], "b": ["x", "y"]})
+found = [make(*held), functools.partial(make, 1), operator.itemgetter("a"), Limits]
+"""
+    spaces: list[dict[str, Any]] = [{"__name__": "__main__"}, {"__name__": "__main__"}]
+    for space in spaces:
+        exec(cell, space)
+    for one, other in zip(*(space["found"] for space in spaces), strict=True):
+        assert fingerprint(one) == fingerprint(other)
+        assert whole_fingerprint(one) == whole_fingerprint(other)
+
+
+def test_what_a_function_reads_from_its_module_is_compared_with_what_it_was() -> None:
+    space: dict[str, Any] = {"__name__": "__main__", "StreamsBuilder": StreamsBuilder}
+    exec(
+        "LIMIT = 3\ndef large(value): return value > LIMIT\nbuilder = StreamsBuilder()\n"
+        "builder.stream('in').filter(lambda key, value: large(value), name='kept').map_values(lambda value: value, name='same')\n"
+        "topology = builder.build()",
+        space,
+    )
+    topology = space["topology"]
+    ran = whole_code(topology)
+    assert diff(topology, topology, ran=ran).empty
+    exec("LIMIT = 4", space)
+    plan = diff(topology, topology, ran=ran)
+    assert changes(plan) == {"kept": NodeChange.CODE} and "it uses has changed" in str(plan)
+    exec("LIMIT = 3\ndef large(value): return value >= LIMIT", space)
+    assert changes(diff(topology, topology, ran=ran)) == {"kept": NodeChange.CODE}
+    exec("def large(value): return value > LIMIT", space)
+    assert diff(topology, topology, ran=ran).empty

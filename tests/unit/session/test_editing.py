@@ -1,0 +1,80 @@
+"""Edits of functions whose own text stays: what they read from the notebook has changed."""
+
+from __future__ import annotations
+
+import linecache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstreams_repl.kafka.admin import NewTopicSpec
+from kstreams_repl.session import program as program_module
+from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession
+
+CELLS = """
+import kstreams_repl as ks
+STEP = 1
+def counted(value):
+    return value + STEP
+builder = ks.StreamsBuilder()
+source = builder.stream("in", key_serde="string", value_serde="long")
+source.map_values(lambda value: counted(value), name="mapped").to("out", key_serde="string", value_serde="long")
+"""
+
+
+@pytest.fixture
+def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs cells beside a session."""
+    monkeypatch.setattr(program_module, "history", program_module.CellHistory())
+
+    class Notebook:
+        cluster = SmallCluster()
+        cells = 0
+
+        def __init__(self) -> None:
+            self.cluster.create_topics([NewTopicSpec(name, PARTITIONS) for name in ("in", "out")])
+            self.session = SmallSession(self.cluster, tmp_path)
+            self.space: dict[str, Any] = {"__name__": "__main__", "session": self.session}
+
+        def run(self, text: str) -> None:
+            self.cells += 1
+            file = f"<cell {self.cells}>"
+            linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+            program_module.history.note(file, text, file=file)
+            exec(compile(text, file, "exec"), self.space)
+
+    return Notebook()
+
+
+def test_an_edit_takes_helpers_and_values_of_the_notebook_that_have_changed(notebook: Any) -> None:
+    """There was nothing to do, the plan said, and the old ones went on."""
+    notebook.run(CELLS)
+    notebook.run("app = session.deploy(builder, 'app')\napp._finish_start()")
+    app = notebook.space["app"]
+    try:
+        assert app.changes() is None
+        notebook.run("STEP = 10")
+        assert [node.name for node in app.changes().diff.nodes if node.reason] == ["mapped"]
+        notebook.run("plan = app.edit(builder)")
+        assert notebook.space["plan"].applied and len(app.versions) == 2 and "STEP = 10" in app.versions[-1].source
+        assert app.changes() is None
+        notebook.run("def counted(value):\n    return value + 2 * STEP\napp.edit(builder)")
+        assert len(app.versions) == 3 and "2 * STEP" in app.versions[-1].source
+    finally:
+        app.stop()
+
+
+def test_a_rollback_brings_back_the_helpers_and_values_of_then(notebook: Any) -> None:
+    notebook.run(CELLS)
+    notebook.run("app = session.deploy(builder, 'app')\napp._finish_start()")
+    app = notebook.space["app"]
+    try:
+        notebook.run("STEP = 10")
+        notebook.run("app.edit(builder)")
+        app.rollback()
+        function = app.topology.node("mapped").operator.mapper
+        assert function(5) == 6
+        assert app.changes() is not None, "the notebook says something else than what runs"
+    finally:
+        app.stop()

@@ -1,0 +1,39 @@
+"""Peeking at nodes of applications that do not run, with their own settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstreams_repl as ks
+from kstreams_repl.kafka.admin import NewTopicSpec
+from kstreams_repl.kafka.reading import OffsetRange
+from kstreams_repl.session import samples
+from kstreams_repl.types import RecordBatch, TopicPartition
+from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession
+
+
+@pytest.fixture
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallSession:
+    cluster = SmallCluster()
+    cluster.create_topics([NewTopicSpec("in", PARTITIONS)])
+    ranges = (OffsetRange(TopicPartition("in", 0), 0, 1),)
+    monkeypatch.setattr(samples, "ranges_of", lambda admin, topic: ranges)
+    monkeypatch.setattr(samples, "read_ranges", lambda *about: [(ranges[0].partition, RecordBatch([b"k"], [b'{"n":1}'], [1], [0]))])
+    return SmallSession(cluster, tmp_path)
+
+
+def test_a_sample_of_an_application_has_its_default_serdes(session: SmallSession) -> None:
+    """The session's were taken: functions were given bytes, and the sample ended with their errors."""
+    builder = ks.StreamsBuilder()
+    builder.stream("in").map_values(lambda value: value["n"] + 1, name="more")
+    app: Any = session.deploy(builder, "app", config={"default.value.serde": "json"})
+    app._finish_start()
+    app.stop()
+    for found in (session.peek("more"), session.peek("more", topology=app), app.peek("more")):
+        assert isinstance(found, ks.session.Records) and [record.value for record in found] == [2]
+    assert session.peek(app).rows[-1][-1] == 2
+    given = session.peek("more", config={"default.value.serde": "string", "processing.exception.handler": "continue"})
+    assert len(given) == 0, "what the call gives goes first"
