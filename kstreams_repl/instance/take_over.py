@@ -339,7 +339,7 @@ def _from_snapshot(
             plan.application_id,
             str(spec.task_id),
             path,
-            lambda made: why_refused(made, logs, *broker, now_ms=now_ms),
+            lambda made: why_refused(made, logs, *broker, config=plan.config, now_ms=now_ms),
         )
     except (OSError, SnapshotError) as error:  # the changelog has it all
         instance.snapshot_trouble = f"snapshots of task {spec.task_id} cannot be read: {error}"
