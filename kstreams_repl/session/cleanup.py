@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +28,13 @@ class Cleanup:
         self.name = name
         self._admin = admin
         self._root = root
-        mine = [topic for topic in admin.topics() if topic.startswith(f"{name}-") and topic.endswith(SUFFIXES)]
-        # "orders" must not take what belongs to "orders-eu"
-        self.topics = tuple(
-            topic for topic in mine if not any(topic.startswith(f"{other}-") for other in others if len(other) > len(name))
-        )
+        there = admin.topics()
+        mine = [topic for topic in there if topic.startswith(f"{name}-") and topic.endswith(SUFFIXES)]
+        # "orders" must not take what belongs to "orders-eu", whoever runs that
+        longer = {other for other in others | journal_holders(admin, there) if other.startswith(f"{name}-")}
+        self.topics = tuple(topic for topic in mine if not any(_is_of(topic, other) for other in longer))
         journal = journal_topic_name(name)
-        if journal in admin.topics():
+        if journal in there:
             self.topics += (journal,)
         self.group = name if name in admin.groups() else None
         directory = application_directory(root, name)
@@ -67,6 +68,20 @@ class Cleanup:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return self.table()._repr_mimebundle_()
+
+
+def journal_holders(admin: Admin, topics: Mapping[str, int]) -> set[str]:
+    """Every application that has a journal on the cluster, as all do that ever ran here."""
+    ending = journal_topic_name("")
+    found = [topic for topic, partitions in topics.items() if partitions == 1 and topic.endswith(ending) and topic != ending]
+    configs = admin.topic_configs(found)
+    return {topic.removesuffix(ending) for topic in found if configs.get(topic, {}).get("cleanup.policy") == "compact"}
+
+
+def _is_of(topic: str, application: str) -> bool:
+    """Whether it can be an internal topic of that application: ``<application>-<store>-changelog``."""
+    rest = topic.removeprefix(f"{application}-")
+    return rest != topic and rest.endswith(SUFFIXES)
 
 
 def cleanup_of(session: Session, name: str, *, confirm: bool) -> Cleanup:
