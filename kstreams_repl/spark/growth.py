@@ -60,6 +60,7 @@ class PartitionWatch:
     Args:
         seconds: how far apart looks are.
         found: called in the thread with what `growth_of` tells; the watch is over when it returns True.
+        stay: called with each look, for what has to be done now and then while the application runs.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class PartitionWatch:
         *,
         seconds: float,
         found: Callable[[Mapping[str, tuple[int, int]]], bool],
+        stay: Callable[[], object],
     ) -> None:
         self._admin = admin
         self._topology = topology
         self._plan = plan
         self._seconds = seconds
         self._found = found
+        self._stay = stay
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"partitions-{plan.application_id}", daemon=True)
 
@@ -90,9 +93,10 @@ class PartitionWatch:
     def _run(self) -> None:
         while not self._over.wait(self._seconds):
             try:
+                self._stay()
                 grown = growth_of(self._topology, self._plan, self._admin.topics())
             except KStreamsError as error:
-                _LOG.info("the partitions of %s cannot be looked at now: %s", self._plan.application_id, error)
+                _LOG.info("%s cannot be looked after now: %s", self._plan.application_id, error)
                 continue
             if grown and not self._over.is_set() and self._found(grown):
                 return
