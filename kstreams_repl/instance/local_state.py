@@ -15,7 +15,7 @@ import signal
 import struct
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +53,8 @@ INPUT = "input:"
 """Before the names of input partitions among an environment's positions: the store's commit knows them too (guarantees.md,
 take-over step 4).
 """
+MADE_ANEW = -2
+"""In the place of an input's offset: its topic was deleted and made again since the last commit; it begins like a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,9 +272,37 @@ def remember_topics(environment: Environment, logs: Sequence[Changelog], topic_i
             environment.set_attribute(TOPIC_ID + log.partition.topic, topic_id.encode())
 
 
-def topic_ids_of(admin: Admin, logs: Sequence[Changelog]) -> dict[str, str]:
-    """The broker's id of each changelog topic."""
-    return {name: topic.id for name, topic in admin.describe_topics({log.partition.topic for log in logs}).items()}
+def remember_inputs(
+    environment: Environment, inputs: Collection[TopicPartition], topic_ids: Mapping[str, str], former: Mapping[str, str]
+) -> None:
+    """Keep the topic ids of a task's inputs, too. The offset that the last commit here knows of a topic that was deleted and made again
+    belongs to other records: it is forgotten at once, as the broker forgot the group's with the topic.
+
+    Args:
+        former: the ids as they were kept here before, where the environment had to begin anew.
+    """
+    if environment.path is None:
+        return
+    known = known_ids(environment, inputs) | dict(former)
+    remade = {topic for topic, topic_id in topic_ids.items() if known.get(topic, topic_id) != topic_id}
+    anew = {f"{INPUT}{at}": MADE_ANEW for at in inputs if at.topic in remade}
+    for at in inputs:
+        if at.topic in topic_ids:
+            environment.set_attribute(TOPIC_ID + at.topic, topic_ids[at.topic].encode())
+    if anew:
+        environment.commit(anew, environment.commit_id)
+
+
+def known_ids(environment: Environment, inputs: Collection[TopicPartition]) -> dict[str, str]:
+    """The ids that an environment has kept of its inputs' topics."""
+    kept = {at.topic: environment.attribute(TOPIC_ID + at.topic) for at in inputs}
+    return {topic: known.decode() for topic, known in kept.items() if known is not None}
+
+
+def topic_ids_of(admin: Admin, logs: Sequence[Changelog], inputs: Iterable[TopicPartition] = ()) -> dict[str, str]:
+    """The broker's id of each changelog topic, and of each input."""
+    wanted = {log.partition.topic for log in logs} | {at.topic for at in inputs}
+    return {name: topic.id for name, topic in admin.describe_topics(wanted).items()}
 
 
 def _open(path: Path, token: str, end_former: bool = False) -> Environment:

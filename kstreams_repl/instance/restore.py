@@ -90,7 +90,7 @@ class Restore:
         firsts = admin.beginning_offsets(by_partition)
         for at, owners in by_partition.items():
             for environment, log in owners:
-                _check_whole(environment, log, firsts[at])
+                check_whole(environment, log, firsts[at])
         self._starts = starts = {
             at: min(
                 max(environment.positions.get(str(at), 0) if log.store.persistent else 0, firsts[at])
@@ -215,7 +215,7 @@ class Restore:
             raise translate(error, "restoring a store", topic=message.topic(), bootstrap_servers=self._settings.bootstrap_servers)
 
 
-def _check_whole(environment: Environment, log: Changelog, first: int) -> None:
+def check_whole(environment: Environment, log: Changelog, first: int) -> None:
     """Refuse to build a store from a log that somebody has cut: what lay before is gone."""
     position = environment.positions.get(str(log.partition), 0) if log.store.persistent else 0
     if log.keeps_all and position < first:

@@ -27,8 +27,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import KStreamsError, SnapshotError
-from kstreams_repl.instance.local_state import TOMBSTONE_SECONDS, TOPIC_ID, Changelog, discard
+from kstreams_repl.instance.local_state import TOPIC_ID, Changelog, discard, keeps_deletions_seconds
 from kstreams_repl.instance.snapshot_directory import SnapshotDirectory
 from kstreams_repl.types import TopicPartition
 
@@ -155,24 +156,26 @@ def why_refused(
     ends: Mapping[TopicPartition, int],
     topic_ids: Mapping[str, str],
     *,
+    config: StreamsConfig,
     now_ms: int,
 ) -> str | None:
-    """Why a snapshot cannot stand for these changelogs; None when it can."""
-    behind = False
+    """Why a snapshot cannot stand for these changelogs, inputs that are a store's log among them; None when it can."""
+    age = (now_ms - manifest.at_ms) / 1000
     for log in logs:
-        if not log.store.persistent or log.is_source:
+        if not log.store.persistent:
             continue
         at, topic = log.partition, log.partition.topic
         position = manifest.positions.get(str(at))
         if position is None:
+            if log.is_source:  # read from its beginning
+                continue
             return f"it does not have {at}"
         if manifest.topic_ids.get(topic) != topic_ids.get(topic):
             return f"{topic} was deleted and made again"
         if not firsts[at] <= position <= ends[at]:
             return f"its position {position} of {at} lies outside {firsts[at]}..{ends[at]}"
-        behind = behind or position < ends[at]
-    if behind and now_ms - manifest.at_ms > TOMBSTONE_SECONDS * 1000:
-        return "it is older than the changelog keeps deletions"
+        if position < ends[at] and age > keeps_deletions_seconds(log, config):
+            return "it is older than the changelog keeps deletions"
     return None
 
 

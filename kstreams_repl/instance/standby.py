@@ -38,6 +38,7 @@ from kstreams_repl.instance.local_state import (
     written_at,
 )
 from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.instance.restore import check_whole
 from kstreams_repl.instance.state_directory import task_directory
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import make_consumer
@@ -267,7 +268,11 @@ class StandbyCopies:
         logs: list[Changelog],
         broker: tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int], Mapping[str, str]],
     ) -> _Copy | None:
-        """A copy as it is on the disk, or a new one; None while its task runs here."""
+        """A copy as it is on the disk, or a new one; None while its task runs here.
+
+        Raises:
+            TaskCorruptedError: the log does not begin with the store's first record any more.
+        """
         path = self._path(spec)
         environment = self._own(spec, path)
         if environment is None:
@@ -283,6 +288,8 @@ class StandbyCopies:
             if why is not None:
                 _LOG.warning("the standby copy of %s is made anew: %s", spec.task_id, why)
                 environment = fresh_environment(environment, self._token, in_force=lambda: not is_in_use(path))
+            for log in logs:  # a part of a log would be taken for all of it by whoever takes the copy over
+                check_whole(environment, log, broker[0][log.partition])
             remember_topics(environment, logs, broker[2])
             copy = _Copy(spec, logs, environment)
             for log in logs:

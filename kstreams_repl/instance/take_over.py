@@ -28,16 +28,20 @@ from kstreams_repl.errors import InputOffsetError, KStreamsError, SnapshotError,
 from kstreams_repl.instance.admission import Start, snapshotter_of, start_task, taken_over
 from kstreams_repl.instance.collector import KafkaRecordCollector, counts_of
 from kstreams_repl.instance.crash_watch import CrashWatch
+from kstreams_repl.instance.forgotten_inputs import refuse_forgotten_inputs
 from kstreams_repl.instance.global_tables import GlobalTables
 from kstreams_repl.instance.instance import Instance, wall_clock
 from kstreams_repl.instance.local_state import (
     INPUT,
+    MADE_ANEW,
     Changelog,
     InForce,
     changelogs_of,
     fresh_environment,
+    known_ids,
     open_environment,
     owner_token,
+    remember_inputs,
     remember_topics,
     topic_ids_of,
     why_not_trusted,
@@ -283,7 +287,7 @@ def _own_stores(
     partitions = {log.partition for log in logs}
     firsts = admin.beginning_offsets(partitions)
     ends = admin.end_offsets(partitions, isolation="read_uncommitted")
-    topic_ids = topic_ids_of(admin, logs)
+    topic_ids = topic_ids_of(admin, logs, (at for spec in specs for at in spec.partitions))
     plan = instance.plan
     environments: dict[str, Environment] = {}
     for spec in specs:
@@ -297,6 +301,7 @@ def _own_stores(
             in_force=in_force,
         )
         mine = [log for log in logs if log.task == spec.task_id]
+        former = known_ids(environment, list(spec.partitions))
         why = why_not_trusted(
             environment,
             mine,
@@ -312,6 +317,7 @@ def _own_stores(
         if environment.path is not None and environment.commit_id < 0 and not environment.positions:
             environment = _from_snapshot(instance, environment, spec, mine, (firsts, ends, topic_ids), token)
         undo.callback(_quietly(environment.close))
+        remember_inputs(environment, list(spec.partitions), topic_ids, former)
         remember_topics(environment, mine, topic_ids)
         environments[str(spec.task_id)] = environment
     return environments, logs
@@ -339,7 +345,7 @@ def _from_snapshot(
             plan.application_id,
             str(spec.task_id),
             path,
-            lambda made: why_refused(made, logs, *broker, now_ms=now_ms),
+            lambda made: why_refused(made, logs, *broker, config=plan.config, now_ms=now_ms),
         )
     except (OSError, SnapshotError) as error:  # the changelog has it all
         instance.snapshot_trouble = f"snapshots of task {spec.task_id} cannot be read: {error}"
@@ -355,6 +361,8 @@ def _starts(
 ) -> dict[TopicPartition, Start]:
     wanted = {at: spec for spec in specs for at in spec.partitions}
     committed = admin.committed_offsets(plan.application_id, list(wanted))
+    for spec in specs:
+        refuse_forgotten_inputs(plan, spec, environments[str(spec.task_id)], committed, admin)
     first = admin.beginning_offsets(list(wanted))
     last = admin.end_offsets(list(wanted), isolation="read_uncommitted")
     starts = {}
@@ -367,7 +375,7 @@ def _starts(
             offset = max(known.offset, first[at]) if _may_skip(spec, at) else known.offset
             there = first[at] <= offset <= last[at]
             if not there:
-                offset = _other_offset(plan, spec, at, offset, first[at], last[at])
+                offset = _other_offset(plan, spec, at, offset, first[at], last[at], admin)
             starts[at] = Start(offset, decode(known.metadata), reset=not there)
         elif environment.commit_id >= 0 and not _is_new(environment, at) and any(store.persistent for store in spec.subtopology.stores):
             raise TaskCorruptedError(
@@ -378,7 +386,9 @@ def _starts(
                 partition=at.partition,
             )
         else:
-            starts[at] = Start(first[at] if _reset(plan, spec, at) == "earliest" else last[at], OffsetMetadata())
+            anew = environment.positions.get(f"{INPUT}{at}") == MADE_ANEW
+            offset = first[at] if _reset(plan, spec, at) == "earliest" else _latest(plan, at, last[at], admin)
+            starts[at] = Start(offset, OffsetMetadata(), reset=anew)
     return starts
 
 
@@ -389,9 +399,9 @@ def _kept(environment: Environment, at: TopicPartition) -> CommittedOffset | Non
 
 
 def _is_new(environment: Environment, at: TopicPartition) -> bool:
-    """Whether the task's last commit knew its inputs and this one was not among them: it was added since."""
-    known = [name for name in environment.positions if name.startswith(INPUT)]
-    return bool(known) and f"{INPUT}{at}" not in known
+    """Whether the task's last commit knew its inputs and this one was not among them: it was added since, or made anew."""
+    known = {name: offset for name, offset in environment.positions.items() if name.startswith(INPUT)}
+    return bool(known) and known.get(f"{INPUT}{at}", MADE_ANEW) == MADE_ANEW
 
 
 def _may_skip(spec: TaskSpec, at: TopicPartition) -> bool:
@@ -402,10 +412,17 @@ def _may_skip(spec: TaskSpec, at: TopicPartition) -> bool:
     )
 
 
-def _other_offset(plan: ApplicationPlan, spec: TaskSpec, at: TopicPartition, committed: int, first: int, last: int) -> int:
+def _latest(plan: ApplicationPlan, at: TopicPartition, last: int, admin: Admin) -> int:
+    """Where what comes from now on begins: exactly once that is before what open transactions hold, which nobody could read yet."""
+    return admin.end_offsets([at], isolation="read_committed")[at] if plan.config.exactly_once else last
+
+
+def _other_offset(
+    plan: ApplicationPlan, spec: TaskSpec, at: TopicPartition, committed: int, first: int, last: int, admin: Admin
+) -> int:
     """Where to go on when the broker has the committed offset no more, as the source's reset policy says; it is logged."""
     policy = _reset(plan, spec, at, committed, first, last)
-    offset = first if policy == "earliest" else last
+    offset = first if policy == "earliest" else _latest(plan, at, last, admin)
     lost = f"{first - committed} offsets that were not processed are gone" if committed < first else "the log is shorter than it was"
     _LOG.warning(
         "%s: the committed offset %d is not in the log any more, which has %d to %d (%s); going on at %d (auto.offset.reset: %s)",

@@ -330,7 +330,7 @@ class Deployment:
         self._growth = PartitionWatch(
             Admin(self.settings), self.topology, plan,
             seconds=self.config["repl.partitions.check.ms"] / 1000,
-            found=lambda grown: self._grow(plan, grown),
+            found=lambda grown: self._grow(plan, grown), stay=lambda: self._generations and self._generations.stay(),
         ).start()
 
     def _check(self, wanted: Status) -> None:

@@ -14,6 +14,7 @@ transaction under the control id: the new desired state, the offsets, and that n
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -51,6 +52,7 @@ class Previous:
 
 
 MOST_SOURCE = 400_000
+STAY_SECONDS = 24 * 3600.0
 _ENDED = frozenset({"paused", "stopped", "failed", "superseded"})
 """What an instance reports when it commits no more."""
 
@@ -83,6 +85,8 @@ class Generations:
         self._admin = admin
         self._lease = lease
         self._application_id = application_id
+        self._writing = threading.RLock()
+        self._stay_at = time.monotonic() + STAY_SECONDS
         ensure_journal(admin, application_id)
         self._control = JournalControl(settings, application_id, transaction_timeout_ms=transaction_timeout_ms)
         reader = JournalReader(settings, application_id)
@@ -214,6 +218,17 @@ class Generations:
         self._write(self._desired(plan.generation, signal), keeping)
         self._kept = keeping
 
+    def stay(self) -> bool:
+        """Say once more what is wanted, if nothing was written for a day; whether it was said. The broker forgets a transactional id, and
+        with it this hold, that nothing was written under for ``transactional.id.expiration.ms`` (7 days).
+        """
+        with self._writing:
+            if self._desired_now is None or self._control.broken is not None or time.monotonic() < self._stay_at:
+                return False
+            self.end()  # with a broker that is away nothing is begun: a write that fails would end the hold
+            self._write(self._desired_now)
+            return True
+
     def close(self) -> None:
         if isinstance(self._lease, RemoteLease):
             self._lease.close()
@@ -263,8 +278,10 @@ class Generations:
         beside: Iterable[Beside] = (),
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
     ) -> None:
-        self._control.write(desired, *others, beside=beside, offsets=offsets)
-        self._desired_now = desired
+        with self._writing:
+            self._stay_at = time.monotonic() + STAY_SECONDS
+            self._control.write(desired, *others, beside=beside, offsets=offsets)
+            self._desired_now = desired
 
     def _desired(self, generation: int, signal: Signal) -> DesiredState:
         state = {Signal.RUN: "running", Signal.PAUSE: "paused", Signal.STOP: "stopped"}[signal]

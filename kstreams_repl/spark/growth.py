@@ -16,7 +16,9 @@ from typing import Any
 from kstreams_repl.errors import KStreamsError, PartitionsChangedError
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.topology.names import internal_topic
 from kstreams_repl.topology.nodes import SourceNode
+from kstreams_repl.topology.partitions import own_topics
 
 _LOG = logging.getLogger("kstreams_repl.spark")
 
@@ -25,8 +27,8 @@ def growth_of(topology: Any, plan: ApplicationPlan, counts: Mapping[str, int]) -
     """Input topics with more partitions than planned: name -> (planned, now). A topic that a pattern has come to match counts from 0."""
     inputs = {at.topic for specs in plan.assignment for spec in specs for at in spec.partitions}
     inputs |= {at.topic for at in plan.global_partitions}
-    own = f"{plan.application_id}-"
-    internal = {f"{own}{name}" for name in topology.internal_topics}
+    own = own_topics(topology, plan.application_id)
+    internal = {internal_topic(plan.application_id, name) for name in topology.internal_topics}
     grown = {
         topic: (plan.partition_counts[topic], counts[topic])
         for topic in sorted(inputs - internal)
@@ -35,7 +37,7 @@ def growth_of(topology: Any, plan: ApplicationPlan, counts: Mapping[str, int]) -
     for node in topology.nodes.values():
         if isinstance(node, SourceNode) and node.pattern is not None:
             for topic in sorted(counts):
-                if topic not in inputs and not topic.startswith(own) and node.pattern.fullmatch(topic):
+                if topic not in inputs and topic not in own and node.pattern.fullmatch(topic):
                     grown[topic] = (0, counts[topic])
     return grown
 
@@ -58,6 +60,7 @@ class PartitionWatch:
     Args:
         seconds: how far apart looks are.
         found: called in the thread with what `growth_of` tells; the watch is over when it returns True.
+        stay: called with each look, for what has to be done now and then while the application runs.
     """
 
     def __init__(
@@ -68,12 +71,14 @@ class PartitionWatch:
         *,
         seconds: float,
         found: Callable[[Mapping[str, tuple[int, int]]], bool],
+        stay: Callable[[], object],
     ) -> None:
         self._admin = admin
         self._topology = topology
         self._plan = plan
         self._seconds = seconds
         self._found = found
+        self._stay = stay
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"partitions-{plan.application_id}", daemon=True)
 
@@ -88,9 +93,10 @@ class PartitionWatch:
     def _run(self) -> None:
         while not self._over.wait(self._seconds):
             try:
+                self._stay()
                 grown = growth_of(self._topology, self._plan, self._admin.topics())
             except KStreamsError as error:
-                _LOG.info("the partitions of %s cannot be looked at now: %s", self._plan.application_id, error)
+                _LOG.info("%s cannot be looked after now: %s", self._plan.application_id, error)
                 continue
             if grown and not self._over.is_set() and self._found(grown):
                 return

@@ -16,7 +16,7 @@ from typing import Protocol
 from kstreams_repl.errors import TopologyError, UnknownTopicError, did_you_mean
 from kstreams_repl.topology.graph import TopologyGraph
 from kstreams_repl.topology.internal_topics import DAY_MS, InternalTopic, changelog, repartition_config
-from kstreams_repl.topology.names import internal_topic
+from kstreams_repl.topology.names import changelog_topic, internal_topic
 from kstreams_repl.topology.nodes import SinkNode, SourceNode
 from kstreams_repl.topology.subtopologies import Subtopology
 from kstreams_repl.types import TaskId, TopicPartition
@@ -85,7 +85,7 @@ def resolve_partitions(
         TopologyError: topics that must be co-partitioned are not, or a grouper leaves partitions out or has them twice.
     """
     parts = [part for part in topology.subtopologies() if not part.global_]
-    sources = {part.id: _source_topics(part, topology, partition_counts) for part in parts}
+    sources = {part.id: _source_topics(part, topology, application_id, partition_counts) for part in parts}
     existing = {
         topic: count
         for topic in topology.internal_topics
@@ -122,6 +122,12 @@ def resolve_partitions(
     )
 
 
+def own_topics(topology: TopologyGraph, application_id: str) -> frozenset[str]:
+    """Names on the broker of the topics that an application makes for itself: internal ones and its journal."""
+    names = {internal_topic(application_id, topic) for topic in (*topology.internal_topics, "journal")}
+    return frozenset(names | {changelog_topic(application_id, store) for store in topology.stores})
+
+
 def _groups(part: int, sizes: Mapping[str, int], grouper: PartitionGrouper) -> list[tuple[TopicPartition, ...]]:
     """A grouper's answer in a fixed order, checked: each partition is in exactly one group."""
     order = {topic: position for position, topic in enumerate(sizes)}
@@ -141,14 +147,17 @@ def _groups(part: int, sizes: Mapping[str, int], grouper: PartitionGrouper) -> l
     return groups
 
 
-def _source_topics(part: Subtopology, topology: TopologyGraph, known: Mapping[str, int]) -> tuple[str, ...]:
+def _source_topics(part: Subtopology, topology: TopologyGraph, application_id: str, known: Mapping[str, int]) -> tuple[str, ...]:
+    """What its sources read. A pattern does not mean the application's own topics, which are there from the second start on."""
+    own = own_topics(topology, application_id)
     topics: dict[str, None] = {}
     for node in part.nodes:
         if not isinstance(node, SourceNode):
             continue
         if node.pattern is not None:
             pattern = node.pattern
-            topics.update(dict.fromkeys(topic for topic in sorted(known) if pattern.fullmatch(topic)))
+            matching = (topic for topic in sorted(known) if pattern.fullmatch(topic))
+            topics.update(dict.fromkeys(topic for topic in matching if topic not in own))
         for topic in node.topics:
             if topic not in topology.internal_topics and topic not in known:
                 raise UnknownTopicError(

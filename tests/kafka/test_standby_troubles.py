@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance import standby
 from kstreams_repl.instance.local_state import AS_OF, owner_token
 from kstreams_repl.instance.plan import ApplicationPlan
@@ -25,7 +26,7 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.spark.planning import make_plan
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.types import TaskId
+from kstreams_repl.types import TaskId, TopicPartition
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 4
@@ -216,3 +217,28 @@ def test_a_copy_that_keeps_up_says_so_and_one_that_stopped_does_not(copies: Copi
 
 def _as_of(environment: Any) -> float:
     return int.from_bytes(environment.attribute(AS_OF) or b"", "big") / 1000
+
+
+def test_no_copy_is_made_of_a_part_of_a_log(copies: Copies, admin: Admin) -> None:
+    """Somebody has deleted the first records of a changelog: a take-over without a copy refuses to build the store from the rest, and one
+    with a copy served that part.
+    """
+    first, last = copies.tasks
+    at = TopicPartition(f"{copies.name}-counts-changelog", first.partition)
+    copies.send()
+    admin.alter_topic_configs(at.topic, {"cleanup.policy": "delete"})
+
+    def deleted() -> bool:
+        try:
+            admin.delete_records({at: 20})
+        except KStreamsError:  # the broker has not heard of the policy everywhere yet
+            return False
+        return True
+
+    settle(deleted)
+    admin.alter_topic_configs(at.topic, {"cleanup.policy": "compact"})
+    kept = copies.start()
+    settle(lambda: copies.complete(last) and (str(first) in kept._waits or kept.lags()[str(first)] == 0))
+    assert kept.lags() == {str(first): -1, str(last): 0}
+    copies.close()
+    assert copies.rows(first) == 0

@@ -264,20 +264,18 @@ class LmdbEnvironment(Hooks):
         positions: Mapping[str, int] | None = None,
         persistent: bool = True,
     ) -> None:
-        engine = self.engine(name, persistent=persistent)
+        engine, reached = self.engine(name, persistent=persistent), positions or {}
         if isinstance(engine, MemoryEngine):
-            put = engine.put
-            for key, value in zip(keys, values, strict=True):
-                put(key, value)
+            engine.put_many(keys, values)
             engine.commit()
-            self._remember({}, None)
-            return
-        assert isinstance(engine, LmdbEngine)
+            if not self._changed_attributes:
+                return
         with self._writing("restoring into") as transaction:
-            engine.tree.write(transaction, dict(zip(keys, values, strict=True)))
-            self._write_meta(transaction, positions or {}, None)
+            if isinstance(engine, LmdbEngine):
+                engine.tree.write(transaction, dict(zip(keys, values, strict=True)))
+            self._write_meta(transaction, reached, None)
         self._seal.forget()
-        self._remember(positions or {}, None)
+        self._remember(reached, None)
 
     @contextmanager
     def _writing(self, doing: str) -> Iterator[Any]:

@@ -106,7 +106,13 @@ class Stage:
     def hold(self, seconds: float) -> None:
         """The second task's changelog gets a record that nobody may read yet."""
         row = (b"g9", (1).to_bytes(8, "big"), 1, None)
+        self.known(TOTALLING)
         self.in_doubt(lambda: self.broker.produce("somebody", 0, (TOTALS_LOG, 0), [row]), seconds=seconds)
+
+    def known(self, task: TaskId) -> None:
+        """The group has offsets of the task's inputs: what its changelogs hold has a past."""
+        for at in self.scenario.specs[task].partitions:
+            self.broker.committed.setdefault((APPLICATION, (at.topic, at.partition)), (0, ""))
 
     def rest(self, seconds: float) -> None:
         """Nobody does anything for about so long."""

@@ -57,6 +57,7 @@ def restore_waits_for_a_transaction_that_is_open_in_the_changelog() -> None:
         def fill() -> None:
             made.broker.produce("somebody", 0, (SEEN_LOG, 0), [(b"k", (7).to_bytes(8, "big"), 1, None)])
 
+        made.known(COUNTING)
         made.in_doubt(fill, seconds=1.0)
         instance = made.as_actor(made.open)
         [task] = [task for task in instance.tasks if task.id == TaskId(0, 0)]

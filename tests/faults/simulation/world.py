@@ -151,8 +151,13 @@ class World:
             self._end(actor)
 
     def _end(self, actor: Actor) -> None:
-        """Unwind an actor that may do nothing any more, and free the lock it held."""
-        if actor.greenlet and actor is not self.current:
+        """Unwind an actor that may do nothing any more, and free the lock it held. One that is in the middle of unwinding the current one
+        goes on with it, and unwinds itself at its next step.
+        """
+        above = greenlet.getcurrent().parent
+        while above is not None and above is not actor.greenlet:
+            above = above.parent
+        if actor.greenlet and actor is not self.current and above is None:
             greenlet_of = actor.greenlet
             parent, greenlet_of.parent = greenlet_of.parent, greenlet.getcurrent()
             greenlet_of.throw(Killed)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import ConfigError, InvalidNameError
 from kstreams_repl.instance.local_state import TOMBSTONE_SECONDS, Changelog, remember_topics
 from kstreams_repl.instance.snapshot_directory import LocalDirectory, snapshot_directory
@@ -99,8 +100,19 @@ def test_a_manifest_of_another_task_is_left_out(directory: LocalDirectory, tmp_p
     assert manifests(directory, "app", "0_1") == []
 
 
-def refused(manifest: Manifest, *, first: int = 0, end: int = 10, topic_id: str = "id-1", later_ms: int = 0) -> str | None:
-    return why_refused(manifest, [LOG], {AT: first}, {AT: end}, {AT.topic: topic_id}, now_ms=manifest.at_ms + later_ms)
+def refused(
+    manifest: Manifest,
+    *,
+    first: int = 0,
+    end: int = 10,
+    topic_id: str = "id-1",
+    later_ms: int = 0,
+    log: Changelog = LOG,
+    **config: str,
+) -> str | None:
+    settings = StreamsConfig({"application.id": "app"} | config)
+    now_ms = manifest.at_ms + later_ms
+    return why_refused(manifest, [log], {AT: first}, {AT: end}, {AT.topic: topic_id}, config=settings, now_ms=now_ms)
 
 
 def test_a_snapshot_that_does_not_fit_its_changelog_is_refused(directory: LocalDirectory, tmp_path: Path) -> None:
@@ -114,6 +126,28 @@ def test_a_snapshot_that_does_not_fit_its_changelog_is_refused(directory: LocalD
     assert "outside" in (refused(taken, end=9) or "")
     assert "deletions" in (refused(taken, end=11, later_ms=day + 1) or "")
     assert "does not have" in (refused(replace(taken, positions={})) or "")
+
+
+def test_a_snapshot_is_refused_as_soon_as_the_changelog_forgets_deletions(directory: LocalDirectory, tmp_path: Path) -> None:
+    """As a local copy is: the application has set how long they are kept, or one of its stores."""
+    environment = made(tmp_path / "e")
+    (taken,) = snapshots(environment, directory, tmp_path, 1)
+    environment.close()
+    hour, soon = 3_600_000, {"delete.retention.ms": "3600000"}
+    own = Changelog(TaskId(0, 0), replace(LOG.store, topic_config=soon), AT)
+    assert refused(taken, end=11, later_ms=hour + 1) is None
+    assert "deletions" in (refused(taken, end=11, later_ms=hour + 1, **{"topic.delete.retention.ms": "3600000"}) or "")
+    assert "deletions" in (refused(taken, end=11, later_ms=hour + 1, log=own) or "")
+
+
+def test_a_snapshot_of_an_input_that_was_made_anew_is_refused(directory: LocalDirectory, tmp_path: Path) -> None:
+    """The input is the log of a store of it: rows of the former topic would stay."""
+    environment = made(tmp_path / "e")
+    (taken,) = snapshots(environment, directory, tmp_path, 1)
+    environment.close()
+    table = Changelog(TaskId(0, 0), replace(LOG.store, source_topic=AT.topic), AT)
+    assert refused(taken, log=table) is None and refused(replace(taken, positions={}), log=table) is None
+    assert "made again" in (refused(taken, log=table, topic_id="id-2") or "")
 
 
 def test_only_the_newest_snapshots_are_kept(directory: LocalDirectory, tmp_path: Path) -> None:

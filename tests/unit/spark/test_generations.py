@@ -11,6 +11,7 @@ import pytest
 
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.errors import BrokerUnavailableError
 from kstreams_repl.instance.control import Signal
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.kafka.admin import CommittedOffset, TopicDescription
@@ -36,14 +37,22 @@ class World:
         self.journal = JournalState()
         self.told: dict[int, dict[str, Any]] = {0: {"state": "stopped"}}
         self.fenced: list[int] = []
+        self.writes = 0
+        self.away = False
 
     def committed_offsets(self, name: str, partitions: list[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         return {at: self.group[at] for at in partitions if at in self.group}
+
+    def end_offsets(self, partitions: list[TopicPartition], *, isolation: str) -> dict[TopicPartition, int]:
+        if self.away:
+            raise BrokerUnavailableError("away")
+        return dict.fromkeys(partitions, self.writes)
 
     def describe_topics(self, names: Any) -> dict[str, TopicDescription]:
         return {name: TopicDescription(name, self.topic_id, 2, False) for name in names}
 
     def write(self, *records: Any, beside: object = (), offsets: Mapping[TopicPartition, tuple[int, str]] | None = None) -> None:
+        self.writes += 1
         for record in records:
             self.journal.apply(*encode(record), self.journal.position)
         self.group |= {at: CommittedOffset(*said) for at, said in (offsets or {}).items()}
@@ -146,3 +155,27 @@ def test_who_did_not_say_that_it_has_ended_is_fenced_before_its_offsets_are_kept
     generations.tell(plan(1), Signal.STOP)
     kept = world.journal.kept_offsets
     assert world.fenced == [0] and kept is not None and kept.offsets["a"]["0"].offset == 6
+
+
+def test_a_hold_on_the_journal_is_used_before_the_broker_forgets_it(
+    world: World, opened: Callable[[], Generations], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transactional id goes after a week without a write; a stop after that was not written down, nor the offsets with it."""
+    now = [0.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=lambda: 0))
+    generations = opened()
+    generations.stay()
+    generations.raise_to(plan(1))
+    before = world.writes
+    now[0] = module.STAY_SECONDS - 1
+    generations.stay()
+    assert world.writes == before
+    now[0], world.away = module.STAY_SECONDS + 1, True
+    with pytest.raises(BrokerUnavailableError):
+        generations.stay()
+    assert world.writes == before, "a write that fails would end the hold"
+    world.away = False
+    generations.stay()
+    generations.stay()
+    assert world.writes == before + 1
+    assert world.journal.desired is not None and world.journal.desired.state == "running"

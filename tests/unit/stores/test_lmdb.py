@@ -433,3 +433,18 @@ def test_more_iterators_than_may_be_open_say_what_to_do(tmp_path: Path, monkeypa
     kept.clear()
     del raised
     environment.close()
+
+
+def test_attributes_that_wait_while_a_store_in_memory_is_restored_reach_the_disk(tmp_path: Path) -> None:
+    """A task with stores of both kinds: what the take-over noted (topic ids, whose rows they are) was taken for written, and never was."""
+    environment = opened(tmp_path / "e")
+    environment.take_ownership("me")
+    environment.set_attribute("topic-id:a", b"1")
+    environment.restore("m", [b"k"], [b"v"], persistent=False)
+    environment.rollback()
+    environment.set_attribute("topic-id:a", b"1")
+    environment.commit({}, 1)
+    environment.close()
+    environment = opened(tmp_path / "e")
+    assert environment.attribute("topic-id:a") == b"1"
+    environment.close()

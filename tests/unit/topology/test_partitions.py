@@ -189,3 +189,15 @@ def test_topic_settings_are_defaults_of_internal_topics() -> None:
 def test_clean_up_policy_for_all_internal_topics_is_refused() -> None:
     with pytest.raises(ConfigError, match="topic.cleanup.policy"):
         StreamsConfig({"topic.cleanup.policy": "delete"})
+
+
+def test_a_pattern_does_not_mean_the_application_s_own_topics() -> None:
+    """They are there from the second start on. Inputs may begin with its name, and stay inputs."""
+    builder = StreamsBuilder()
+    builder.stream(re.compile("a|app-.*")).group_by(first).count(store="counts")
+    topology = builder.build()
+    inputs = {"a": 2, "app-eu": 2, "app-x-changelog": 1}
+    fresh = resolve_partitions(topology, "app", inputs)
+    own = {topic.name: topic.partitions or 1 for topic in (*fresh.repartition_topics, *fresh.changelog_topics)} | {"app-journal": 1}
+    assert resolve_partitions(topology, "app", inputs | own).source_topics == fresh.source_topics
+    assert fresh.source_topics[0] == ("a", "app-eu", "app-x-changelog")
