@@ -7,12 +7,16 @@ There is no list of forbidden words: what SQL could reach is switched off, then 
 from __future__ import annotations
 
 import os
-import tempfile
+import shutil
+import uuid
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import duckdb
 
 from kstreams_repl.errors import KStreamsError
+from kstreams_repl.kafka.embedded.jars import cache_directory
 
 MEMORY_LIMIT = "2GB"
 
@@ -23,12 +27,15 @@ def open_sandbox(
     """A fresh locked database.
 
     Args:
-        spill: where DuckDB may put what does not fit into `memory_limit`; it is made only when needed. None: the temporary directory.
+        spill: where DuckDB may put what does not fit into `memory_limit`; it is made only when needed. None: in this user's cache, where
+            nobody else can read (DuckDB makes directories and files that all may read); nowhere if that cannot be.
     """
-    where = spill or Path(tempfile.gettempdir()) / f"kstreams-sql-{os.getpid()}"
+    where = "" if spill is None else str(spill)
+    if spill is None and (private := _private_place(os.getpid())) is not None:
+        where = str(private / f"{os.getpid()}-{uuid.uuid4().hex}")
     database = duckdb.connect(":memory:", config={"python_enable_replacements": "false", "python_scan_all_frames": "false"})
     for name, value in (
-        ("temp_directory", _text(str(where))),
+        ("temp_directory", _text(where)),
         ("memory_limit", _text(memory_limit)),
         ("threads", str(threads or os.cpu_count() or 1)),
         ("allow_community_extensions", "false"),
@@ -54,6 +61,23 @@ def quote_identifier(name: str) -> str:
     if "\0" in name:
         raise KStreamsError(f"{name!r} cannot be a name in SQL", hint="it holds a NUL character")
     return '"' + name.replace('"', '""') + '"'
+
+
+@cache
+def _private_place(pid: int) -> Path | None:
+    """A directory of this user's alone, without what processes that were killed have left there; None: there can be none."""
+    place = cache_directory().parent / "sql"
+    try:
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        place.chmod(0o700)
+        left = [entry for entry in place.iterdir() if not os.path.exists(f"/proc/{entry.name.partition('-')[0]}")]
+    except OSError:
+        return None
+    if os.path.exists("/proc/self"):
+        for entry in left:
+            with suppress(OSError):
+                shutil.rmtree(entry)
+    return place if place.stat().st_uid == os.getuid() and not place.is_symlink() else None
 
 
 def _text(value: str) -> str:
