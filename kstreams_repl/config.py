@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from kstreams_repl.errors import ConfigError, did_you_mean
 
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE_V2 = "exactly_once_v2"
+SNAPSHOT_DIR = "repl.snapshot.dir"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,23 @@ def _optional_text(value: Any) -> str | None:
 def _as_text(value: Any) -> str:
     """As a properties file has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def shown_address(uri: str) -> str:
+    """An address without what may be a password in it.
+
+    Example:
+        >>> shown_address("sftp://me:secret@host/dir")
+        'sftp://me:***@host/dir'
+    """
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # no address; where it is used, that is told
+        return uri
+    if parts.password is None:
+        return uri
+    name, _, host = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{name.partition(':')[0]}:***@{host}").geturl()
 
 
 def _scheduler(value: Any) -> Any:
@@ -147,7 +166,7 @@ KEYS: dict[str, Key] = {
     ),
     "repl.changelog.suppression": Key(_boolean, True, "One changelog record per key and commit when deployed."),
     "repl.commit.eager.ms": Key(int, 5, "Commit when the queues are empty, at least this far apart; -1: only by interval."),
-    "repl.snapshot.dir": Key(_optional_text, None, "Where snapshots of stores are kept: a directory or an fsspec address; None: none."),
+    SNAPSHOT_DIR: Key(_optional_text, None, "Where snapshots of stores are kept: a directory or an fsspec address; None: none."),
     "repl.snapshot.interval.ms": Key(_at_least(100), 300_000, "How far apart snapshots of a task are."),
     "repl.snapshot.retention": Key(_at_least(1), 2, "How many snapshots of a task are kept."),
     "repl.outer.join.emit.interval.ms": Key(
@@ -237,6 +256,12 @@ class StreamsConfig(Mapping[str, Any]):
     def exactly_once(self) -> bool:
         return bool(self._values["processing.guarantee"] == EXACTLY_ONCE_V2)
 
+    def has_password(self, name: str) -> bool:
+        """Whether a setting is an address with a password in it, which is written down nowhere."""
+        return name == SNAPSHOT_DIR and self._values[name] is not None and shown_address(self._values[name]) != self._values[name]
+
     def __repr__(self) -> str:
-        shown = {k: self._values[k] for k in sorted(self.given) if k in self._values}
+        shown = {name: self._values[name] for name in sorted(self.given) if name in self._values}
+        if self.has_password(SNAPSHOT_DIR):
+            shown[SNAPSHOT_DIR] = shown_address(self._values[SNAPSHOT_DIR])
         return f"StreamsConfig({shown}, client settings: {len(self.client)})"

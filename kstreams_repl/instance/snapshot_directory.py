@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from kstreams_repl.config import shown_address as shown_address
 from kstreams_repl.disk import is_full
 from kstreams_repl.errors import ConfigError, InvalidNameError, KStreamsError, SnapshotError
 
@@ -77,20 +78,6 @@ def snapshot_directory(uri: str) -> SnapshotDirectory:
             key="repl.snapshot.dir",
         )
     return _TellingDirectory(lambda: RemoteDirectory(*fsspec.core.url_to_fs(uri)), shown)
-
-
-def shown_address(uri: str) -> str:
-    """An address without what may be a password in it.
-
-    Example:
-        >>> shown_address("sftp://me:secret@host/dir")
-        'sftp://me:***@host/dir'
-    """
-    parts = urlsplit(uri)
-    if parts.password is None:
-        return uri
-    name, _, host = parts.netloc.rpartition("@")
-    return parts._replace(netloc=f"{name.partition(':')[0]}:***@{host}").geturl()
 
 
 def check_directory(directory: SnapshotDirectory) -> None:
