@@ -170,8 +170,7 @@ class LocalDirectory:
             return []
 
     def upload(self, source: Path, name: str) -> None:
-        target = self._root / _checked(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target = self._place(name)
         shutil.copyfile(source, target)
         _sync(target)
 
@@ -179,8 +178,7 @@ class LocalDirectory:
         shutil.copyfile(self._root / _checked(name), target)
 
     def publish(self, name: str, content: bytes) -> None:
-        target = self._root / _checked(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target = self._place(name)
         new = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
         new.write_bytes(content)
         _sync(new)
@@ -195,6 +193,14 @@ class LocalDirectory:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+    def _place(self, name: str) -> Path:
+        """Where a file goes; directories that are made for it are their user's alone, for they hold state."""
+        target = self._root / _checked(name)
+        for folder in reversed([at for at in target.parents if at == self._root or self._root in at.parents]):
+            if not folder.exists():
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return target
 
 
 class RemoteDirectory:
