@@ -1,9 +1,10 @@
 """The configuration of an application: Kafka Streams' keys with their defaults, checked before anything starts.
 
 Keys keep Kafka Streams' dotted names. Values may be given as the type shown or as text (``"100"``), as in a properties file. Keys that
-start with ``consumer.``, ``restore.consumer.``, ``producer.`` or ``admin.`` and the client settings of librdkafka (``sasl.*``, ``ssl.*``,
-``security.protocol`` ...) pass through to the clients unchanged, those with ``topic.`` to internal topics when they are made. Ours have
-the prefix ``repl.``.
+start with ``consumer.``, ``main.consumer.``, ``restore.consumer.``, ``global.consumer.``, ``producer.`` or ``admin.`` and the client
+settings of librdkafka (``sasl.*``, ``ssl.*``, ``security.protocol`` ...) pass through to the clients unchanged, but for those that are
+the application's here, whatever prefix they have (`_OWN`); those with ``topic.`` to internal topics when they are made. Ours have the
+prefix ``repl.``.
 """
 
 from __future__ import annotations
@@ -183,12 +184,28 @@ _PASS_THROUGH = (
     "admin.",
     "main.consumer.",
     "restore.consumer.",
+    "global.consumer.",
     "topic.",
     "sasl.",
     "ssl.",
     "security.",
     "repl.client.",
 )
+
+
+_OWN = (
+    ("consumer.", ("auto.offset.reset", "max.poll.interval.ms")),
+    ("main.consumer.", ("auto.offset.reset", "max.poll.interval.ms")),
+    ("producer.", ("transaction.timeout.ms",)),
+)
+"""Clients' settings that the application decides itself; given with a prefix they count before those without, as in Kafka Streams."""
+
+
+def _own_keys(given: dict[str, Any]) -> dict[str, Any]:
+    found = dict(given)
+    for prefix, names in _OWN:
+        found |= {name: found.pop(f"{prefix}{name}") for name in names if f"{prefix}{name}" in found}
+    return found
 
 
 class StreamsConfig(Mapping[str, Any]):
@@ -199,7 +216,7 @@ class StreamsConfig(Mapping[str, Any]):
     """
 
     def __init__(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
-        given = dict(settings or {}) | {name.replace("_", "."): value for name, value in more.items()}
+        given = _own_keys(dict(settings or {}) | {name.replace("_", "."): value for name, value in more.items()})
         self._values: dict[str, Any] = {name: key.default for name, key in KEYS.items()}
         self.client: dict[str, Any] = {}
         self.given = frozenset(given)
