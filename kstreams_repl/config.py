@@ -49,12 +49,22 @@ def _one_of(*choices: str) -> Callable[[Any], str]:
 
 def _at_least(low: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
-        number = int(value)
+        number = _whole(value)
         if number < low:
             raise ValueError(f"expected a whole number >= {low}")
         return number
 
     return read
+
+
+def _whole(value: Any) -> int:
+    """A number without a fraction that fits into Java's long; True is none."""
+    if isinstance(value, bool) or isinstance(value, float) and not value.is_integer():
+        raise ValueError("expected a whole number")
+    number = int(value)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError("expected a whole number of 64 bits")
+    return number
 
 
 def _anything(value: Any) -> Any:
@@ -116,7 +126,7 @@ KEYS: dict[str, Key] = {
     "partition.grouper": Key(
         _grouper, None, "A PartitionGrouper (KIP-28): which partitions a task reads together; None: those with the same number."
     ),
-    "max.task.idle.ms": Key(int, 0, "-1 never waits; 0 waits while a partition is known to lag; >0 waits that long more."),
+    "max.task.idle.ms": Key(_whole, 0, "-1 never waits; 0 waits while a partition is known to lag; >0 waits that long more."),
     "buffered.records.per.partition": Key(_at_least(1), 1000, "Soft bound of one record queue."),
     "input.buffer.max.bytes": Key(
         _at_least(1), 64 * 1024 * 1024, "Values that an instance's record queues hold before it stops polling (KIP-770; there of all)."
@@ -144,7 +154,7 @@ KEYS: dict[str, Key] = {
     "errors.dead.letter.queue.topic.name": Key(
         _optional_text, None, "Dead-letter topic; continue handlers write the record there."
     ),
-    "replication.factor": Key(int, -1, "Replication of internal topics; -1: the broker's default."),
+    "replication.factor": Key(_whole, -1, "Replication of internal topics; -1: the broker's default."),
     "transaction.timeout.ms": Key(_at_least(1000), 10_000, "Timeout of the instance's transactions."),
     "metrics.recording.level": Key(_one_of("INFO", "DEBUG", "TRACE"), "INFO", "Recording level of metrics."),
     "metrics.sample.window.ms": Key(_at_least(1), 30_000, "Length of one sample of windowed metrics."),
@@ -166,7 +176,7 @@ KEYS: dict[str, Key] = {
         _one_of("own", "shared"), "own", "Spark's Python workers: a pool of the application's own, or one shared with others."
     ),
     "repl.changelog.suppression": Key(_boolean, True, "One changelog record per key and commit when deployed."),
-    "repl.commit.eager.ms": Key(int, 5, "Commit when the queues are empty, at least this far apart; -1: only by interval."),
+    "repl.commit.eager.ms": Key(_whole, 5, "Commit when the queues are empty, at least this far apart; -1: only by interval."),
     SNAPSHOT_DIR: Key(_optional_text, None, "Where snapshots of stores are kept: a directory or an fsspec address; None: none."),
     "repl.snapshot.interval.ms": Key(_at_least(100), 300_000, "How far apart snapshots of a task are."),
     "repl.snapshot.retention": Key(_at_least(1), 2, "How many snapshots of a task are kept."),
