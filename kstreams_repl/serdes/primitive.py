@@ -85,7 +85,7 @@ def _deserialize_string(data: bytes | None) -> str | None:
             return None
         raise wrong_bytes("string", data, "bytes") from None
     except UnicodeDecodeError:
-        return _HALVES.sub(_UNREADABLE, data).decode("utf-8", "replace")  # type: ignore[type-var]
+        return _HALVES.sub(_UNREADABLE, data).decode("utf-8", "replace")  # type: ignore[arg-type]
 
 
 def _deserialize_strings(column: Sequence[bytes | None]) -> list[Any]:
