@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from kstreams_repl.commit.failpoints import failpoint
 from kstreams_repl.disk import is_full
 from kstreams_repl.instance.loop_lock import LoopLock, SlotLock
+from kstreams_repl.metrics.snapshot import sound
 
 LEASE = "lease.json"
 RESERVE_BYTES = 16 * 1024
@@ -191,9 +192,9 @@ class LeaseWriter:
         """What the instances of that generation measured last, by slot (`metrics.snapshot`)."""
         found = {}
         for path in self.directory.glob(f"metrics-{generation}-*.json"):
-            snapshot = read_whole(path)
-            if snapshot is not None:
-                found[int(path.stem.rpartition("-")[2])] = snapshot
+            slot, snapshot = path.stem.rpartition("-")[2], sound(read_whole(path))
+            if snapshot is not None and slot.isdecimal():
+                found[int(slot)] = snapshot
         return found
 
 
