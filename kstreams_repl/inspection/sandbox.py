@@ -6,10 +6,11 @@ There is no list of forbidden words: what SQL could reach is switched off, then 
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
+import tempfile
 import uuid
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -27,8 +28,8 @@ def open_sandbox(
     """A fresh locked database.
 
     Args:
-        spill: where DuckDB may put what does not fit into `memory_limit`; it is made only when needed. None: in this user's cache, where
-            nobody else can read (DuckDB makes directories and files that all may read); nowhere if that cannot be.
+        spill: where DuckDB may put what does not fit into `memory_limit`; it is made only when needed. None: in a directory of this user's
+            alone, in the cache if that can be written (DuckDB makes directories and files that all may read).
     """
     where = "" if spill is None else str(spill)
     if spill is None and (private := _private_place(os.getpid())) is not None:
@@ -65,19 +66,30 @@ def quote_identifier(name: str) -> str:
 
 @cache
 def _private_place(pid: int) -> Path | None:
-    """A directory of this user's alone, without what processes that were killed have left there; None: there can be none."""
-    place = cache_directory().parent / "sql"
+    """A directory of this user's alone, for as long as the process lives; None: there can be none."""
     try:
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        place.chmod(0o700)
-        left = [entry for entry in place.iterdir() if not os.path.exists(f"/proc/{entry.name.partition('-')[0]}")]
-    except OSError:
-        return None
+        return _in_the_cache()
+    except (OSError, RuntimeError):  # no home, or one that cannot be written, as in a container
+        try:
+            made = Path(tempfile.mkdtemp(prefix="kstreams-sql-"))
+        except OSError:
+            return None
+        atexit.register(shutil.rmtree, made, ignore_errors=True)
+        return made
+
+
+def _in_the_cache() -> Path:
+    """This user's directory, without what processes that were killed have left there."""
+    place = cache_directory().parent / "sql"
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if place.is_symlink() or place.stat().st_uid != os.getuid():
+        raise PermissionError(f"{place} is somebody else's")
+    place.chmod(0o700)
     if os.path.exists("/proc/self"):
-        for entry in left:
-            with suppress(OSError):
-                shutil.rmtree(entry)
-    return place if place.stat().st_uid == os.getuid() and not place.is_symlink() else None
+        for entry in place.iterdir():
+            if not os.path.exists(f"/proc/{entry.name.partition('-')[0]}"):
+                shutil.rmtree(entry, ignore_errors=True)
+    return place
 
 
 def _text(value: str) -> str:

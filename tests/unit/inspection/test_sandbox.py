@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tempfile import mkdtemp
 
 import duckdb
 import pytest
@@ -92,12 +93,19 @@ def test_what_does_not_fit_into_memory_is_for_no_other_users_eyes_and_goes_with_
         sandbox._private_place.cache_clear()
 
 
-def test_where_nothing_private_can_be_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reason", ["no directory", "no home"])
+def test_without_a_cache_that_can_be_written_the_place_is_private_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
     (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("KSTREAMS_CACHE", str(tmp_path / "file"))
+    monkeypatch.setenv("KSTREAMS_CACHE", str(tmp_path / "file" / "cache"))
+    if reason == "no home":
+        monkeypatch.setattr(sandbox, "cache_directory", lambda: Path("~nobody-of-this-name").expanduser())
+    monkeypatch.setattr(sandbox.tempfile, "mkdtemp", lambda prefix: mkdtemp(prefix=prefix, dir=tmp_path))
     sandbox._private_place.cache_clear()
     try:
-        with open_sandbox(memory_limit="40MB", threads=1) as database, pytest.raises(duckdb.OutOfMemoryException):
-            spilling(database)
+        with open_sandbox(memory_limit="40MB", threads=1) as database:
+            place = spilling(database)
+            assert place.parent.parent == tmp_path and place.parent.stat().st_mode & 0o777 == 0o700
     finally:
         sandbox._private_place.cache_clear()
