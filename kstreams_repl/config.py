@@ -1,9 +1,10 @@
 """The configuration of an application: Kafka Streams' keys with their defaults, checked before anything starts.
 
 Keys keep Kafka Streams' dotted names. Values may be given as the type shown or as text (``"100"``), as in a properties file. Keys that
-start with ``consumer.``, ``restore.consumer.``, ``producer.`` or ``admin.`` and the client settings of librdkafka (``sasl.*``, ``ssl.*``,
-``security.protocol`` ...) pass through to the clients unchanged, those with ``topic.`` to internal topics when they are made. Ours have
-the prefix ``repl.``.
+start with ``consumer.``, ``main.consumer.``, ``restore.consumer.``, ``global.consumer.``, ``producer.`` or ``admin.`` and the client
+settings of librdkafka (``sasl.*``, ``ssl.*``, ``security.protocol`` ...) pass through to the clients unchanged, but for those that are
+the application's here, whatever prefix they have (`_OWN`); those with ``topic.`` to internal topics when they are made. Ours have the
+prefix ``repl.``.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from kstreams_repl.errors import ConfigError, did_you_mean
 
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE_V2 = "exactly_once_v2"
+SNAPSHOT_DIR = "repl.snapshot.dir"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,22 @@ def _one_of(*choices: str) -> Callable[[Any], str]:
 
 def _at_least(low: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
-        number = int(value)
+        number = _whole(value)
         if number < low:
             raise ValueError(f"expected a whole number >= {low}")
         return number
 
     return read
+
+
+def _whole(value: Any) -> int:
+    """A number without a fraction that fits into Java's long; True is none."""
+    if isinstance(value, bool) or isinstance(value, float) and not value.is_integer():
+        raise ValueError("expected a whole number")
+    number = int(value)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError("expected a whole number of 64 bits")
+    return number
 
 
 def _anything(value: Any) -> Any:
@@ -71,6 +84,23 @@ def _optional_text(value: Any) -> str | None:
 def _as_text(value: Any) -> str:
     """As a properties file has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def shown_address(uri: str) -> str:
+    """An address without what may be a password in it.
+
+    Example:
+        >>> shown_address("sftp://me:secret@host/dir")
+        'sftp://me:***@host/dir'
+    """
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # no address; where it is used, that is told
+        return uri
+    if parts.password is None:
+        return uri
+    name, _, host = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{name.partition(':')[0]}:***@{host}").geturl()
 
 
 def _scheduler(value: Any) -> Any:
@@ -96,7 +126,7 @@ KEYS: dict[str, Key] = {
     "partition.grouper": Key(
         _grouper, None, "A PartitionGrouper (KIP-28): which partitions a task reads together; None: those with the same number."
     ),
-    "max.task.idle.ms": Key(int, 0, "-1 never waits; 0 waits while a partition is known to lag; >0 waits that long more."),
+    "max.task.idle.ms": Key(_whole, 0, "-1 never waits; 0 waits while a partition is known to lag; >0 waits that long more."),
     "buffered.records.per.partition": Key(_at_least(1), 1000, "Soft bound of one record queue."),
     "input.buffer.max.bytes": Key(
         _at_least(1), 64 * 1024 * 1024, "Values that an instance's record queues hold before it stops polling (KIP-770; there of all)."
@@ -124,7 +154,7 @@ KEYS: dict[str, Key] = {
     "errors.dead.letter.queue.topic.name": Key(
         _optional_text, None, "Dead-letter topic; continue handlers write the record there."
     ),
-    "replication.factor": Key(int, -1, "Replication of internal topics; -1: the broker's default."),
+    "replication.factor": Key(_whole, -1, "Replication of internal topics; -1: the broker's default."),
     "transaction.timeout.ms": Key(_at_least(1000), 10_000, "Timeout of the instance's transactions."),
     "metrics.recording.level": Key(_one_of("INFO", "DEBUG", "TRACE"), "INFO", "Recording level of metrics."),
     "metrics.sample.window.ms": Key(_at_least(1), 30_000, "Length of one sample of windowed metrics."),
@@ -146,8 +176,8 @@ KEYS: dict[str, Key] = {
         _one_of("own", "shared"), "own", "Spark's Python workers: a pool of the application's own, or one shared with others."
     ),
     "repl.changelog.suppression": Key(_boolean, True, "One changelog record per key and commit when deployed."),
-    "repl.commit.eager.ms": Key(int, 5, "Commit when the queues are empty, at least this far apart; -1: only by interval."),
-    "repl.snapshot.dir": Key(_optional_text, None, "Where snapshots of stores are kept: a directory or an fsspec address; None: none."),
+    "repl.commit.eager.ms": Key(_whole, 5, "Commit when the queues are empty, at least this far apart; -1: only by interval."),
+    SNAPSHOT_DIR: Key(_optional_text, None, "Where snapshots of stores are kept: a directory or an fsspec address; None: none."),
     "repl.snapshot.interval.ms": Key(_at_least(100), 300_000, "How far apart snapshots of a task are."),
     "repl.snapshot.retention": Key(_at_least(1), 2, "How many snapshots of a task are kept."),
     "repl.outer.join.emit.interval.ms": Key(
@@ -164,12 +194,28 @@ _PASS_THROUGH = (
     "admin.",
     "main.consumer.",
     "restore.consumer.",
+    "global.consumer.",
     "topic.",
     "sasl.",
     "ssl.",
     "security.",
     "repl.client.",
 )
+
+
+_OWN = (
+    ("consumer.", ("auto.offset.reset", "max.poll.interval.ms")),
+    ("main.consumer.", ("auto.offset.reset", "max.poll.interval.ms")),
+    ("producer.", ("transaction.timeout.ms",)),
+)
+"""Clients' settings that the application decides itself; given with a prefix they count before those without, as in Kafka Streams."""
+
+
+def _own_keys(given: dict[str, Any]) -> dict[str, Any]:
+    found = dict(given)
+    for prefix, names in _OWN:
+        found |= {name: found.pop(f"{prefix}{name}") for name in names if f"{prefix}{name}" in found}
+    return found
 
 
 class StreamsConfig(Mapping[str, Any]):
@@ -180,7 +226,7 @@ class StreamsConfig(Mapping[str, Any]):
     """
 
     def __init__(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
-        given = dict(settings or {}) | {name.replace("_", "."): value for name, value in more.items()}
+        given = _own_keys(dict(settings or {}) | {name.replace("_", "."): value for name, value in more.items()})
         self._values: dict[str, Any] = {name: key.default for name, key in KEYS.items()}
         self.client: dict[str, Any] = {}
         self.given = frozenset(given)
@@ -237,6 +283,12 @@ class StreamsConfig(Mapping[str, Any]):
     def exactly_once(self) -> bool:
         return bool(self._values["processing.guarantee"] == EXACTLY_ONCE_V2)
 
+    def has_password(self, name: str) -> bool:
+        """Whether a setting is an address with a password in it, which is written down nowhere."""
+        return name == SNAPSHOT_DIR and self._values[name] is not None and shown_address(self._values[name]) != self._values[name]
+
     def __repr__(self) -> str:
-        shown = {k: self._values[k] for k in sorted(self.given) if k in self._values}
+        shown = {name: self._values[name] for name in sorted(self.given) if name in self._values}
+        if self.has_password(SNAPSHOT_DIR):
+            shown[SNAPSHOT_DIR] = shown_address(self._values[SNAPSHOT_DIR])
         return f"StreamsConfig({shown}, client settings: {len(self.client)})"

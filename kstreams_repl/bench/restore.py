@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -95,8 +95,26 @@ def _restore(site: Site, name: str, topics: Topics, instances: int, run: str, se
             time.sleep(0.02)
     finally:
         app.stop()
-    return [
-        sum(ends[at] - starts[at] for at in partitions if f"0_{at.partition}" in one.tasks) / ((one.at_ms - began[slot]) / 1000)
-        for slot, one in ready.items()
-        if slot in began
-    ]
+    return rates_of(ready, began, {f"0_{at.partition}": ends[at] - starts[at] for at in partitions})
+
+
+def rates_of(ready: Mapping[int, InstanceReport], began: Mapping[int, int], sizes: Mapping[str, int]) -> list[float]:
+    """Records per second of each instance.
+
+    Args:
+        ready: its first report as one that runs. began: when it told first that it restores (ms). sizes: of changelogs, by task.
+
+    Raises:
+        KStreamsError: one was done before it was seen to restore, so there is nothing to measure.
+    """
+    rates = []
+    for slot, one in ready.items():
+        records = sum(size for task, size in sizes.items() if task in one.tasks)
+        if slot not in began or one.at_ms <= began[slot]:
+            raise KStreamsError(
+                f"instance {slot} had restored {records:,} records before it was seen to begin",
+                hint="that is too few to be measured: --records more",
+                slot=slot,
+            )
+        rates.append(records / ((one.at_ms - began[slot]) / 1000))
+    return rates

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import click
 
 from kstreams_repl.cli.registry import COMMANDS
+from kstreams_repl.display.markup import clean_text
 from kstreams_repl.errors import KStreamsError, did_you_mean
 
 INTERRUPTED = 130
@@ -55,9 +56,9 @@ def root(debug: bool) -> None:
 
 def describe_error(error: KStreamsError) -> str:
     """The two lines a person sees: ``Error: ...`` and, where there is one, ``Hint: ...``."""
-    lines = [f"Error: {error.message}"]
+    lines = [f"Error: {clean_text(error.message)}"]
     if error.hint:
-        lines.append(f"Hint: {error.hint}")
+        lines.append(f"Hint: {clean_text(error.hint)}")
     return "\n".join(lines)
 
 

@@ -6,13 +6,18 @@ There is no list of forbidden words: what SQL could reach is switched off, then 
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
+import uuid
+from functools import cache
 from pathlib import Path
 
 import duckdb
 
 from kstreams_repl.errors import KStreamsError
+from kstreams_repl.kafka.embedded.jars import cache_directory
 
 MEMORY_LIMIT = "2GB"
 
@@ -23,12 +28,15 @@ def open_sandbox(
     """A fresh locked database.
 
     Args:
-        spill: where DuckDB may put what does not fit into `memory_limit`; it is made only when needed. None: the temporary directory.
+        spill: where DuckDB may put what does not fit into `memory_limit`; it is made only when needed. None: in a directory of this user's
+            alone, in the cache if that can be written (DuckDB makes directories and files that all may read).
     """
-    where = spill or Path(tempfile.gettempdir()) / f"kstreams-sql-{os.getpid()}"
+    where = "" if spill is None else str(spill)
+    if spill is None and (private := _private_place(os.getpid())) is not None:
+        where = str(private / f"{os.getpid()}-{uuid.uuid4().hex}")
     database = duckdb.connect(":memory:", config={"python_enable_replacements": "false", "python_scan_all_frames": "false"})
     for name, value in (
-        ("temp_directory", _text(str(where))),
+        ("temp_directory", _text(where)),
         ("memory_limit", _text(memory_limit)),
         ("threads", str(threads or os.cpu_count() or 1)),
         ("allow_community_extensions", "false"),
@@ -54,6 +62,34 @@ def quote_identifier(name: str) -> str:
     if "\0" in name:
         raise KStreamsError(f"{name!r} cannot be a name in SQL", hint="it holds a NUL character")
     return '"' + name.replace('"', '""') + '"'
+
+
+@cache
+def _private_place(pid: int) -> Path | None:
+    """A directory of this user's alone, for as long as the process lives; None: there can be none."""
+    try:
+        return _in_the_cache()
+    except (OSError, RuntimeError):  # no home, or one that cannot be written, as in a container
+        try:
+            made = Path(tempfile.mkdtemp(prefix="kstreams-sql-"))
+        except OSError:
+            return None
+        atexit.register(shutil.rmtree, made, ignore_errors=True)
+        return made
+
+
+def _in_the_cache() -> Path:
+    """This user's directory, without what processes that were killed have left there."""
+    place = cache_directory().parent / "sql"
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if place.is_symlink() or place.stat().st_uid != os.getuid():
+        raise PermissionError(f"{place} is somebody else's")
+    place.chmod(0o700)
+    if os.path.exists("/proc/self"):
+        for entry in place.iterdir():
+            if not os.path.exists(f"/proc/{entry.name.partition('-')[0]}"):
+                shutil.rmtree(entry, ignore_errors=True)
+    return place
 
 
 def _text(value: str) -> str:

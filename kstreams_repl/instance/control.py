@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from kstreams_repl.commit.failpoints import failpoint
 from kstreams_repl.disk import is_full
 from kstreams_repl.instance.loop_lock import LoopLock, SlotLock
+from kstreams_repl.metrics.snapshot import sound
 
 LEASE = "lease.json"
 RESERVE_BYTES = 16 * 1024
@@ -139,6 +140,15 @@ def read_whole(path: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
+def _read_lease(path: Path) -> tuple[int, Signal] | None:
+    """The generation and the signal of a lease; None when there is none, or its bytes are damaged."""
+    lease = read_whole(path)
+    try:
+        return None if lease is None else (int(lease["generation"]), Signal(lease["signal"]))
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
 class LeaseWriter:
     """The driver's side: one lease per application."""
 
@@ -156,8 +166,8 @@ class LeaseWriter:
 
     def generation(self) -> int:
         """The generation of the last lease; 0 before the first."""
-        lease = read_whole(self.directory / LEASE)
-        return int(lease["generation"]) if lease else 0
+        lease = _read_lease(self.directory / LEASE)
+        return 0 if lease is None else lease[0]
 
     def clear(self) -> None:
         """Take away what earlier queries left: reports, claims, and the checkpoints of drivers that were killed."""
@@ -182,9 +192,9 @@ class LeaseWriter:
         """What the instances of that generation measured last, by slot (`metrics.snapshot`)."""
         found = {}
         for path in self.directory.glob(f"metrics-{generation}-*.json"):
-            snapshot = read_whole(path)
-            if snapshot is not None:
-                found[int(path.stem.rpartition("-")[2])] = snapshot
+            slot, snapshot = path.stem.rpartition("-")[2], sound(read_whole(path))
+            if snapshot is not None and slot.isdecimal():
+                found[int(slot)] = snapshot
         return found
 
 
@@ -225,10 +235,10 @@ class Control:
             return self._signal
         seen = (stat.st_mtime_ns, stat.st_ino)
         if seen != self._seen:
-            lease = read_whole(Path(self._lease))
-            if lease is not None:
+            lease = _read_lease(Path(self._lease))
+            if lease is not None:  # else what was said last holds
                 self._seen = seen
-                self._signal = Signal(lease["signal"]) if lease["generation"] == self.generation else Signal.SUPERSEDED
+                self._signal = lease[1] if lease[0] == self.generation else Signal.SUPERSEDED
         return self._signal
 
     def told(self, state: str) -> bool:

@@ -39,7 +39,7 @@ class GlobalTables:
             wall_clock=wall_clock,
         )
         self._consumer = make_consumer(
-            plan.settings, group_id=plan.application_id, isolation="read_committed", enable_partition_eof=True
+            plan.settings, group_id=plan.application_id, isolation="read_committed", role="global", enable_partition_eof=True
         )
         self.loaded = 0
 

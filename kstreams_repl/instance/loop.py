@@ -281,7 +281,7 @@ class Loop:
         that ends such a transaction. (The client knows the last stable offset, which Kafka Streams takes, but does not tell it.)
         """
         instance = self.instance
-        if instance.transactions is None or instance.ends.get(at) != reached:
+        if instance.ends.get(at) != reached or instance.plan.isolation != "read_committed":
             return False
         if instance.stable.get(at) == (reached, end):
             return True

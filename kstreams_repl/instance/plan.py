@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import ConfigError
-from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.clients import ClientSettings, Isolation
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.topology.subtopologies import Subtopology
 from kstreams_repl.types import TopicPartition
@@ -54,6 +54,11 @@ class ApplicationPlan:
     def instances(self) -> int:
         return len(self.assignment)
 
+    @property
+    def isolation(self) -> Isolation:
+        """Which records of its input the application sees; of changelogs, too, for an input may be one."""
+        return "read_committed" if self.config.exactly_once else self.settings.isolation or "read_uncommitted"
+
     def transactional_id(self, slot: int) -> str:
         return transactional_id(self.application_id, slot)
 
@@ -73,7 +78,7 @@ def transactional_id(application_id: str, slot: int) -> str:
     return f"{application_id}-{slot}"
 
 
-_KINDS = ("consumer.", "restore.consumer.", "producer.", "admin.", "sasl.", "ssl.", "security.")
+_KINDS = ("consumer.", "main.consumer.", "restore.consumer.", "global.consumer.", "producer.", "admin.", "sasl.", "ssl.", "security.")
 
 
 def client_settings(config: StreamsConfig, session: ClientSettings | None = None) -> ClientSettings:
@@ -83,7 +88,7 @@ def client_settings(config: StreamsConfig, session: ClientSettings | None = None
         session: whose brokers they are, and what is not said of clients in the configuration.
 
     Raises:
-        ConfigError: there is no ``bootstrap.servers``.
+        ConfigError: there is no ``bootstrap.servers``, or a setting contradicts what the application promises.
     """
     servers = config["bootstrap.servers"] if session is None else session.bootstrap_servers
     if not servers:
@@ -92,8 +97,13 @@ def client_settings(config: StreamsConfig, session: ClientSettings | None = None
     for name, value in config.client.items():
         if name.startswith(_KINDS):
             properties[name] = value
-        elif name.startswith("main.consumer."):
-            properties[name.removeprefix("main.")] = value
         elif name.startswith("repl.client."):
             properties[name.removeprefix("repl.client.")] = value
-    return ClientSettings(servers, properties)
+    settings = ClientSettings(servers, properties)
+    if config.exactly_once and settings.isolation == "read_uncommitted":
+        raise ConfigError(
+            "isolation.level = 'read_uncommitted' contradicts exactly_once_v2: records of aborted transactions would have effects",
+            hint="leave it out, or processing.guarantee = 'at_least_once'",
+            key="isolation.level",
+        )
+    return settings

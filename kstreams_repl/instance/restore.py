@@ -194,7 +194,7 @@ class Restore:
             self._settings,
             group_id=READ_GROUP,
             isolation=self._isolation,
-            restoring=True,
+            role="restore",
             queued_max_messages_kbytes=128 * 1024,
         )
         assign(self._consumer, {at: self._starts[at] for at in self.missing})

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from kstreams_repl.config import shown_address as shown_address
 from kstreams_repl.disk import is_full
 from kstreams_repl.errors import ConfigError, InvalidNameError, KStreamsError, SnapshotError
 
@@ -77,20 +78,6 @@ def snapshot_directory(uri: str) -> SnapshotDirectory:
             key="repl.snapshot.dir",
         )
     return _TellingDirectory(lambda: RemoteDirectory(*fsspec.core.url_to_fs(uri)), shown)
-
-
-def shown_address(uri: str) -> str:
-    """An address without what may be a password in it.
-
-    Example:
-        >>> shown_address("sftp://me:secret@host/dir")
-        'sftp://me:***@host/dir'
-    """
-    parts = urlsplit(uri)
-    if parts.password is None:
-        return uri
-    name, _, host = parts.netloc.rpartition("@")
-    return parts._replace(netloc=f"{name.partition(':')[0]}:***@{host}").geturl()
 
 
 def check_directory(directory: SnapshotDirectory) -> None:
@@ -183,8 +170,7 @@ class LocalDirectory:
             return []
 
     def upload(self, source: Path, name: str) -> None:
-        target = self._root / _checked(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target = self._place(name)
         shutil.copyfile(source, target)
         _sync(target)
 
@@ -192,8 +178,7 @@ class LocalDirectory:
         shutil.copyfile(self._root / _checked(name), target)
 
     def publish(self, name: str, content: bytes) -> None:
-        target = self._root / _checked(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target = self._place(name)
         new = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
         new.write_bytes(content)
         _sync(new)
@@ -208,6 +193,14 @@ class LocalDirectory:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+    def _place(self, name: str) -> Path:
+        """Where a file goes; directories that are made for it are their user's alone, for they hold state."""
+        target = self._root / _checked(name)
+        for folder in reversed([at for at in target.parents if at == self._root or self._root in at.parents]):
+            if not folder.exists():
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return target
 
 
 class RemoteDirectory:

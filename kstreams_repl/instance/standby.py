@@ -179,8 +179,8 @@ class StandbyCopies:
         return make_consumer(
             self._plan.settings,
             group_id=READ_GROUP,
-            isolation="read_committed" if self._plan.config.exactly_once else "read_uncommitted",
-            restoring=True,
+            isolation=self._plan.isolation,
+            role="restore",
         )
 
     def _step(self, consumer: Any) -> None:
@@ -220,7 +220,7 @@ class StandbyCopies:
         if not wanted:
             return
         asked = time.time()
-        ends = admin.end_offsets(wanted, isolation="read_committed" if self._plan.config.exactly_once else "read_uncommitted")
+        ends = admin.end_offsets(wanted, isolation=self._plan.isolation)
         for at, position in positions(consumer, wanted).items():
             for copy in self._copies.values():
                 if at in copy.restorers and position > copy.reached[at] and position >= ends[at]:

@@ -174,7 +174,7 @@ def open_instance(
             admin,
             [(environments[str(log.task)], log) for log in logs],
             limits={at: start.offset for at, start in starts.items()},
-            isolation="read_committed" if exactly_once else "read_uncommitted",
+            isolation=plan.isolation,
         )
         undo.callback(_quietly(restore.close))
         until = time.monotonic() + _MOMENT_SECONDS if beside else None
@@ -258,7 +258,8 @@ def _clients(
     consumer = make_consumer(
         plan.settings,
         group_id=plan.application_id,
-        isolation="read_committed" if exactly_once else "read_uncommitted",
+        isolation=plan.isolation,
+        role="main",
         enable_partition_eof=any(len(spec.partitions) > 1 for spec in plan.assignment[slot]),
     )
     return Instance(

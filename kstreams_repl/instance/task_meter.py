@@ -6,7 +6,7 @@ Counts are exact. Each is a cell (a list of one number) that the closure on the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kstreams_repl.metrics.counters import Counter
@@ -111,11 +111,12 @@ class TaskMeter:
         return counted
 
     def store(self, builder: StoreBuilder, store: Any) -> None:
+        inner = [False]
         for method, call in CALLS.items():
             inside = getattr(store, method, None)
             if inside is not None:
                 counter = self.calls.setdefault((builder.name, call), Counter())
-                timed = _timed(inside, counter.add)
+                timed = _timed(inside, counter.add, inner)
                 if self._trace and call == "put":
                     timed = self._aged(timed, self.stored_ages.setdefault(builder.name, Counter()))
                 setattr(store, method, timed)
@@ -168,17 +169,60 @@ class TaskMeter:
         return None if node is None else self.produced.setdefault((node, topic), ([0], [0]))
 
 
-def _timed(inside: Callable[..., Any], add: Callable[[float], None]) -> Callable[..., Any]:
+def _timed(inside: Callable[..., Any], add: Callable[[float], None], inner: list[bool]) -> Callable[..., Any]:
+    """A store's call, timed; not those that the store makes to itself, for which `inner` stands."""
     clock = time.perf_counter_ns
 
     def timed(*args: Any, **named: Any) -> Any:
-        began = clock()
-        try:
+        if inner[0]:
             return inside(*args, **named)
+        inner[0] = True
+        began = clock()
+        found = None
+        try:
+            found = inside(*args, **named)
         finally:
-            add(clock() - began)
+            inner[0] = False
+            if not isinstance(found, Iterator):
+                add(clock() - began)
+        return _Rows(found, began, add) if isinstance(found, Iterator) else found
 
     return timed
+
+
+class _Rows:
+    """An iterator of a store: its call takes until it is used up or let go of, as in Kafka Streams."""
+
+    __slots__ = ("_rows", "_began", "_add")
+
+    def __init__(self, rows: Iterator[Any], began: int, add: Callable[[float], None]) -> None:
+        self._rows = rows
+        self._began = began
+        self._add: Callable[[float], None] | None = add
+
+    def __iter__(self) -> _Rows:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._rows)
+        except StopIteration:
+            self._end()
+            raise
+
+    def close(self) -> None:
+        close = getattr(self._rows, "close", None)
+        if close is not None:
+            close()
+        self._end()
+
+    def __del__(self) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        add, self._add = self._add, None
+        if add is not None:
+            add(time.perf_counter_ns() - self._began)
 
 
 class _CountingCollector:

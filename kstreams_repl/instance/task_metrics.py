@@ -12,6 +12,7 @@ from kstreams_repl.metrics.counters import Counter, Reader, Steps
 from kstreams_repl.metrics.registry import Registry
 from kstreams_repl.metrics.sensors import Sensor, Tally, record, scaled
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.types import TopicPartition
 
 _MS = 1000.0
 _SCOPES = {
@@ -132,9 +133,16 @@ class TaskMetrics:
             for name, sensor in zip([n for n in counters.terminals if n not in counters.source_ages], terminals, strict=True):
                 self._feed(detailed.ages[name], [sensor])
             self._watch_in_detail(detailed)
-        for at, node in spec.partitions.items():
-            tags = {**self._tags, NODE_ID: node, TOPIC_NAME: at.topic}
-            self._registry.gauge("records-consumed-total", TOPIC, tags, lambda at=at: counters.consumed[at])  # type: ignore[misc]
+        read: dict[tuple[str, str], list[TopicPartition]] = {}
+        for at, node in spec.partitions.items():  # of a topic there are several where a grouper says so
+            read.setdefault((node, at.topic), []).append(at)
+        for (node, topic), places in read.items():
+            tags = {**self._tags, NODE_ID: node, TOPIC_NAME: topic}
+
+            def consumed(places: list[TopicPartition] = places) -> int:
+                return sum(counters.consumed[at] for at in places)
+
+            self._registry.gauge("records-consumed-total", TOPIC, tags, consumed)
 
     def _watch_in_detail(self, meter: TaskMeter) -> None:
         for name, cell in meter.entered.items():

@@ -1,8 +1,9 @@
 """Makes Kafka clients with the defaults that this project's guarantees and speed need, from one frozen `ClientSettings`.
 
 The settings are the user's: whatever librdkafka knows (SASL, SSL, timeouts) passes through unchanged and wins over the defaults here,
-with Kafka Streams' prefixes ``consumer.``, ``producer.`` and ``admin.`` for one kind of client only. What exactness rests on cannot be
-overridden: no automatic commits, no silent offset reset, Java's partitioner, idempotent producers. Passwords become `Secret` on the way in.
+with Kafka Streams' prefixes ``consumer.``, ``producer.`` and ``admin.`` for one kind of client only, and ``main.consumer.``,
+``restore.consumer.`` and ``global.consumer.`` for the consumers of one role. What exactness rests on is refused (`_REFUSED`): automatic
+commits, a silent offset reset, another partitioner than Java's, producers that are not idempotent. Passwords become `Secret` on the way in.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -23,6 +24,8 @@ from kstreams_repl.kafka.failures import error_of, translate
 from kstreams_repl.kafka.secret import Secret
 
 Isolation = Literal["read_committed", "read_uncommitted"]
+Role = Literal["main", "restore", "global"]
+"""What a consumer of an application reads: input, changelogs, global tables."""
 
 CLIENT_LOGGER = logging.getLogger("kstreams_repl.kafka.client")
 CLIENT_LOGGER.addHandler(logging.NullHandler())
@@ -30,7 +33,8 @@ CLIENT_LOGGER.addHandler(logging.NullHandler())
 REACH_SECONDS: Final = 5.0
 _CONNECT_SECONDS: Final = 1.0
 
-_PREFIXES = ("consumer.", "restore.consumer.", "producer.", "admin.")
+_CONSUMERS = ("consumer.", "main.consumer.", "restore.consumer.", "global.consumer.")
+_PREFIXES = (*_CONSUMERS, "producer.", "admin.")
 _SECRET_WORDS = ("password", "secret", "private", "jaas", "oauthbearer.config", "key.pem", "token")
 
 _COMMON: Mapping[str, Any] = {
@@ -58,6 +62,20 @@ _PRODUCER: Mapping[str, Any] = {
     "queue.buffering.max.kbytes": 256 * 1024,
 }
 _PRODUCER_FIXED: Mapping[str, Any] = {"partitioner": "murmur2_random", "enable.idempotence": True}
+_WITH_STATE = "offsets are committed together with the state they belong to"
+_APPLICATIONS = "it is a setting of the application: config={...} of a deploy"
+_REFUSED: Mapping[str, tuple[str | None, str]] = {
+    "group.id": (None, "the group of an application is its application.id"),
+    "transactional.id": (None, "transactional ids are made of application.id and instance"),
+    "enable.auto.commit": ("false", _WITH_STATE),
+    "enable.auto.offset.store": ("false", _WITH_STATE),
+    "enable.idempotence": ("true", "a producer that is not idempotent writes records twice or in another order"),
+    "partitioner": ("murmur2_random", "keys are placed as Java places them; a sink can have a partitioner of its own"),
+    "auto.offset.reset": (None, _APPLICATIONS),
+    "max.poll.interval.ms": (None, _APPLICATIONS),
+    "transaction.timeout.ms": (None, _APPLICATIONS),
+}
+"""Settings that every client here has in one way, or that are not the clients': the value that may be given, and why no other."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -72,10 +90,10 @@ class ClientSettings:
     Args:
         bootstrap_servers: ``host:port``, comma separated.
         properties: librdkafka's settings by name; ``consumer.``, ``producer.`` and ``admin.`` prefixes restrict one to a kind of client,
-            ``restore.consumer.`` to the consumers that read changelogs, over what ``consumer.`` says.
+            ``main.consumer.``, ``restore.consumer.`` and ``global.consumer.`` to the consumers of one role, over what ``consumer.`` says.
 
     Raises:
-        ConfigError: no address, or an address in ``properties`` that contradicts it.
+        ConfigError: no address, an address in ``properties`` that contradicts it, or a setting that cannot be another one here.
 
     Example:
         >>> ClientSettings("broker:9093", {"security.protocol": "SASL_SSL", "sasl.password": "hunter2"})
@@ -92,7 +110,12 @@ class ClientSettings:
         other = given.pop("bootstrap.servers", self.bootstrap_servers)
         if other != self.bootstrap_servers:
             raise ConfigError(f"bootstrap.servers is given twice: {self.bootstrap_servers!r} and {other!r}")
-        sealed = {name: Secret(value) if is_secret_name(name) and isinstance(value, str) else value for name, value in given.items()}
+        for name, value in given.items():
+            _refuse_fixed(name, value)
+        sealed = {
+            name: Secret(str(value)) if is_secret_name(name) and isinstance(value, str | int | float) else value
+            for name, value in given.items()
+        }
         object.__setattr__(self, "properties", MappingProxyType(sealed))
 
     def __repr__(self) -> str:
@@ -112,6 +135,12 @@ class ClientSettings:
     def revealed(self, kind: Literal["consumer", "producer", "admin"]) -> dict[str, Any]:
         """The settings that one kind of client gets, secrets in clear. Hand the result to a client and drop it."""
         return {**self.revealed_own(None), **self.revealed_own(kind), "bootstrap.servers": self.bootstrap_servers}
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """The ``isolation.level`` that is asked for of input; None: nothing is."""
+        asked = (self.properties.get(f"{prefix}isolation.level") for prefix in ("main.consumer.", "consumer.", ""))
+        return next((level for level in asked if level is not None), None)
 
     def revealed_own(self, kind: str | None) -> dict[str, Any]:
         """What is given with the prefix of a kind of client, secrets in clear; None: without one."""
@@ -175,20 +204,21 @@ def make_consumer(
     group_id: str,
     isolation: Isolation = "read_committed",
     events: ClientEvents | None = None,
-    restoring: bool = False,
+    role: Role | None = None,
     **overrides: Any,
 ) -> Consumer:
     """A consumer for `assign`: no automatic commits, an offset out of range is an error and never a reset.
 
     Args:
         group_id: whose committed offsets it reads and writes (Kafka Streams: the application id).
-        restoring: it reads changelogs, and is told of their ends: ``restore.consumer.`` settings go over all others.
+        role: of an application's own consumers; settings with its prefix go over all others. One that restores is told of ends.
         overrides: settings of this one consumer, with underscores for dots: ``enable_partition_eof=True``.
     """
     settings_of = {**_COMMON, **_CONSUMER, **settings.revealed("consumer"), **_dotted(overrides)}
-    if restoring:
-        settings_of |= {**settings.revealed_own("restore.consumer"), "bootstrap.servers": settings.bootstrap_servers}
-        settings_of["enable.partition.eof"] = True
+    if role is not None:
+        settings_of |= {**settings.revealed_own(f"{role}.consumer"), "bootstrap.servers": settings.bootstrap_servers}
+        if role == "restore" or overrides.get("enable_partition_eof"):
+            settings_of["enable.partition.eof"] = True
     settings_of |= {**_CONSUMER_FIXED, "group.id": group_id, "isolation.level": isolation}
     return _make(Consumer, settings_of, settings, events)
 
@@ -268,6 +298,22 @@ def ensure_reachable(settings: ClientSettings, *, seconds: float = REACH_SECONDS
                 raise translate(
                     refused or error_of(error) or error, "connecting", bootstrap_servers=settings.bootstrap_servers, reason=events.last
                 ) from error
+
+
+def _refuse_fixed(name: str, value: Any) -> None:
+    prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), "")
+    plain = name.removeprefix(prefix)
+    if plain == "isolation.level" and (prefix not in ("", "consumer.", "main.consumer.") or value not in get_args(Isolation)):
+        raise ConfigError(
+            f"{name} = {value!r} cannot be had",
+            hint="consumer.isolation.level is that of input: read_committed or, under at_least_once, read_uncommitted",
+            key=name,
+        )
+    fixed = _REFUSED.get(plain)
+    if fixed is None or prefix == "admin." or (fixed[0] is not None and str(value).lower() == fixed[0]):
+        return
+    only = "is none that clients here can be given" if fixed[0] is None else f"is always {fixed[0]} here"
+    raise ConfigError(f"{name} {only}", hint=fixed[1], key=name)
 
 
 def _dotted(overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -161,11 +161,11 @@ class JournalState:
             self.stop_offsets = None
         elif name == "control/kept-offsets":
             self.kept_offsets = None
-        elif rest.startswith("version/") and rest[8:].isdigit():
+        elif rest.startswith("version/") and rest[8:].isdecimal():
             return self._versions.pop(int(rest[8:]), None) is not None
-        elif family == "instance" and rest.isdigit():
+        elif family == "instance" and rest.isdecimal():
             return self._reports.pop(int(rest), None) is not None
-        elif family == "instance" and rest.endswith("/metrics") and rest[:-8].isdigit():
+        elif family == "instance" and rest.endswith("/metrics") and rest[:-8].isdecimal():
             return self._measured.pop(int(rest[:-8]), None) is not None
         elif family == "claim":
             gone = [at for at, claim in self._claims.items() if claim.key == name]

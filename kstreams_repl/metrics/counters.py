@@ -60,6 +60,8 @@ class Reader:
             return None
         low, high = counter.low, counter.high
         counter.low, counter.high = _NOTHING_LOW, _NOTHING_HIGH
+        if low > high:  # the writer, another thread, has counted and not come to the extremes
+            low = high = (total - self._total) / (count - self._count)
         tally = Tally(count - self._count, total - self._total, low, high)
         self._count, self._total = count, total
         return tally

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,6 +52,19 @@ class Snapshot:
         for group, tags, values in self.places:
             for name, value in values.items():
                 yield Metric(name, group, tags, value, self.at_ms)
+
+
+def sound(said: Any) -> dict[str, Any] | None:
+    """What `Snapshot.read` takes, as JSON or read already; None for anything else: it comes from a topic or a file."""
+    try:
+        plain = json.loads(said) if isinstance(said, str) else said
+        snapshot = Snapshot.read(plain)
+        figures = [value for _, _, values in snapshot.places for value in values.values()]
+        texts = [text for group, tags, _ in snapshot.places for text in (group, *tags, *tags.values())]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    fits = all(value is None or isinstance(value, int | float | str) for value in figures) and all(isinstance(text, str) for text in texts)
+    return dict(plain) if fits else None
 
 
 def merged(snapshots: Iterable[Snapshot]) -> list[Metric]:

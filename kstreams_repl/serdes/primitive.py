@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,9 @@ from kstreams_repl.serdes.base import Serde, wrong_bytes, wrong_type
 _LONG = struct.Struct(">q")
 _INTEGER = struct.Struct(">i")
 _DOUBLE = struct.Struct(">d")
+_HALVES = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+"""A surrogate by itself: one unreadable character to Java, one for each byte to Python."""
+_UNREADABLE = "\ufffd".encode()
 
 
 def _number(name: str, layout: struct.Struct, kind: type, text: str) -> Serde:
@@ -69,7 +73,8 @@ def _serialize_string(value: Any) -> bytes | None:
             return None
         raise wrong_type("string", value, "str") from None
     except UnicodeEncodeError:
-        return value.encode("utf-8", "replace")  # type: ignore[no-any-return]
+        whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")  # two halves that belong together are one
+        return whole.encode("utf-8", "replace")  # type: ignore[no-any-return]
 
 
 def _deserialize_string(data: bytes | None) -> str | None:
@@ -80,7 +85,7 @@ def _deserialize_string(data: bytes | None) -> str | None:
             return None
         raise wrong_bytes("string", data, "bytes") from None
     except UnicodeDecodeError:
-        return data.decode("utf-8", "replace")  # type: ignore[union-attr]
+        return _HALVES.sub(_UNREADABLE, data).decode("utf-8", "replace")  # type: ignore[arg-type]
 
 
 def _deserialize_strings(column: Sequence[bytes | None]) -> list[Any]:

@@ -100,7 +100,7 @@ def attached(
         saved = confirmed(session, state, history, name, number)
     else:
         history.continue_or_begin(checked)
-    lacking = set(saved.unsaved) - set(config)
+    lacking = set(saved.unsaved) - set(config) - set(session.config)
     if lacking:
         raise SessionFileError(
             f"{', '.join(sorted(lacking))} of {name!r} had values that cannot be written down",

@@ -52,7 +52,7 @@ def deploy(
     if detached:
         refuse_what_ends_with_us(session)
     at_time = is_time(start)
-    config = session._config(name, settings if start is None or at_time else {**settings, "auto.offset.reset": start})
+    config = session._config(name, settings if start is None or at_time else {**settings, "main.consumer.auto.offset.reset": start})
     refuse_another_driver(name, config, known)
     built = topology_of(topology, config)
     refuse_misfit(session, name, built, config, known)

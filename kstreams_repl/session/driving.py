@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kstreams_repl.config import StreamsConfig
+from kstreams_repl.config import SNAPSHOT_DIR, StreamsConfig
 from kstreams_repl.errors import DeployError, DetachedApplicationError, KStreamsError, SessionFileError
 from kstreams_repl.instance.state_directory import state_root
 from kstreams_repl.session.detached.mailbox import Mailbox
@@ -96,14 +96,15 @@ def refuse_what_cannot_be_told(name: str, program: Program) -> None:
 
 
 def refuse_unsaved(name: str, saved: SavedVersion | None) -> None:
-    """Settings that are objects stay in this process.
+    """Settings that are objects stay in this process; a password is told to the other one.
 
     Raises:
         DetachedApplicationError: there are some.
     """
-    if saved is not None and saved.unsaved:
+    objects = [] if saved is None else [key for key in saved.unsaved if key != SNAPSHOT_DIR]
+    if objects:
         raise DetachedApplicationError(
-            f"{name} cannot run in another process: {', '.join(saved.unsaved)} had values that cannot be written down",
+            f"{name} cannot run in another process: {', '.join(objects)} had values that cannot be written down",
             hint="use settings that are texts and numbers, and serdes by their names",
             application=name,
         )

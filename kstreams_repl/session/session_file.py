@@ -70,12 +70,12 @@ class Saved:
 
 
 def save_version(number: int, at_ms: int, program: Program, description: str, config: StreamsConfig) -> SavedVersion:
-    """A version with its settings written into its text; client settings never, for they hold secrets."""
+    """A version with its settings written into its text, which the journal has too; client settings and passwords never."""
     plain: dict[str, Any] = {}
     unsaved = []
     for name in sorted(config.given & set(KEYS) - {"application.id", "bootstrap.servers", "state.dir"}):
         value = config[name]
-        written = value if _is_plain(value) else _serde_name(value)
+        written = None if config.has_password(name) else value if _is_plain(value) else _serde_name(value)
         if written is None and value is not None:
             unsaved.append(name)
         else:

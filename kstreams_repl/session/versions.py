@@ -91,7 +91,8 @@ class VersionHistory:
         number = (self.versions[-1].number if self.versions else 0) + 1
         saved = replace(save_version(number, int(time.time() * 1000), program, description, config), migrated=tuple(migrated))
         last = self._saved[-1] if self._saved else None
-        if last is not None and not program.missing and not migrated and last.text == saved.text:
+        same = last is not None and (last.text, last.unsaved) == (saved.text, saved.unsaved)
+        if last is not None and same and not program.missing and not migrated:
             self.versions[-1] = Version(last.number, last.at_ms / 1000, last.text, True, topology, last.migrated, code)
             saved = last
         else:

@@ -65,8 +65,8 @@ class FileClaim:
         except BlockingIOError:
             os.close(file)
             return None
-        epoch, _, owner = os.pread(file, 200, 0).decode().partition(" ")
-        others = owner.isdigit() and int(owner) != self._pid and os.path.exists(f"/proc/{owner}")
+        epoch, _, owner = os.pread(file, 200, 0).decode("ascii", "replace").strip().partition(" ")
+        others = owner.isdecimal() and int(owner) != self._pid and os.path.exists(f"/proc/{owner}")
         if epoch == self._epoch or (others and not patient):
             os.close(file)
             return False
@@ -76,7 +76,7 @@ class FileClaim:
     def epoch_over(self) -> bool:
         """Whether another slot has ended this epoch."""
         for slot in self._order:
-            with suppress(OSError), open(self._path(slot), encoding="ascii") as file:
+            with suppress(OSError), open(self._path(slot), encoding="ascii", errors="replace") as file:
                 if file.read(200).partition(" ")[0] == self._epoch:
                     return True
         return False

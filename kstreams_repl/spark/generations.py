@@ -264,7 +264,7 @@ class Generations:
         """What was kept and the group does not have, of topics that are still the same."""
         if self._kept is None:
             return {}
-        kept = {TopicPartition(topic, int(n)): at for topic, of in self._kept.offsets.items() for n, at in of.items() if n.isdigit()}
+        kept = {TopicPartition(topic, int(n)): at for topic, of in self._kept.offsets.items() for n, at in of.items() if n.isdecimal()}
         known = self._admin.committed_offsets(self._application_id, list(kept))
         lacking = {at: (said.offset, said.metadata) for at, said in kept.items() if at not in known}
         there = self._admin.describe_topics({at.topic for at in lacking})

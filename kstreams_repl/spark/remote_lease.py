@@ -15,6 +15,7 @@ from kstreams_repl.instance.control import LeaseWriter, Signal
 from kstreams_repl.instance.remote_control import Follower
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal_records import InstanceReport
+from kstreams_repl.metrics.snapshot import sound
 
 
 class RemoteLease(LeaseWriter):
@@ -69,7 +70,8 @@ class RemoteLease(LeaseWriter):
     def metrics(self, generation: int) -> dict[int, dict[str, Any]]:
         follower = self._follower
         told = {} if follower is None else dict(follower.state.measured)
-        return {slot: json.loads(said.snapshot) for slot, said in told.items() if said.generation == generation}
+        read = ((slot, sound(said.snapshot)) for slot, said in told.items() if said.generation == generation)
+        return {slot: snapshot for slot, snapshot in read if snapshot is not None}
 
     def places(self) -> dict[int, str]:
         """Where each slot was when it reported last."""

@@ -238,7 +238,7 @@ MUTANTS: dict[str, Mutant] = {
         _TAKE,
         (
             (
-                '            isolation="read_committed" if exactly_once else "read_uncommitted",\n        )\n        undo',
+                '            isolation=plan.isolation,\n        )\n        undo',
                 '            isolation="read_uncommitted",\n        )\n        undo',
             ),
         ),

@@ -100,6 +100,11 @@ class PythonPeer:
                     changed = time.time()
                 elif now - changed > _SETTLED_SECONDS:
                     break
+        if changed <= began:
+            raise KStreamsError(
+                f"{self.name} had counted all its {seen:,} records before its clock could start",
+                hint="too few to be measured: --records more",
+            )
         return PeerRun(seen, changed - began, sampler.cpu_between(began, changed), sampler.peak_rss_mb, seen >= enough)
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.config import StreamsConfig
+from kstreams_repl.config import SNAPSHOT_DIR, StreamsConfig
 from kstreams_repl.errors import ConfigError, DetachedApplicationError, KStreamsError
 from kstreams_repl.instance.control import LeaseWriter
 from kstreams_repl.instance.state_directory import control_directory, state_root
@@ -293,6 +293,7 @@ class DetachedDeployment:
             ConfigError: a setting that is an object.
         """
         plain = {name: _revealed(value) for name, value in self.config.client.items()}
+        plain |= {name: self.config[name] for name in (SNAPSHOT_DIR,) if self.config.has_password(name)}
         request: dict[str, Any] = {
             "application": self.application_id,
             "root": str(state_root(self.config)),

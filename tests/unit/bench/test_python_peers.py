@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from kstreams_repl.bench import python_peers
+from kstreams_repl.bench.deployed import Settings
 from kstreams_repl.bench.peers.python import counter
 from kstreams_repl.bench.peers.python_peers import PEERS, peers_of
 from kstreams_repl.errors import KStreamsError
@@ -54,3 +55,11 @@ def test_without_any_peer_the_command_says_how_to_get_one() -> None:
     result = CliRunner().invoke(python_peers.main, ["--python", sys.executable])
     assert isinstance(result.exception, KStreamsError)
     assert "pip install quixstreams" in str(result.exception.hint)
+
+
+def test_a_peer_that_is_done_before_its_clock_starts_is_told_and_not_measured(tmp_path: Path) -> None:
+    (tmp_path / "peer.log").touch()
+    scripts = Path(str(files("kstreams_repl.bench.peers") / "python"))
+    subprocess.run([sys.executable, "-c", COUNTING, str(tmp_path), "1"], cwd=scripts, check=True, timeout=60)
+    with pytest.raises(KStreamsError, match="before its clock could start"):
+        PEERS["faust"]._measure([], tmp_path, 1, Settings())

@@ -12,8 +12,8 @@ import click
 import pytest
 
 from kstreams_repl.cli import registry
-from kstreams_repl.cli.main import main
-from kstreams_repl.errors import ConfigError
+from kstreams_repl.cli.main import describe_error, main
+from kstreams_repl.errors import ConfigError, KStreamsError
 
 RunBody = Callable[..., int]
 
@@ -102,3 +102,8 @@ def test_a_closed_pipe_is_no_traceback() -> None:
     os.close(writer)
     assert done.stderr == ""
     assert done.returncode != 0
+
+
+def test_what_an_error_quotes_cannot_steer_the_terminal() -> None:
+    shown = describe_error(KStreamsError("no topic 'a\x1b]0;owned\x07'", hint="there is 'b\x1b[2J'"))
+    assert "\x1b" not in shown and "\x07" not in shown and "\\x1b]0;owned" in shown

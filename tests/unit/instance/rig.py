@@ -85,7 +85,7 @@ class UncommittedInstance(Instance):
 def instance_of(topology: Topology, client: Client, *, partitions: int = 1, **config: Any) -> Instance:
     settings = StreamsConfig({"application.id": "app"}, **config)
     silent: Any = SimpleNamespace(poll=lambda seconds: 0, meanwhile=None)
-    plan: Any = SimpleNamespace(config=settings, application_id="app")
+    plan: Any = SimpleNamespace(config=settings, application_id="app", isolation="read_uncommitted")
     none: Any = None
     instance = UncommittedInstance(plan, 0, admin=none, consumer=client, producer=silent, fence=silent, collector=none)
     for partition in range(partitions):

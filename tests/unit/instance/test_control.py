@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from kstreams_repl.instance.control import Control, LeaseWriter, Signal
 
 
@@ -62,3 +64,13 @@ def test_the_disk_is_not_asked_every_round(tmp_path: Path) -> None:
     writer.write(1, Signal.STOP)
     assert control.signal(now=100.001) is Signal.RUN
     assert control.signal(now=101.0) is Signal.STOP
+
+
+@pytest.mark.parametrize("damaged", ["{}", '{"generation": 1, "signal": "runninf"}', '{"generation": "x", "signal": "running"}', "["])
+def test_a_damaged_lease_leaves_what_was_said_last(tmp_path: Path, damaged: str) -> None:
+    writer, control = make(tmp_path)
+    assert control.signal() is Signal.RUN
+    (writer.directory / "lease.json").write_text(damaged)
+    assert control.signal() is Signal.RUN and writer.generation() == 0
+    writer.write(1, Signal.PAUSE)
+    assert control.signal() is Signal.PAUSE

@@ -9,7 +9,7 @@ import pytest
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import ConfigError
 from kstreams_repl.instance.assignment import assign_standbys, assign_tasks
-from kstreams_repl.instance.plan import client_settings, transactional_id
+from kstreams_repl.instance.plan import ApplicationPlan, client_settings, transactional_id
 from kstreams_repl.kafka import clients
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.types import TaskId
@@ -85,12 +85,9 @@ def test_client_settings_pass_through() -> None:
             "topic.x": 1,
         }
     )
-    assert client_settings(config).revealed("consumer") == {
-        "bootstrap.servers": "b:1",
-        "sasl.password": "x",
-        "fetch.wait.max.ms": 5,
-        "client.id": "me",
-    }
+    settings = client_settings(config)
+    assert settings.revealed("consumer") == {"bootstrap.servers": "b:1", "sasl.password": "x", "client.id": "me"}
+    assert settings.revealed_own("main.consumer") == {"fetch.wait.max.ms": 5}
 
 
 def test_restore_consumer_settings_reach_the_consumers_of_changelogs_only() -> None:
@@ -104,7 +101,7 @@ def test_restore_consumer_settings_reach_the_consumers_of_changelogs_only() -> N
 def test_restoring_consumer_has_its_own_settings_over_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "_make", lambda kind, given, settings, events: given)
     settings = ClientSettings("b:1", {"consumer.fetch.min.bytes": 5, "restore.consumer.queued.max.messages.kbytes": 9})
-    made: Any = clients.make_consumer(settings, group_id="g", restoring=True, queued_max_messages_kbytes=7)
+    made: Any = clients.make_consumer(settings, group_id="g", role="restore", queued_max_messages_kbytes=7)
     assert (made["fetch.min.bytes"], made["queued.max.messages.kbytes"], made["enable.partition.eof"]) == (5, 9, True)
     plain: Any = clients.make_consumer(settings, group_id="g", queued_max_messages_kbytes=7)
     assert (plain["queued.max.messages.kbytes"], plain["enable.partition.eof"]) == (7, False)
@@ -119,3 +116,72 @@ def test_application_has_the_sessions_settings_and_its_own_over_them() -> None:
 def test_missing_address_is_told() -> None:
     with pytest.raises(ConfigError, match="bootstrap.servers"):
         client_settings(StreamsConfig({"application.id": "a"}))
+
+
+@pytest.mark.parametrize("role", ["main", "restore", "global"])
+def test_consumers_of_a_role_have_its_settings_whatever_order_they_are_given_in(monkeypatch: pytest.MonkeyPatch, role: Any) -> None:
+    monkeypatch.setattr(clients, "_make", lambda kind, given, settings, events: given)
+    prefixed = {f"{role}.consumer.fetch.min.bytes": 9, "consumer.fetch.min.bytes": 5, "bootstrap.servers": "b:1"}
+    settings = client_settings(StreamsConfig(prefixed))
+    made: Any = clients.make_consumer(settings, group_id="g", role=role, enable_partition_eof=True)
+    assert (made["fetch.min.bytes"], made["enable.partition.eof"]) == (9, True)
+    for other in {"main", "restore", "global", None} - {role}:
+        another: Any = clients.make_consumer(settings, group_id="g", role=other)  # type: ignore[arg-type]
+        assert another["fetch.min.bytes"] == 5
+
+
+def test_what_the_application_decides_is_its_own_whatever_client_it_is_said_of() -> None:
+    config = StreamsConfig(
+        {
+            "bootstrap.servers": "b:1",
+            "main.consumer.auto.offset.reset": "latest",
+            "consumer.auto.offset.reset": "none",
+            "auto.offset.reset": "earliest",
+            "consumer.max.poll.interval.ms": "60000",
+            "producer.transaction.timeout.ms": 30_000,
+        }
+    )
+    assert (config["auto.offset.reset"], config["max.poll.interval.ms"], config["transaction.timeout.ms"]) == ("latest", 60_000, 30_000)
+    assert not config.client and client_settings(config).properties == {}
+    assert config.with_(commit_interval_ms=5)["auto.offset.reset"] == "latest"
+    with pytest.raises(ConfigError, match=r"auto\.offset\.reset = 'newest'"):
+        StreamsConfig({"consumer.auto.offset.reset": "newest"})
+
+
+def plan_of(**config: Any) -> ApplicationPlan:
+    checked = StreamsConfig({"application.id": "app", "bootstrap.servers": "b:1"} | config)
+    return ApplicationPlan("app", 1, checked, client_settings(checked), (), "state", "control")
+
+
+def test_input_is_read_at_the_isolation_level_that_was_asked_for() -> None:
+    assert plan_of().isolation == "read_uncommitted"
+    assert plan_of(**{"consumer.isolation.level": "read_committed"}).isolation == "read_committed"
+    assert plan_of(**{"main.consumer.isolation.level": "read_committed"}).isolation == "read_committed"
+    assert plan_of(**{"processing.guarantee": "exactly_once_v2"}).isolation == "read_committed"
+    with pytest.raises(ConfigError, match="contradicts exactly_once_v2"):
+        plan_of(**{"processing.guarantee": "exactly_once_v2", "consumer.isolation.level": "read_uncommitted"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("consumer.group.id", "mine"),
+        ("repl.client.group.id", "mine"),
+        ("main.consumer.enable.auto.commit", True),
+        ("restore.consumer.auto.offset.reset", "latest"),
+        ("consumer.isolation.level", "serializable"),
+        ("global.consumer.isolation.level", "read_uncommitted"),
+        ("producer.enable.idempotence", "false"),
+        ("producer.partitioner", "random"),
+        ("producer.transactional.id", "mine"),
+    ],
+)
+def test_what_exactness_rests_on_is_refused_and_not_passed_over(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError) as raised:
+        client_settings(StreamsConfig({"bootstrap.servers": "b:1", name: value}))
+    assert raised.value.hint and raised.value.key == name.removeprefix("repl.client.")
+
+
+def test_what_is_so_anyway_may_be_said() -> None:
+    same = {"consumer.enable.auto.commit": False, "producer.enable.idempotence": "true", "producer.partitioner": "murmur2_random"}
+    client_settings(StreamsConfig({"bootstrap.servers": "b:1", **same}))

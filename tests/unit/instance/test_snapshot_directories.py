@@ -4,6 +4,7 @@ the other end of a socket. And what is told when one does not work.
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from kstreams_repl.errors import ConfigError, SnapshotError
 from kstreams_repl.instance.snapshot_directory import (
+    LocalDirectory,
     RemoteDirectory,
     SnapshotDirectory,
     check_directory,
@@ -182,3 +184,16 @@ def settle(condition: Any) -> None:
 def test_passwords_in_addresses_are_not_shown() -> None:
     assert shown_address("sftp://me:secret@host:22/dir") == "sftp://me:***@host:22/dir"
     assert shown_address("s3://bucket/path") == "s3://bucket/path"
+
+
+def test_what_is_made_in_a_local_directory_is_for_its_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        local = LocalDirectory(tmp_path / "snapshots")
+        local.publish("app/0_0/5/manifest.json", b"{}")
+        (tmp_path / "rows").write_bytes(b"rows")
+        local.upload(tmp_path / "rows", "app/0_1/5/data")
+    finally:
+        os.umask(before)
+    made = [tmp_path / "snapshots", *(path for path in (tmp_path / "snapshots").rglob("*") if path.is_dir())]
+    assert len(made) == 6 and not any(path.stat().st_mode & 0o077 for path in made)

@@ -166,3 +166,9 @@ def test_a_tombstone_takes_its_record_away(record: JournalRecord) -> None:
     empty = JournalState()
     for attribute in ("desired", "assignment", "stop_offsets", "kept_offsets", "versions", "reports", "measured"):
         assert getattr(state, attribute) == getattr(empty, attribute)
+
+
+@pytest.mark.parametrize("key", ["control/version/²", "instance/²", "instance/²/metrics"])
+def test_a_deleted_key_that_only_looks_like_a_number_is_nothing(key: str) -> None:
+    """An error here would end the thread that follows the journal."""
+    assert not JournalState().apply(key.encode(), None, 0)

@@ -85,3 +85,8 @@ def test_an_error_about_settings_does_not_tell_the_secret(caplog: pytest.LogCapt
     with caplog.at_level(logging.DEBUG), pytest.raises(ConfigError) as caught:
         make_producer(bad)
     assert PASSWORD not in str(caught.value) and PASSWORD not in caplog.text
+
+
+def test_a_password_of_digits_is_a_secret_too() -> None:
+    settings = ClientSettings("a:1", {"sasl.password": 12345678})
+    assert "12345678" not in repr(settings) + str(settings.shown()) and settings.revealed("admin")["sasl.password"] == "12345678"

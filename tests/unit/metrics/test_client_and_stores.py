@@ -9,13 +9,18 @@ import pytest
 
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.instance.active_task import ActiveTask
 from kstreams_repl.instance.task_metrics import TaskMetrics
-from kstreams_repl.metrics.catalogue import CLIENT, SPECS, STATE, TAGS, THREAD, THREAD_ID
+from kstreams_repl.metrics.catalogue import CLIENT, SPECS, STATE, TAGS, THREAD, THREAD_ID, TOPIC
 from kstreams_repl.metrics.registry import Registry
 from kstreams_repl.metrics.sensors import Window
+from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.spark.client_metrics import client_metrics
 from kstreams_repl.spark.progress import ApplicationReport, InstanceReport
+from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.types import TaskId, TopicPartition
+from tests.unit.runtime.rig import Outbox
 
 
 def deployment(level: str = "INFO", **states: str) -> Any:
@@ -75,3 +80,19 @@ def test_a_key_value_store_in_memory_knows_its_number_of_keys(kind: StoreKind) -
 
 def test_a_store_on_disk_estimates_only() -> None:
     assert store_metrics(StoreKind.TIMESTAMPED_KEY_VALUE, persistent=True) == {"estimate-num-keys": 7}
+
+
+def test_a_task_that_reads_several_partitions_of_a_topic_has_consumed_the_sum() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    (part,) = builder.build().subtopologies()
+    source = next(node.name for node in part.nodes if not getattr(node, "parents", ()))
+    places = {TopicPartition("in", number): source for number in range(3)}
+    spec = TaskSpec("app", part, TaskId(0, 0), places, StreamsConfig({"application.id": "app"}))
+    task = StreamTask(spec, environment=MemoryEnvironment(), collector=Outbox(), wall_clock=lambda: 0)
+    active = ActiveTask(task, task.environment, dict.fromkeys(places, 0), frozenset())
+    active.counters.consumed.update({at: 10 + at.partition for at in places})
+    registry = Registry("INFO", Window())
+    TaskMetrics(registry, {THREAD_ID: "counts-StreamThread-1"}, "0_0").attach(active)
+    (found,) = [named for group, _, named in registry.snapshot(0).places if group == TOPIC]
+    assert found["records-consumed-total"] == 33

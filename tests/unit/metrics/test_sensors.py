@@ -111,3 +111,15 @@ def test_a_reader_sees_each_event_once() -> None:
 def test_steps_are_the_growth_of_a_number() -> None:
     steps = Steps()
     assert [steps.take(number) for number in (0, 5, 5, 7)] == [None, Tally(5, 5, 1, 1), None, Tally(2, 2, 1, 1)]
+
+
+def test_an_event_that_is_being_counted_has_no_infinite_extremes() -> None:
+    """The writer is another thread: it may have counted an event and not come to its extremes."""
+    counter = Counter()
+    reader, largest, smallest = Reader(counter), Max(Window()), Min(Window())
+    counter.count, counter.total = 2, 6.0
+    tally = reader.take()
+    assert tally is not None
+    for statistic in (largest, smallest):
+        statistic.record(tally, 0)
+        assert statistic.measure(0) == 3.0

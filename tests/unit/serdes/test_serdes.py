@@ -129,3 +129,16 @@ def test_numbers_come_back_from_json_as_they_were(value: Any) -> None:
 def test_a_float_that_is_no_number_comes_back_from_json() -> None:
     again = serdes.json.deserialize(serdes.json.serialize(float("nan")))
     assert isinstance(again, float) and again != again
+
+
+@pytest.mark.parametrize(
+    ("data", "read"),
+    [("61eda08062", "a\ufffdb"), ("eda0", "\ufffd"), ("eda041", "\ufffdA"), ("edb080eda080", "\ufffd\ufffd"), ("ed9fbf", "\ud7ff")],
+)
+def test_half_a_character_reads_as_in_java(data: str, read: str) -> None:
+    """What `new String(bytes, UTF_8)` gives, JDK 17."""
+    assert serdes.string.deserialize(bytes.fromhex(data)) == read
+
+
+def test_two_halves_of_a_character_write_as_in_java() -> None:
+    assert serdes.string.serialize("a\ud83d\ude00b\ud800") == b"a\xf0\x9f\x98\x80b?"

@@ -18,11 +18,15 @@ from click.testing import CliRunner
 import kstreams_repl as ks
 from kstreams_repl.cli.detached import main
 from kstreams_repl.errors import DetachedApplicationError, KStreamsError
+from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.processes import ProcessMark, let_go, open_log, start_apart
 from kstreams_repl.session.detached import mailbox as boxes
 from kstreams_repl.session.detached.client import DetachedDeployment
 from kstreams_repl.session.detached.mailbox import DriverRecord, Mailbox
 from kstreams_repl.session.directory import SessionDirectory
+from kstreams_repl.session.driving import refuse_unsaved
+from kstreams_repl.session.program import Program
+from kstreams_repl.session.session_file import save_version
 from tests.unit.session.small_cluster import SmallCluster, SmallSession
 
 
@@ -118,8 +122,6 @@ def test_a_process_that_ended_by_itself_is_a_failed_application(tmp_path: Path) 
 
 
 def test_passwords_go_through_standard_input_alone(tmp_path: Path) -> None:
-    from kstreams_repl.kafka.clients import ClientSettings
-
     config = ks.StreamsConfig({"application.id": "app", "bootstrap.servers": "nowhere:9092", "state.dir": str(tmp_path)})
     settings = ClientSettings("nowhere:9092", {"sasl.password": "hunter2"})
     request = DetachedDeployment(ks.Topology(), config, settings, tmp_path, None)._request()
@@ -138,6 +140,15 @@ def test_an_object_among_the_settings_is_refused(tmp_path: Path) -> None:
     apart = DetachedDeployment(ks.Topology(), ks.StreamsConfig(given), SmallCluster.settings, tmp_path, None)
     with pytest.raises(KStreamsError, match=r"consumer\.error_cb is a builtin_function"):
         apart._request()
+
+
+def test_a_password_that_no_file_has_is_told_to_the_process(tmp_path: Path) -> None:
+    address = "sftp://me:hunter2@host/dir"
+    config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path), "repl.snapshot.dir": address})
+    saved = save_version(1, 0, Program("x = 1\n"), "", config)
+    refuse_unsaved("app", saved)
+    request = DetachedDeployment(ks.Topology(), config, ClientSettings("b:1"), tmp_path, None)._request()
+    assert request["config"]["repl.snapshot.dir"] == address
 
 
 def test_a_driver_without_a_whole_request_ends(tmp_path: Path) -> None:

@@ -54,6 +54,23 @@ def test_settings_that_are_no_text_are_told_and_secrets_never_kept(tmp_path: Pat
     assert saved.unsaved == ("default.key.serde",) and "hunter2" not in saved.text
 
 
+def test_the_password_of_an_address_is_in_no_text_that_the_journal_gets(tmp_path: Path) -> None:
+    config = StreamsConfig({"application.id": "app", "repl.snapshot.dir": "sftp://me:hunter2@host/dir", "commit.interval.ms": 50})
+    saved = save_version(1, 0, Program(TEXT), "", config)
+    assert "hunter2" not in saved.text and saved.unsaved == ("repl.snapshot.dir",) and saved.settings == {"commit.interval.ms": 50}
+    assert "hunter2" not in repr(config) and "sftp://me:***@host/dir" in repr(config)
+    plain = StreamsConfig({"application.id": "app", "repl.snapshot.dir": "s3://bucket/dir"})
+    assert save_version(1, 0, Program(TEXT), "", plain).settings == {"repl.snapshot.dir": "s3://bucket/dir"}
+
+
+def test_a_setting_that_comes_to_be_unsaved_makes_a_version(tmp_path: Path) -> None:
+    history = VersionHistory(SessionFiles(tmp_path), "app")
+    program = Program(TEXT)
+    for settings in ({}, {"repl.snapshot.dir": "sftp://me:hunter2@host/dir"}):
+        history.keep(program, program.run(), StreamsConfig({"application.id": "app", **settings}))
+    assert [version.number for version in history.versions] == [1, 2]
+
+
 @pytest.mark.parametrize("mode", [0o644, 0o660, 0o602])
 def test_a_file_that_others_may_read_or_write_is_refused(tmp_path: Path, mode: int) -> None:
     files = SessionFiles(tmp_path)
