@@ -209,6 +209,7 @@ class RemoteControl:
         at_ms = int(time.time() * 1000)
         place = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, "place": self._place}
         place["taps"] = self._tapped
+        bare = _BARE.issuperset(content)  # of an epoch that has found nothing to do: the stores need not be here
         failure = content.get("failure")
         self._follower.writer.send(
             InstanceReport(
@@ -217,9 +218,9 @@ class RemoteControl:
                 f"{self._place}:{os.getpid()}",
                 self._state if self._state in _STATES else "running",  # type: ignore[arg-type]
                 at_ms,
-                host=self._place,
+                host="" if bare else self._place,
                 failure=None if failure is None else Failure(str(failure.get("error")), str(failure.get("message"))[:2_000]),
-                figures="" if _BARE.issuperset(content) else json.dumps({**place, **content}, default=str),
+                figures="" if bare else json.dumps({**place, **content}, default=str),
             )
         )
 

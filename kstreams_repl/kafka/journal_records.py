@@ -153,7 +153,7 @@ class InstanceReport:
     """An instance's heartbeat. Instance key ``instance/<slot>``.
 
     ``owner`` names the process (host, pid, start); ``done`` tells that a bounded run has reached its stop offsets; ``host`` is the place
-    its stores are at; ``figures`` is the whole report as JSON, for display.
+    its stores are at, if it was opened there; ``figures`` is the whole report as JSON, for display.
     """
 
     kind: ClassVar[str] = "instance"

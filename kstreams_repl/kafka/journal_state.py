@@ -2,7 +2,7 @@
 
 Rules: a record of a lower generation than the desired state's says nothing any more and is ignored (versions excepted: they are history);
 a record that does not validate is ignored and counted; of several claims to one slot in one epoch the first wins; whatever comes later
-under a key replaces what came before, except that a report without figures keeps those before it.
+under a key replaces what came before, except that a report without figures keeps those before it, and their place.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class JournalState:
             case InstanceReport():
                 before = self._reports.get(record.slot)
                 if not record.figures and before is not None and before.generation == record.generation:
-                    record = replace(record, figures=before.figures)
+                    record = replace(record, figures=before.figures, host=record.host or before.host)
                 self._reports[record.slot] = record
             case Measured():
                 self._measured[record.slot] = record

@@ -98,5 +98,5 @@ def _content(report: InstanceReport) -> dict[str, Any]:
         "slot": report.slot,
         "state": report.state,
         "at_ms": report.at_ms,
-        "place": report.host,
+        "place": report.host or None,
     }

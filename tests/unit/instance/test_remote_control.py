@@ -51,3 +51,13 @@ def test_an_instance_without_a_claim_does_not_run_when_the_application_is_resume
     assert resting.signal(now=0.0) is Signal.SUPERSEDED
     claimed = RemoteControl(follower, 1, 0, place="host-a", directory=tmp_path)
     assert claimed.signal(now=0.0) is Signal.RUN
+
+
+def test_an_epoch_that_finds_the_application_at_rest_says_nothing_of_where_the_stores_are(tmp_path: Path) -> None:
+    """Spark runs it anywhere: the next generation planned its tasks and copies for executors that had none of their state."""
+    sent: list[Any] = []
+    follower: Any = SimpleNamespace(signal=lambda generation: Signal.PAUSE, writer=SimpleNamespace(send=sent.append))
+    control = RemoteControl(follower, 1, 0, place="host-a", directory=tmp_path, resting=True)
+    control.report({"state": "paused"})
+    control.report({"state": "paused", "tasks": {}})
+    assert [(said.host, bool(said.figures)) for said in sent] == [("", False), ("host-a", True)]

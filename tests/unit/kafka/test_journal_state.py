@@ -146,9 +146,9 @@ def test_claims_of_another_run_do_not_count() -> None:
     assert state.owner_of(0, 0, "r2") == "new" and state.owner_of(0, 0, "r1") is None and state.owner_of(0, 5, "r1") == "old"
 
 
-def test_a_report_without_figures_keeps_those_before_it() -> None:
-    state = _folded(InstanceReport(1, 0, "h", "running", 1, figures="{}"), InstanceReport(1, 0, "h", "paused", 2))
-    assert (state.reports[0].state, state.reports[0].figures) == ("paused", "{}")
+def test_a_report_without_figures_keeps_those_before_it_and_their_place() -> None:
+    state = _folded(InstanceReport(1, 0, "h", "running", 1, host="a", figures="{}"), InstanceReport(1, 0, "h", "paused", 2))
+    assert (state.reports[0].state, state.reports[0].figures, state.reports[0].host) == ("paused", "{}", "a")
 
 
 def test_all_report_means_every_slot_of_the_desired_number() -> None:
