@@ -14,7 +14,7 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import KStreamsError, SerializationError, StreamsProcessingError
 from kstreams_repl.runtime.collector import Send, Site
 from kstreams_repl.runtime.compile import compile_nodes
-from kstreams_repl.runtime.handlers import ErrorContext, Response, resolve
+from kstreams_repl.runtime.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.runtime.record_context import NOWHERE
 from kstreams_repl.runtime.services import TaskServices
 from kstreams_repl.runtime.user_error import user_line
@@ -131,7 +131,7 @@ class GlobalTask:
 
     def _on_poison(self, at: ErrorContext, error: Exception) -> None:
         handler = self._deserialization_handler
-        if handler is not None and Response(handler(at, error)) is Response.CONTINUE:
+        if handler is not None and ask(handler, at, error, "deserialization.exception.handler") is Response.CONTINUE:
             self.services.drop("deserialization")
             return
         told = error.message if isinstance(error, KStreamsError) else str(error)
@@ -146,7 +146,7 @@ class GlobalTask:
 
     def _on_error(self, at: ErrorContext, error: Exception) -> None:
         handler = self._processing_handler
-        if handler is not None and Response(handler(at, error)) is Response.CONTINUE:
+        if handler is not None and ask(handler, at, error, "processing.exception.handler") is Response.CONTINUE:
             self.services.drop("processing")
             return
         line = user_line(error)

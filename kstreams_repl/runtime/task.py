@@ -27,7 +27,7 @@ from kstreams_repl.runtime.collector import RecordCollector, senders_of
 from kstreams_repl.runtime.compile import Tap, children_of, compile_nodes, may_touch_headers, node_of_line, node_of_traceback
 from kstreams_repl.runtime.fused_queue import FusedQueue
 from kstreams_repl.runtime.fusing import Fused, fuse_source
-from kstreams_repl.runtime.handlers import Handler, Response, resolve
+from kstreams_repl.runtime.handlers import Handler, Response, ask, resolve
 from kstreams_repl.runtime.metering import Meter
 from kstreams_repl.runtime.partition_group import PartitionGroup
 from kstreams_repl.runtime.record_context import NOWHERE, place_of
@@ -444,7 +444,12 @@ class StreamTask:
         handler: Handler | None = self._processing_handler
         assert handler is not None
         context = self.services.error_context(node)
-        if Response(handler(context, error)) is not Response.CONTINUE:
+        try:
+            answer = ask(handler, context, error, "processing.exception.handler")
+        except StreamsProcessingError as failure:
+            self._failure = failure
+            raise
+        if answer is not Response.CONTINUE:
             self._failure = self._explain(error, node)
             raise self._failure from error
         self.services.dead_letter(context, error)
