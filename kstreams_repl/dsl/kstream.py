@@ -41,6 +41,7 @@ from kstreams_repl.operators.stream_peek import StreamPeek, StreamPrint
 from kstreams_repl.operators.stream_select_key import StreamSelectKey
 from kstreams_repl.operators.table_source import TableSource
 from kstreams_repl.topology.names import validate_name
+from kstreams_repl.topology.suppliers import store_names, supplied_stores
 
 if TYPE_CHECKING:
     from kstreams_repl.dsl.kip28 import KStreamWindowed
@@ -391,9 +392,9 @@ class KStream(AbstractStream):
         self, operator: Operator, supplier: Any, prefix: str, stores: Iterable[str], name: str | None
     ) -> OperatorGraphNode:
         node_name = self._graph.new_processor_name(prefix) if name is None else validate_name(name, "node")
-        used = (stores,) if isinstance(stores, str) else tuple(stores)
+        used = store_names(stores, node_name)
         node = OperatorGraphNode(node_name, self._graph.here(), operator, used_stores=used)
-        node.supplied_stores = tuple(supplier.stores()) if callable(getattr(supplier, "stores", None)) else ()
+        node.supplied_stores = supplied_stores(supplier, node_name)
         self._graph.add(self._node, node)
         return node
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ClassVar
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import KStreamsError, TopologyError
 from kstreams_repl.operators.base import Cancellable, NodeContext, Operator, Process
 from kstreams_repl.processor.punctuation import PunctuationType
 from kstreams_repl.processor.record import FixedKeyRecord, Record
@@ -28,7 +28,7 @@ class ProcessorOperator(Operator):
     supplier: Callable[[], Any]
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        return _run(self.supplier(), node, forward, Record)
+        return _run(self.supplier, node, forward, Record)
 
 
 @dataclass(slots=True)
@@ -41,13 +41,42 @@ class FixedKeyProcessorOperator(Operator):
     supplier: Callable[[], Any]
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        return _run(self.supplier(), node, forward, FixedKeyRecord)
+        return _run(self.supplier, node, forward, FixedKeyRecord)
 
 
-def _run(processor: Any, node: NodeContext, forward: Process, record_type: Callable[..., Any]) -> Process:
-    context = NodeProcessorContext(node, forward, fixed_key=record_type is FixedKeyRecord)
-    node.on_init(lambda: processor.init(context))
-    node.on_close(processor.close)
+def supplied(supplier: Callable[[], Any], node: str, method: str) -> Any:
+    """A fresh processor (or transformer) of a task.
+
+    Raises:
+        TopologyError: the supplier raises, returns what has no such method, or gives the same one each time, which tasks would share.
+    """
+    hint = "pass the class, or a function that returns a new processor each time: lambda: MyProcessor(...)"
+    try:
+        made = supplier()
+        shared = not isinstance(supplier, type) and made is not None and supplier() is made
+    except Exception as cause:
+        raise TopologyError(f"the supplier of {node} raised {type(cause).__name__}: {cause}", hint=hint, node=node) from cause
+    if not callable(getattr(made, method, None)):
+        raise TopologyError(f"the supplier of {node} returned {made!r}, which has no {method}()", hint=hint, node=node)
+    if shared:
+        raise TopologyError(
+            f"the supplier of {node} returns the same {type(made).__name__} each time: tasks would share it", hint=hint, node=node
+        )
+    return made
+
+
+def follow_task(made: Any, node: NodeContext, context: Any) -> None:
+    """Let `init` and `close`, where there are any, follow those of the task."""
+    init, close = getattr(made, "init", None), getattr(made, "close", None)
+    if init is not None:
+        node.on_init(lambda: init(context))
+    if close is not None:
+        node.on_close(close)
+
+
+def _run(supplier: Callable[[], Any], node: NodeContext, forward: Process, record_type: Callable[..., Any]) -> Process:
+    processor = supplied(supplier, node.name, "process")
+    follow_task(processor, node, NodeProcessorContext(node, forward, fixed_key=record_type is FixedKeyRecord))
     work, at = processor.process, node.record
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

@@ -147,7 +147,7 @@ class StreamTask:
         order = {node.name: index for index, node in enumerate(self.spec.subtopology.nodes)}
         self.services.record.restore(NOWHERE)
         for node, callback in sorted(self.services.init_callbacks, key=lambda entry: order[entry[0]]):
-            self._call(node, callback)
+            self._call(node, callback, "its init")
         self.services.record.known = True
 
     # ---- input -----------------------------------------------------------------------------------------------------------------
@@ -268,11 +268,16 @@ class StreamTask:
         errors: list[Exception] = []
         self.services.record.restore(NOWHERE)
         order = {node.name: index for index, node in enumerate(self.spec.subtopology.nodes)}
-        callbacks = [callback for _, callback in sorted(self.services.close_callbacks, key=lambda entry: order[entry[0]])]
-        for callback in [*callbacks, *(store.close for store in self.services.stores.values())]:
+        for node, callback in sorted(self.services.close_callbacks, key=lambda entry: order[entry[0]]):
             try:
                 callback()
             except Exception as error:  # the first one is raised below; the rest must still be closed
+                errors.append(self._explain(error, node, "its close"))
+                errors[-1].__cause__ = error
+        for store in self.services.stores.values():
+            try:
+                store.close()
+            except Exception as error:
                 errors.append(error)
         if errors:
             raise errors[0]
@@ -362,12 +367,12 @@ class StreamTask:
                 self._fail(error, node)
             self._decide(node, error)
 
-    def _call(self, node: str, work: Callable[[], None]) -> None:
+    def _call(self, node: str, work: Callable[[], None], otherwise: str = "a punctuation") -> None:
         try:
             self._trace_on(node)
             work()
         except Exception as error:
-            self._fail(error, node)
+            self._fail(error, node, otherwise)
 
     def _fail(self, error: Exception, node: str | None, otherwise: str = "a punctuation") -> NoReturn:
         """Raise what nobody handled: errors of ours as they are, those of the user with coordinates."""
