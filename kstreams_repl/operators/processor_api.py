@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from kstreams_repl.errors import KStreamsError, TopologyError
 from kstreams_repl.operators.base import Cancellable, NodeContext, Operator, Process
-from kstreams_repl.processor.punctuation import PunctuationType
-from kstreams_repl.processor.record import FixedKeyRecord, Record
+from kstreams_repl.processor.punctuation import PunctuationType, checked_schedule
+from kstreams_repl.processor.record import FixedKeyRecord, Record, sharing
 from kstreams_repl.types import Headers, RecordMetadata
 
 
@@ -74,15 +74,15 @@ def follow_task(made: Any, node: NodeContext, context: Any) -> None:
         node.on_close(close)
 
 
-def _run(supplier: Callable[[], Any], node: NodeContext, forward: Process, record_type: Callable[..., Any]) -> Process:
+def _run(supplier: Callable[[], Any], node: NodeContext, forward: Process, record_type: type[Any]) -> Process:
     processor = supplied(supplier, node.name, "process")
     follow_task(processor, node, NodeProcessorContext(node, forward, fixed_key=record_type is FixedKeyRecord))
-    work, at = processor.process, node.record
+    work, at, make = processor.process, node.record, sharing(record_type)
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         outer_timestamp, outer_headers = at.timestamp, at.headers
         at.timestamp, at.headers = timestamp, headers  # what its plain stores log under
-        work(record_type(key, value, timestamp, headers))
+        work(make(key, value, timestamp, headers))
         at.timestamp, at.headers = outer_timestamp, outer_headers
 
     return process
@@ -107,6 +107,16 @@ class NodeProcessorContext:
     @property
     def config(self) -> Any:
         return self._node.task.config
+
+    @property
+    def key_serde(self) -> Any:
+        """The application's default."""
+        return self._node.task.key_serde(None)
+
+    @property
+    def value_serde(self) -> Any:
+        """The application's default."""
+        return self._node.task.value_serde(None)
 
     def forward(self, record: Any, child: str | None = None) -> None:
         """Hand a record to all children (or the one named), depth first, before this call returns."""
@@ -139,13 +149,11 @@ class NodeProcessorContext:
         punctuation: PunctuationType,
         callback: Callable[[int], None],
         *,
-        start: int | None = None,
+        start: datetime | int | None = None,
     ) -> Cancellable:
         """See `ProcessingContext.schedule`."""
-        milliseconds = interval if isinstance(interval, int) else round(interval.total_seconds() * 1000)
-        if milliseconds < 1:
-            raise KStreamsError(f"a punctuation interval must be at least 1 ms, not {interval}", node=self._node.name)
-        return self._node.schedule(milliseconds, PunctuationType(punctuation), callback, start)
+        every, clock, first = checked_schedule(interval, punctuation, callback, start, self._node.name)
+        return self._node.schedule(every, clock, callback, first)
 
     def commit(self) -> None:
         self._node.request_commit()
