@@ -206,5 +206,7 @@ def _named(name: str | None) -> str | None:
 
 def _check_bounds(max_records: int | None, max_bytes: int | None) -> None:
     for what, bound in (("max_records", max_records), ("max_bytes", max_bytes)):
+        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
+            raise TopologyError(f"{what} must be a whole number, not {bound!r}", hint="leave it out for an unbounded buffer")
         if bound is not None and bound < 0:
             raise TopologyError(f"{what} must not be negative, got {bound}", hint="leave it out for an unbounded buffer")

@@ -15,8 +15,10 @@ from kstreams_repl import (
     StoreBuilder,
     StoreKind,
     StreamsBuilder,
+    Suppressed,
     TimeWindows,
     TopologyTestDriver,
+    serdes,
 )
 from kstreams_repl.errors import ConfigError, NullKeyError, SerializationError, TopologyError
 from kstreams_repl.types import Windowed
@@ -103,6 +105,23 @@ def test_what_becomes_of_a_branch_is_checked(branched: Any) -> None:
         splitter.branch(lambda key, value: True, branched)
 
 
+@pytest.mark.parametrize("bound", ["many", 1.5])
+def test_bounds_of_a_buffer_are_whole_numbers(bound: Any) -> None:
+    with pytest.raises(TopologyError, match="max_records"):
+        Suppressed.until_time_limit(5, max_records=bound)
+
+
+def test_windowed_serdes_take_the_name_of_their_inner_one() -> None:
+    key = Windowed("a", 5, 15)
+    for named, given in ((serdes.time_windowed("string", 10), serdes.time_windowed(serdes.string, 10)), (
+        serdes.session_windowed("string"), serdes.session_windowed(serdes.string)
+    )):
+        data = named.serialize(key)
+        assert data == given.serialize(key) and named.deserialize(data) == key
+    with pytest.raises(ConfigError, match="strng"):
+        serdes.time_windowed("strng", 10)
+
+
 def test_functions_of_sinks_are_checked_at_the_call() -> None:
     stream = StreamsBuilder().stream("in")
     with pytest.raises(TopologyError, match="partitioner"):
@@ -139,8 +158,6 @@ def test_a_prefix_is_written_by_a_serde_its_name_a_function_or_the_stores_own() 
     store.put_all({"ab": 1, "ac": 2, "b": 3})
     for serialize in (None, "string", str.encode):
         assert list(store.prefix_scan("a", serialize)) == [("ab", 1), ("ac", 2)]
-    from kstreams_repl import serdes
-
     assert list(store.prefix_scan("a", serdes.string)) == [("ab", 1), ("ac", 2)]
     with pytest.raises(NullKeyError):
         store.prefix_scan(None)
