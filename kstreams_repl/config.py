@@ -77,6 +77,12 @@ def _grouper(value: Any) -> Any:
     return value
 
 
+def _extractor(value: Any) -> Any:
+    if value is not None and not callable(value):
+        raise ValueError("expected a function (record, partition_time) -> ms, such as one of kstreams_repl.timestamps")
+    return value
+
+
 def _optional_text(value: Any) -> str | None:
     return None if value is None else str(value)
 
@@ -135,7 +141,7 @@ KEYS: dict[str, Key] = {
         _one_of("earliest", "latest", "none"), "earliest", "Where a partition begins without a committed offset, or with one that is gone."
     ),
     "default.timestamp.extractor": Key(
-        _anything, None, "Callable (record, partition_time) -> ms; None: the record's own, negative fails."
+        _extractor, None, "Callable (record, partition_time) -> ms; None: the record's own, negative fails."
     ),
     "default.key.serde": Key(_anything, None, "Serde of keys where none is given; default: bytes."),
     "default.value.serde": Key(_anything, None, "Serde of values where none is given; default: bytes."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kstreams_repl.dsl.build_log import BuildLog, Handle, logged
 from kstreams_repl.dsl.graph_nodes import OperatorGraphNode
 from kstreams_repl.dsl.options import Branched
-from kstreams_repl.dsl.stream_base import check_callable
+from kstreams_repl.dsl.stream_base import check_callable, check_kind
 from kstreams_repl.operators.pass_through import PassThrough
 from kstreams_repl.operators.stream_branch import StreamBranch
 from kstreams_repl.topology.names import validate_name
@@ -43,14 +43,15 @@ class BranchedKStream(Handle):
             name: goes after the splitter's name; short for `Branched(name=...)`.
         """
         check_callable(predicate, "predicate", "branch")
+        chosen = _branched(branched, name)
         self._operator.predicates.append(predicate)
-        self._add(branched or Branched(name), len(self._operator.predicates))
+        self._add(chosen, len(self._operator.predicates))
         return self
 
     @logged
     def default_branch(self, branched: Branched | None = None, *, name: str | None = None) -> dict[str, KStream]:
         """All other records; returns all branches by node name."""
-        self._add(branched or Branched(name), 0)
+        self._add(_branched(branched, name), 0)
         return self._branches
 
     @logged
@@ -88,3 +89,13 @@ class BranchedKStream(Handle):
 
     def __repr__(self) -> str:
         return f"BranchedKStream({self._splitter.name}, {len(self._operator.child_names)} branches)"
+
+
+def _branched(branched: Branched | None, name: str | None) -> Branched:
+    if branched is None:
+        return Branched(name)
+    check_kind(branched, Branched, "branch")
+    for what in ("with_function", "with_consumer"):
+        if getattr(branched, what) is not None:
+            check_callable(getattr(branched, what), what, "branch", "stream")
+    return branched if name is None else Branched(name, branched.with_function, branched.with_consumer)

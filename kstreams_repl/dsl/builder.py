@@ -335,10 +335,13 @@ def _topics(
             raise TopologyError("a stream reads topics or a pattern, not both", hint="use two streams and merge() them")
         try:
             return (), re.compile(pattern)
-        except re.error as cause:
+        except (re.error, TypeError) as cause:
             raise TopologyError(f"{pattern!r} is no regular expression: {cause}", hint="use Python's re syntax, matched in full") from cause
     if topics is None:
         raise TopologyError("a stream needs a topic", hint='stream("topic")')
+    given: Any = topics
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise TopologyError(f"a stream reads topics, not {topics!r}", hint='stream("topic"), stream(["a", "b"]) or stream(pattern="a.*")')
     names = (topics,) if isinstance(topics, str) else tuple(topics)
     if not names:
         raise TopologyError("a stream needs at least one topic", hint='stream(["a", "b"])')

@@ -18,6 +18,7 @@ from kstreams_repl.dsl.stream_base import check_callable, check_kind, first_know
 from kstreams_repl.dsl.table_state import AggregateState, stored
 from kstreams_repl.dsl.windowed_stream import (
     AnyWindows,
+    refuse_history,
     session_key_serde,
     session_operator,
     time_key_serde,
@@ -188,6 +189,7 @@ class TimeWindowedCogroupedKStream(Handle):
         check_callable(initializer, "initializer", "aggregate")
         cogrouped, windows = self._cogrouped, self._windows
         options = table_options(store, keep) or Materialized()
+        refuse_history(options)
         store_name, key = cogrouped._store_name(options), cogrouped._key_serde(options)
         if isinstance(windows, SlidingWindows):
             sliding = windows
@@ -234,6 +236,7 @@ class SessionWindowedCogroupedKStream(Handle):
         check_callable(merger, "merger", "aggregate")
         cogrouped, windows = self._cogrouped, self._windows
         options = table_options(store, keep) or Materialized()
+        refuse_history(options)
         store_name, key = cogrouped._store_name(options), cogrouped._key_serde(options)
         builder = session_store(options, store_name, key, options.value_serde, windows, on_close=False)
 

@@ -41,6 +41,7 @@ from kstreams_repl.operators.stream_peek import StreamPeek, StreamPrint
 from kstreams_repl.operators.stream_select_key import StreamSelectKey
 from kstreams_repl.operators.table_source import TableSource
 from kstreams_repl.topology.names import validate_name
+from kstreams_repl.topology.suppliers import store_names, supplied_stores
 
 if TYPE_CHECKING:
     from kstreams_repl.dsl.kip28 import KStreamWindowed
@@ -165,6 +166,8 @@ class KStream(AbstractStream):
         name: str | None = None,
     ) -> None:
         """Print each record as ``[label]: key, value`` to standard output, or append it to a file; the stream ends here."""
+        if mapper is not None:
+            check_callable(mapper, "mapper", "print")
         self._put(StreamPrint(label if label is not None else self.name, mapper, path), "KSTREAM-PRINTER-", name)
 
     @logged
@@ -220,8 +223,12 @@ class KStream(AbstractStream):
             key_serde, value_serde: None = the stream's, else the application's defaults.
             partitioner: (topic, key, value, partitions) -> a partition, a set of them (empty: drop the record) or None (by key).
         """
-        if not callable(topic):
+        if callable(topic):
+            check_callable(topic, "topic", "to")
+        else:
             validate_name(topic, "topic")
+        if partitioner is not None:
+            check_callable(partitioner, "partitioner", "to")
         node_name = self._graph.name_or_generate(name, "KSTREAM-SINK-")
         key, value = (
             first_known(serde_or_none(key_serde), self.key_serde),
@@ -279,6 +286,8 @@ class KStream(AbstractStream):
         """
         if partitions is not None and (isinstance(partitions, bool) or not isinstance(partitions, int) or partitions <= 0):
             raise TopologyError(f"a topic cannot have {partitions!r} partitions", hint="give a number of 1 or more")
+        if partitioner is not None:
+            check_callable(partitioner, "partitioner", "repartition")
         prefix = self._graph.new_processor_name("KSTREAM-REPARTITION-") if name is None else validate_name(name, "node")
         node = self._graph.new_repartition(
             prefix,
@@ -391,9 +400,9 @@ class KStream(AbstractStream):
         self, operator: Operator, supplier: Any, prefix: str, stores: Iterable[str], name: str | None
     ) -> OperatorGraphNode:
         node_name = self._graph.new_processor_name(prefix) if name is None else validate_name(name, "node")
-        used = (stores,) if isinstance(stores, str) else tuple(stores)
+        used = store_names(stores, node_name)
         node = OperatorGraphNode(node_name, self._graph.here(), operator, used_stores=used)
-        node.supplied_stores = tuple(supplier.stores()) if callable(getattr(supplier, "stores", None)) else ()
+        node.supplied_stores = supplied_stores(supplier, node_name)
         self._graph.add(self._node, node)
         return node
 

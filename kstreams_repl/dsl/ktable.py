@@ -36,6 +36,7 @@ from kstreams_repl.operators.table_suppress import TableSuppress
 from kstreams_repl.operators.table_to_stream import TableToStream
 from kstreams_repl.operators.table_transform_values import TableTransformValues
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.topology.suppliers import store_names, supplied_stores
 
 if TYPE_CHECKING:
     from kstreams_repl.dsl.kstream import KStream
@@ -161,7 +162,7 @@ class KTable(AbstractStream):
 
         Args:
             supplier: returns a fresh transformer for each task: `init(context)`, `transform(key, value)`, `close()`. Called for
-                None values too.
+                None values too. When it has a `stores()`, the store builders that it returns are added and connected.
             stores: names of the stores it uses.
             store: name of a store to keep the result in; without one a row is transformed again each time it is read.
             name: of the node.
@@ -170,17 +171,17 @@ class KTable(AbstractStream):
         check_callable(supplier, "supplier", "transform_values")
         options = table_options(store, keep)
         node_name = self._graph.name_or_generate(name, "KTABLE-TRANSFORMVALUES-")
-        used = (stores,) if isinstance(stores, str) else tuple(stores)
+        used, supplied = store_names(stores, node_name), supplied_stores(supplier, node_name)
         operator = TableTransformValues(
             supplier,
-            stores=used,
+            stores=(*used, *(builder.name for builder in supplied)),
             store=options.name if options is not None else None,
             store_versioned=options is not None and options.versioned,
         )
         state = transform_values_state(operator, self._state)
         key = self.key_serde if options is None else first_known(options.key_serde, self.key_serde)
         value = None if options is None else options.value_serde
-        return self._derive(operator, state, node_name, options, key, value, used)
+        return self._derive(operator, state, node_name, options, key, value, used, supplied)
 
     def _derived_options(
         self, prefix: str, store: str | Materialized | None, name: str | None, keep: dict[str, Any]
@@ -200,12 +201,14 @@ class KTable(AbstractStream):
         key_serde: Any,
         value_serde: Any,
         used_stores: tuple[str, ...] = (),
+        supplied_stores: tuple[StoreBuilder, ...] = (),
     ) -> KTable:
         graph = self._graph
         store: StoreBuilder | None = None
         if options is not None and options.name is not None:
             store = table_store(options, options.name, key_serde, value_serde)
         node = OperatorGraphNode(node_name, graph.here(), operator, store=store, used_stores=used_stores)
+        node.supplied_stores = supplied_stores
         if options is not None:
             node.output_versioned = options.versioned
         if isinstance(operator, TableFilter):

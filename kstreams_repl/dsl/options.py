@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from kstreams_repl import serdes
 from kstreams_repl.dsl.windows import Millis, not_negative
 from kstreams_repl.errors import TopologyError
+from kstreams_repl.serdes.deferred import DeferredSerde
 from kstreams_repl.topology.names import validate_name
 
 
@@ -42,6 +44,15 @@ class Materialized:
     def __post_init__(self) -> None:
         if self.name is not None:
             validate_name(self.name, "store")
+        for part in ("key_serde", "value_serde"):
+            serde = getattr(self, part)
+            if serde is not None and not isinstance(serde, DeferredSerde):
+                object.__setattr__(self, part, serdes.resolve(serde))
+        for what in ("retention", "history"):
+            if getattr(self, f"{what}_ms") is not None:
+                object.__setattr__(self, f"{what}_ms", not_negative(getattr(self, f"{what}_ms"), what))
+        if not isinstance(self.topic_config, Mapping):
+            raise TopologyError(f"topic_config= takes a dict of topic settings, not {self.topic_config!r}", hint='{"segment.ms": "60000"}')
         if self.history_ms is not None and self.name is None:
             raise TopologyError("a versioned store needs a name", hint='give store="name" together with history=')
 
@@ -195,5 +206,7 @@ def _named(name: str | None) -> str | None:
 
 def _check_bounds(max_records: int | None, max_bytes: int | None) -> None:
     for what, bound in (("max_records", max_records), ("max_bytes", max_bytes)):
+        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
+            raise TopologyError(f"{what} must be a whole number, not {bound!r}", hint="leave it out for an unbounded buffer")
         if bound is not None and bound < 0:
             raise TopologyError(f"{what} must not be negative, got {bound}", hint="leave it out for an unbounded buffer")

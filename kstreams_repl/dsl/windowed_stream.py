@@ -139,6 +139,7 @@ class WindowedKStream(Handle):
         *,
         count: bool = False,
     ) -> KTable:
+        refuse_history(options)
         graph, grouped = self._graph, self._grouped
         store_name = options.name if options.name is not None else graph.new_store_name(prefix)
         node_name = graph.name_or_generate(name, prefix)
@@ -149,6 +150,20 @@ class WindowedKStream(Handle):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._grouped.name})"
+
+
+def refuse_history(options: Materialized) -> None:
+    """Window and session stores keep no versions.
+
+    Raises:
+        TopologyError: the options ask for a history.
+    """
+    if options.versioned:
+        raise TopologyError(
+            f"the windows of store {options.name!r} cannot have versions",
+            hint="leave history= out; retention= says how long windows are kept",
+            store=options.name,
+        )
 
 
 def window_getter(store: StoreBuilder) -> StoreGetter:

@@ -69,6 +69,16 @@ class TimeWindows:
     advance_ms: int
     grace_ms: int = 0
 
+    def __post_init__(self) -> None:
+        positive(self.size_ms, "size")
+        positive(self.advance_ms, "advance")
+        not_negative(self.grace_ms, "grace")
+        if self.advance_ms > self.size_ms:
+            raise TopologyError(
+                f"advance ({self.advance_ms} ms) is larger than the window size ({self.size_ms} ms): records between windows would be lost",
+                hint="use advance <= size",
+            )
+
     @classmethod
     def of_size(cls, size: Millis, *, grace: Millis = 0, advance: Millis | None = None) -> TimeWindows:
         """Windows of `size`, one after the other, or one every `advance`.
@@ -83,11 +93,6 @@ class TimeWindows:
         """
         size_ms = positive(size, "size")
         advance_ms = size_ms if advance is None else positive(advance, "advance")
-        if advance_ms > size_ms:
-            raise TopologyError(
-                f"advance ({advance_ms} ms) is larger than the window size ({size_ms} ms): records between windows would be lost",
-                hint="use advance <= size",
-            )
         return cls(size_ms, advance_ms, not_negative(grace, "grace"))
 
     def advance_by(self, advance: Millis) -> TimeWindows:

@@ -58,6 +58,7 @@ class LogRows:
         self._rows: dict[bytes, bytes] = {}
         self._time_at = _TIME_AT.get(builder.kind)
         self._observed = -1
+        self._latest: dict[bytes, int] | None = {} if builder.kind is StoreKind.VERSIONED else None
         self._stamped = builder.kind in _STAMPED and bool(builder.options.get("timestamped", True))
 
     def add(self, batch: RecordBatch) -> None:
@@ -71,6 +72,10 @@ class LogRows:
         for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             if key is None:
                 continue
+            if self._latest is not None:  # an older version may be logged later
+                if timestamp < self._latest.get(key, timestamp):
+                    continue
+                self._latest[key] = timestamp
             if value is None:
                 rows.pop(physical(key), None)
             else:

@@ -18,7 +18,7 @@ from itertools import repeat
 from operator import length_hint
 from typing import Any
 
-from kstreams_repl.errors import KStreamsError, OutputRetryError, ProductionError, UnknownTopicError
+from kstreams_repl.errors import KStreamsError, OutputRetryError, ProductionError, StreamsProcessingError, UnknownTopicError
 from kstreams_repl.instance.refusals import OutputRefusedError, Refusals, identity
 from kstreams_repl.kafka.delivery import describe_delivery, is_consequence, needs_abort, send_errors, serve
 from kstreams_repl.kafka.partitioning import partitioner, partitioner_of_columns
@@ -353,7 +353,9 @@ def _without_site(error: KStreamsError, topic: str) -> KStreamsError:
 
 def _handler_raised(raised: Exception, error: KStreamsError) -> KStreamsError:
     failed = ProductionError(
-        f"the production exception handler raised {type(raised).__name__}: {raised}, when asked about: {error.message}",
+        raised.message
+        if isinstance(raised, StreamsProcessingError)  # it says which handler, and about what
+        else f"the production exception handler raised {type(raised).__name__}: {raised}, when asked about: {error.message}",
         hint="a handler answers with a Response and does not raise",
         topic=error.fields.get("topic"),
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import KStreamsError, TopologyError
 from kstreams_repl.operators.base import Cancellable, NodeContext, Operator, Process
-from kstreams_repl.processor.punctuation import PunctuationType
-from kstreams_repl.processor.record import FixedKeyRecord, Record
+from kstreams_repl.processor.punctuation import PunctuationType, checked_schedule
+from kstreams_repl.processor.record import FixedKeyRecord, Record, sharing
 from kstreams_repl.types import Headers, RecordMetadata
 
 
@@ -28,7 +28,7 @@ class ProcessorOperator(Operator):
     supplier: Callable[[], Any]
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        return _run(self.supplier(), node, forward, Record)
+        return _run(self.supplier, node, forward, Record)
 
 
 @dataclass(slots=True)
@@ -41,19 +41,48 @@ class FixedKeyProcessorOperator(Operator):
     supplier: Callable[[], Any]
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        return _run(self.supplier(), node, forward, FixedKeyRecord)
+        return _run(self.supplier, node, forward, FixedKeyRecord)
 
 
-def _run(processor: Any, node: NodeContext, forward: Process, record_type: Callable[..., Any]) -> Process:
-    context = NodeProcessorContext(node, forward, fixed_key=record_type is FixedKeyRecord)
-    node.on_init(lambda: processor.init(context))
-    node.on_close(processor.close)
-    work, at = processor.process, node.record
+def supplied(supplier: Callable[[], Any], node: str, method: str) -> Any:
+    """A fresh processor (or transformer) of a task.
+
+    Raises:
+        TopologyError: the supplier raises, returns what has no such method, or gives the same one each time, which tasks would share.
+    """
+    hint = "pass the class, or a function that returns a new processor each time: lambda: MyProcessor(...)"
+    try:
+        made = supplier()
+        shared = not isinstance(supplier, type) and made is not None and supplier() is made
+    except Exception as cause:
+        raise TopologyError(f"the supplier of {node} raised {type(cause).__name__}: {cause}", hint=hint, node=node) from cause
+    if not callable(getattr(made, method, None)):
+        raise TopologyError(f"the supplier of {node} returned {made!r}, which has no {method}()", hint=hint, node=node)
+    if shared:
+        raise TopologyError(
+            f"the supplier of {node} returns the same {type(made).__name__} each time: tasks would share it", hint=hint, node=node
+        )
+    return made
+
+
+def follow_task(made: Any, node: NodeContext, context: Any) -> None:
+    """Let `init` and `close`, where there are any, follow those of the task."""
+    init, close = getattr(made, "init", None), getattr(made, "close", None)
+    if init is not None:
+        node.on_init(lambda: init(context))
+    if close is not None:
+        node.on_close(close)
+
+
+def _run(supplier: Callable[[], Any], node: NodeContext, forward: Process, record_type: type[Any]) -> Process:
+    processor = supplied(supplier, node.name, "process")
+    follow_task(processor, node, NodeProcessorContext(node, forward, fixed_key=record_type is FixedKeyRecord))
+    work, at, make = processor.process, node.record, sharing(record_type)
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         outer_timestamp, outer_headers = at.timestamp, at.headers
         at.timestamp, at.headers = timestamp, headers  # what its plain stores log under
-        work(record_type(key, value, timestamp, headers))
+        work(make(key, value, timestamp, headers))
         at.timestamp, at.headers = outer_timestamp, outer_headers
 
     return process
@@ -78,6 +107,16 @@ class NodeProcessorContext:
     @property
     def config(self) -> Any:
         return self._node.task.config
+
+    @property
+    def key_serde(self) -> Any:
+        """The application's default."""
+        return self._node.task.key_serde(None)
+
+    @property
+    def value_serde(self) -> Any:
+        """The application's default."""
+        return self._node.task.value_serde(None)
 
     def forward(self, record: Any, child: str | None = None) -> None:
         """Hand a record to all children (or the one named), depth first, before this call returns."""
@@ -110,13 +149,11 @@ class NodeProcessorContext:
         punctuation: PunctuationType,
         callback: Callable[[int], None],
         *,
-        start: int | None = None,
+        start: datetime | int | None = None,
     ) -> Cancellable:
         """See `ProcessingContext.schedule`."""
-        milliseconds = interval if isinstance(interval, int) else round(interval.total_seconds() * 1000)
-        if milliseconds < 1:
-            raise KStreamsError(f"a punctuation interval must be at least 1 ms, not {interval}", node=self._node.name)
-        return self._node.schedule(milliseconds, PunctuationType(punctuation), callback, start)
+        every, clock, first = checked_schedule(interval, punctuation, callback, start, self._node.name)
+        return self._node.schedule(every, clock, callback, first)
 
     def commit(self) -> None:
         self._node.request_commit()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.types import Headers
 
@@ -55,7 +56,14 @@ class StreamPrint(Operator):
     def build(self, node: NodeContext, forward: Process) -> Process:
         label, mapper = self.label, self.mapper
         # sys.stdout is looked up per record: notebooks and test runners replace it.
-        out = None if self.path is None else open(self.path, "a", encoding="utf-8")  # noqa: SIM115 - closed by on_close
+        try:
+            out = None if self.path is None else open(self.path, "a", encoding="utf-8")  # noqa: SIM115 - closed by on_close
+        except OSError as cause:
+            raise TopologyError(
+                f"{node.name} cannot write to {self.path!r}: {cause.strerror}",
+                hint="its directory must exist and be writable",
+                node=node.name,
+            ) from cause
         if out is not None:
             node.on_close(out.close)
 

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.operators.base import NodeContext
-from kstreams_repl.operators.processor_api import NodeProcessorContext
+from kstreams_repl.operators.processor_api import NodeProcessorContext, follow_task, supplied
 
 
 def _nothing(key: Any, value: Any, timestamp: int, headers: Any) -> None:
@@ -29,8 +29,6 @@ class TransformerContext(NodeProcessorContext):
 
 def start_transformer(node: NodeContext, supplier: Any) -> Any:
     """A fresh transformer whose `init` and `close` follow the task's."""
-    transformer = supplier()
-    context = TransformerContext(node)
-    node.on_init(lambda: transformer.init(context))
-    node.on_close(transformer.close)
+    transformer = supplied(supplier, node.name, "transform")
+    follow_task(transformer, node, TransformerContext(node))
     return transformer

@@ -7,7 +7,7 @@ A *supplier* is a callable without arguments that returns a fresh processor for 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from kstreams_repl.processor.punctuation import PunctuationType
@@ -31,6 +31,13 @@ class ProcessingContext(Protocol):
     @property
     def config(self) -> Any: ...
 
+    @property
+    def key_serde(self) -> Any:
+        """The application's default."""
+
+    @property
+    def value_serde(self) -> Any: ...
+
     def record_metadata(self) -> RecordMetadata | None:
         """Topic, partition and offset of the source record: None, -1, -1 in a punctuation; None while `init` runs."""
 
@@ -43,9 +50,10 @@ class ProcessingContext(Protocol):
         punctuation: PunctuationType,
         callback: Callable[[int], None],
         *,
-        start: int | None = None,
+        start: datetime | int | None = None,
     ) -> Cancellable:
-        """Call `callback(timestamp_ms)` every `interval` (timedelta or ms) of stream or wall-clock time, first at `start` when given."""
+        """Call `callback(timestamp_ms)` every `interval` (timedelta or ms) of stream or wall-clock time, first at `start` (ms or a
+        datetime, naive ones are UTC) when given."""
 
     def commit(self) -> None:
         """Ask for a commit soon; a request, not the commit itself."""

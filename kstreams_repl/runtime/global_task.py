@@ -14,7 +14,7 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import KStreamsError, SerializationError, StreamsProcessingError
 from kstreams_repl.runtime.collector import Send, Site
 from kstreams_repl.runtime.compile import compile_nodes
-from kstreams_repl.runtime.handlers import ErrorContext, Response, resolve
+from kstreams_repl.runtime.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.runtime.record_context import NOWHERE
 from kstreams_repl.runtime.services import TaskServices
 from kstreams_repl.runtime.user_error import user_line
@@ -35,6 +35,17 @@ class _NoOutput:
 
     def partition_of(self, topic: str, key: bytes) -> int:
         return 0
+
+
+class _GlobalServices(TaskServices):
+    """Global stores have no stream time and nobody who would call back."""
+
+    def schedule(self, node: str, interval: int, punctuation: Any, callback: Callable[[int], None], start: int | None) -> Any:
+        raise KStreamsError(
+            f"{node} fills a global store and cannot schedule punctuations: they would never run",
+            hint="schedule them in a processor of a stream; it may read the global store",
+            node=node,
+        )
 
 
 class GlobalTask:
@@ -59,7 +70,7 @@ class GlobalTask:
         asked = config["processing.exception.handler"] if config["processing.exception.handler.global.enabled"] else None
         self._processing_handler = resolve(asked, "processing.exception.handler")
         self.environment = environment
-        self.services = TaskServices(
+        self.services = _GlobalServices(
             application_id,
             TaskId(-1, -1),
             config=config,
@@ -85,8 +96,13 @@ class GlobalTask:
             topic: (node, entries[node.name]) for node in nodes if isinstance(node, SourceNode) for topic in node.topics
         }
         self.services.record.restore(NOWHERE)
-        for _, callback in self.services.init_callbacks:
-            callback()
+        for node, callback in self.services.init_callbacks:
+            try:
+                callback()
+            except KStreamsError:
+                raise
+            except Exception as error:
+                raise _told(error, node, "its init") from error
         self.services.record.known = True
 
     @property
@@ -131,7 +147,7 @@ class GlobalTask:
 
     def _on_poison(self, at: ErrorContext, error: Exception) -> None:
         handler = self._deserialization_handler
-        if handler is not None and Response(handler(at, error)) is Response.CONTINUE:
+        if handler is not None and ask(handler, at, error, "deserialization.exception.handler") is Response.CONTINUE:
             self.services.drop("deserialization")
             return
         told = error.message if isinstance(error, KStreamsError) else str(error)
@@ -146,7 +162,7 @@ class GlobalTask:
 
     def _on_error(self, at: ErrorContext, error: Exception) -> None:
         handler = self._processing_handler
-        if handler is not None and Response(handler(at, error)) is Response.CONTINUE:
+        if handler is not None and ask(handler, at, error, "processing.exception.handler") is Response.CONTINUE:
             self.services.drop("processing")
             return
         line = user_line(error)
@@ -169,7 +185,26 @@ class GlobalTask:
         self.environment.commit(positions, commit_id)
 
     def close(self) -> None:
-        for _, callback in self.services.close_callbacks:
-            callback()
+        """Close processors and stores; everything is tried even if one fails."""
+        failed = None
+        for node, callback in self.services.close_callbacks:
+            try:
+                callback()
+            except Exception as error:  # the first one is raised below; the rest must still be closed
+                if failed is None:
+                    failed = _told(error, node, "its close")
+                    failed.__cause__ = error
         for store in self.services.stores.values():
             store.close()
+        if failed is not None:
+            raise failed
+
+
+def _told(error: Exception, node: str, when: str) -> StreamsProcessingError:
+    line = user_line(error)
+    return StreamsProcessingError(
+        f"{type(error).__name__}: {error}" + (f"\n  {line}" if line else "") + f"\n  in node {node} of a global store, at {when}",
+        hint="fix the function and deploy again",
+        node=node,
+        user_line=line,
+    )

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from kstreams_repl.errors import ConfigError
+from kstreams_repl.errors import ConfigError, StreamsProcessingError
+from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.types import Headers
 
 
@@ -64,6 +65,37 @@ def resolve(setting: Any, key: str) -> Handler | None:
     raise ConfigError(
         f"{key} = {setting!r} cannot be used", hint="'fail', 'continue' or a callable (context, error) -> Response", key=key
     )
+
+
+def ask(handler: Handler, context: ErrorContext, error: Exception, key: str) -> Response:
+    """What a handler says to an error.
+
+    Raises:
+        StreamsProcessingError: it raised, or answered something else. No handler is asked about that: the task stops at the record.
+    """
+    cause, line = error, None
+    try:
+        answer = handler(context, error)
+        try:
+            return Response(answer)
+        except ValueError:
+            told = f"answered {answer!r}"
+    except Exception as raised:
+        cause, line = raised, user_line(raised)
+        told = f"raised {type(raised).__name__}: {raised}"
+    at = "a punctuation" if context.topic is None else f"{context.topic}-{context.partition} offset {context.offset}"
+    raise StreamsProcessingError(
+        f"the {key} {told} when it was asked about {type(error).__name__}: {error}"
+        + (f"\n  {line}" if line else "")
+        + f"\n  in node {context.node}, task {context.task}, at {at}",
+        hint="a handler returns Response.CONTINUE or Response.FAIL, whatever the error, and never raises",
+        node=context.node,
+        task=context.task,
+        topic=context.topic,
+        partition=context.partition,
+        offset=context.offset,
+        user_line=line,
+    ) from cause
 
 
 def _continue(context: ErrorContext, error: Exception) -> Response:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
+from contextlib import suppress
+from operator import index, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import KStreamsError, OutputRetryError, SerializationError, UnknownTopicError
 from kstreams_repl.operators.base import Process
 from kstreams_repl.operators.inline import Inline, with_inline
 from kstreams_repl.runtime.collector import Direct, Send, placing, senders_of
-from kstreams_repl.runtime.handlers import ErrorContext, Response, resolve
+from kstreams_repl.runtime.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.serdes.base import Serde
 from kstreams_repl.topology.nodes import SinkNode
@@ -41,7 +42,7 @@ class SinkSite:
             return Response.FAIL
         if self._handler is None:
             return Response.RETRY if fields.get("retriable") else Response.FAIL
-        response = Response(self._handler(context, error))
+        response = ask(self._handler, context, error, "production.exception.handler")
         passes = fields.get("retriable") or isinstance(error, UnknownTopicError)
         return Response.FAIL if response is Response.RETRY and not passes else response
 
@@ -158,8 +159,9 @@ def _chosen(
     topic_of, partitioner, fixed = node.topic_extractor, node.partitioner, node.topic
 
     def sink_chosen(key: Any, value: Any, timestamp: int, headers: Any) -> None:
-        topic = fixed if topic_of is None else topic_of(key, value, record.metadata())
-        assert topic is not None
+        topic: Any = fixed if topic_of is None else topic_of(key, value, record.metadata())
+        if not isinstance(topic, str):
+            raise TypeError(f"the topic for this record is {topic!r}, and must be a name")
         real = services.real_topic(topic)
         send = senders.get(real)
         if send is None:
@@ -182,7 +184,7 @@ def _chosen(
         if partitioner is not None:
             chosen = partitioner(topic, key, value, collector.partitions(real))
             if chosen is not None:
-                places = (chosen,) if isinstance(chosen, int) else sorted(chosen)
+                places = (chosen,) if type(chosen) is int and chosen >= 0 else _places(chosen)
                 for partition in places:
                     send(data, payload, timestamp, headers, partition)
                 if not places:
@@ -192,6 +194,15 @@ def _chosen(
         send(data, payload, timestamp, headers, placed)
 
     return sink_chosen
+
+
+def _places(chosen: Any) -> Sequence[int]:
+    """What a partitioner returned, as partitions."""
+    with suppress(TypeError):
+        places = sorted({index(place) for place in ([chosen] if hasattr(chosen, "__index__") else chosen)})
+        if not places or places[0] >= 0:
+            return places
+    raise ValueError(f"the partitioner returned {chosen!r}, and must return a partition, a set of partitions, or None")
 
 
 def _refusal(node: SinkNode, services: TaskServices, key_serde: Any, value_serde: Any, site: SinkSite) -> Refuse:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import KStreamsError, SerializationError, StreamsProcessingError
 from kstreams_repl.operators.base import Process
-from kstreams_repl.runtime.handlers import ErrorContext, Handler, Response
+from kstreams_repl.runtime.handlers import ErrorContext, Handler, Response, ask
 from kstreams_repl.runtime.record_queue import RecordQueue
 from kstreams_repl.runtime.tracing import Trace
 from kstreams_repl.runtime.user_error import user_line
@@ -66,7 +66,7 @@ class CompiledSource:
     def _extract(self, queue: RecordQueue, key: Any, value: Any, timestamp: int, offset: int, headers: Headers) -> int:
         record = ConsumedRecord(queue.topic, queue.partition.partition, offset, timestamp, key, value, headers)
         try:
-            extracted = self._extractor(record, queue.partition_time)
+            extracted: Any = self._extractor(record, queue.partition_time)
         except Exception as cause:
             line = user_line(cause)
             raise StreamsProcessingError(
@@ -79,7 +79,17 @@ class CompiledSource:
                 offset=offset,
                 user_line=line,
             ) from cause
-        return int(extracted)
+        try:
+            return int(extracted)
+        except (TypeError, ValueError, OverflowError) as cause:
+            raise StreamsProcessingError(
+                f"the timestamp extractor of {self.name} returned {extracted!r} for the record at {queue.partition} offset {offset}",
+                hint="return milliseconds since 1970 as a number, or a negative one to drop the record",
+                node=self.name,
+                topic=record.topic,
+                partition=record.partition,
+                offset=offset,
+            ) from cause
 
     def on_poison(
         self, error: Exception, queue: RecordQueue, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers
@@ -89,7 +99,7 @@ class CompiledSource:
             raise error
         at = queue.partition
         context = ErrorContext(self.name, str(self._services.task_id), at.topic, at.partition, offset, ts, key, value, headers)
-        if self._handler is None or Response(self._handler(context, error)) is not Response.CONTINUE:
+        if self._handler is None or ask(self._handler, context, error, "deserialization.exception.handler") is not Response.CONTINUE:
             told = error.message if isinstance(error, KStreamsError) else f"{type(error).__name__}: {error}"
             line = user_line(error)
             raise SerializationError(

@@ -27,7 +27,7 @@ from kstreams_repl.runtime.collector import RecordCollector, senders_of
 from kstreams_repl.runtime.compile import Tap, children_of, compile_nodes, may_touch_headers, node_of_line, node_of_traceback
 from kstreams_repl.runtime.fused_queue import FusedQueue
 from kstreams_repl.runtime.fusing import Fused, fuse_source
-from kstreams_repl.runtime.handlers import Handler, Response, resolve
+from kstreams_repl.runtime.handlers import Handler, Response, ask, resolve
 from kstreams_repl.runtime.metering import Meter
 from kstreams_repl.runtime.partition_group import PartitionGroup
 from kstreams_repl.runtime.record_context import NOWHERE, place_of
@@ -147,7 +147,7 @@ class StreamTask:
         order = {node.name: index for index, node in enumerate(self.spec.subtopology.nodes)}
         self.services.record.restore(NOWHERE)
         for node, callback in sorted(self.services.init_callbacks, key=lambda entry: order[entry[0]]):
-            self._call(node, callback)
+            self._call(node, callback, "its init")
         self.services.record.known = True
 
     # ---- input -----------------------------------------------------------------------------------------------------------------
@@ -268,11 +268,16 @@ class StreamTask:
         errors: list[Exception] = []
         self.services.record.restore(NOWHERE)
         order = {node.name: index for index, node in enumerate(self.spec.subtopology.nodes)}
-        callbacks = [callback for _, callback in sorted(self.services.close_callbacks, key=lambda entry: order[entry[0]])]
-        for callback in [*callbacks, *(store.close for store in self.services.stores.values())]:
+        for node, callback in sorted(self.services.close_callbacks, key=lambda entry: order[entry[0]]):
             try:
                 callback()
             except Exception as error:  # the first one is raised below; the rest must still be closed
+                errors.append(self._explain(error, node, "its close"))
+                errors[-1].__cause__ = error
+        for store in self.services.stores.values():
+            try:
+                store.close()
+            except Exception as error:
                 errors.append(error)
         if errors:
             raise errors[0]
@@ -362,12 +367,12 @@ class StreamTask:
                 self._fail(error, node)
             self._decide(node, error)
 
-    def _call(self, node: str, work: Callable[[], None]) -> None:
+    def _call(self, node: str, work: Callable[[], None], otherwise: str = "a punctuation") -> None:
         try:
             self._trace_on(node)
             work()
         except Exception as error:
-            self._fail(error, node)
+            self._fail(error, node, otherwise)
 
     def _fail(self, error: Exception, node: str | None, otherwise: str = "a punctuation") -> NoReturn:
         """Raise what nobody handled: errors of ours as they are, those of the user with coordinates."""
@@ -444,7 +449,12 @@ class StreamTask:
         handler: Handler | None = self._processing_handler
         assert handler is not None
         context = self.services.error_context(node)
-        if Response(handler(context, error)) is not Response.CONTINUE:
+        try:
+            answer = ask(handler, context, error, "processing.exception.handler")
+        except StreamsProcessingError as failure:
+            self._failure = failure
+            raise
+        if answer is not Response.CONTINUE:
             self._failure = self._explain(error, node)
             raise self._failure from error
         self.services.dead_letter(context, error)

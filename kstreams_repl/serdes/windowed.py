@@ -13,11 +13,18 @@ _TWO_LONGS = struct.Struct(">qq")
 MAX_LONG = 2**63 - 1
 
 
-def time_windowed(inner: Serde, size_ms: int) -> Serde:
+def _resolved(inner: Serde | str) -> Serde:
+    from kstreams_repl.serdes import resolve
+
+    return resolve(inner)
+
+
+def time_windowed(inner: Serde | str, size_ms: int) -> Serde:
     """Keys of time windows of one size, as Kafka Streams' `TimeWindowedSerde`.
 
-    The end of a window is not in the bytes: it is start + `size_ms`, capped at the largest long.
+    The end of a window is not in the bytes: it is start + `size_ms`, capped at the largest long. `inner` is a serde or its name.
     """
+    inner = _resolved(inner)
     key_to_bytes, key_from_bytes = inner.serialize, inner.deserialize
     pack, unpack_from = _LONG.pack, _LONG.unpack_from
 
@@ -42,8 +49,9 @@ def time_windowed(inner: Serde, size_ms: int) -> Serde:
     )
 
 
-def session_windowed(inner: Serde) -> Serde:
-    """Keys of session windows, as Kafka Streams' `SessionWindowedSerde`."""
+def session_windowed(inner: Serde | str) -> Serde:
+    """Keys of session windows, as Kafka Streams' `SessionWindowedSerde`. `inner` is a serde or its name."""
+    inner = _resolved(inner)
     key_to_bytes, key_from_bytes = inner.serialize, inner.deserialize
     pack, unpack_from = _TWO_LONGS.pack, _TWO_LONGS.unpack_from
 

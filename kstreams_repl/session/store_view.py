@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from kstreams_repl.config import StreamsConfig
     from kstreams_repl.session.application import Application
 
-_POINT_READS = {StoreKind.KEY_VALUE: False, StoreKind.TIMESTAMPED_KEY_VALUE: True}
+_POINT_READS = {
+    StoreKind.KEY_VALUE: False,
+    StoreKind.LRU: False,
+    StoreKind.TIMESTAMPED_KEY_VALUE: True,
+    StoreKind.VERSIONED: True,
+}
+"""Kinds with one row (of a versioned store: one latest version) per key, and whether it begins with its time."""
 
 
 class StoreView:
@@ -51,7 +57,7 @@ class StoreView:
         return count_rows(self._application.config, self._application.topology, self._builder)
 
     def get(self, key: Any) -> Any:
-        """The value of a key, None when there is none. For key-value stores.
+        """The value of a key (of a versioned store the latest), None when there is none. For key-value stores.
 
         Raises:
             InvalidStateStoreError: the store is of another kind.

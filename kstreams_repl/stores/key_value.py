@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from kstreams_repl.errors import NullKeyError
-from kstreams_repl.serdes import Serde
+from kstreams_repl.errors import NullKeyError, SerializationError
+from kstreams_repl.serdes import Serde, resolve
 from kstreams_repl.stores.api import FindOutlet, FlushListener
 from kstreams_repl.stores.cells import Cells
 from kstreams_repl.stores.engine.base import after, after_prefix
@@ -18,6 +18,15 @@ from kstreams_repl.stores.write_back_cache import WriteBackCache
 from kstreams_repl.types import ValueAndTimestamp
 
 _make_value_and_timestamp = ValueAndTimestamp._make
+
+
+def not_timestamped(store: str, cell: object) -> SerializationError:
+    """What a timestamped store says to a plain value."""
+    return SerializationError(
+        f"store {store} keeps values with their timestamps and cannot take {cell!r}",
+        hint="put (value, timestamp) or ValueAndTimestamp(value, timestamp)",
+        store=store,
+    )
 
 
 class KeyValue:
@@ -78,7 +87,7 @@ class KeyValue:
         return old
 
     def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
-        for key, value in entries:
+        for key, value in entries.items() if isinstance(entries, dict) else entries:
             self.put(key, value)
 
     def delete(self, key: Any) -> Any:
@@ -98,9 +107,12 @@ class KeyValue:
     def reverse_all(self) -> Iterator[tuple[Any, Any]]:
         return self._rows(None, None, True)
 
-    def prefix_scan(self, prefix: Any, serialize: Callable[[Any], bytes]) -> Iterator[tuple[Any, Any]]:
+    def prefix_scan(self, prefix: Any, serialize: Any = None) -> Iterator[tuple[Any, Any]]:
         from_bytes, present = self._key.deserialize, self._present
-        return ((from_bytes(key), present(cell)) for key, cell in self.prefix_scan_raw(serialize(prefix)))
+        given = serialize is None or isinstance(serialize, (Serde, str)) or not callable(serialize)
+        data = resolve(serialize, self._key).serialize(prefix) if given else serialize(prefix)
+        rows = self._null_key() if data is None else self.prefix_scan_raw(data)
+        return ((from_bytes(key), present(cell)) for key, cell in rows)
 
     def prefix_scan_raw(self, prefix: bytes) -> Iterator[tuple[bytes, Any]]:
         """(serialized key, cell) of every key that starts with these bytes."""
@@ -153,8 +165,12 @@ class TimestampedKeyValue(KeyValue):
             data = to_bytes(key)
             if data is None:
                 refuse()
+            elif cell is None:
+                write(data, None)
+            elif isinstance(cell, tuple) and len(cell) == 2:
+                write(data, None if cell[0] is None else cell)
             else:
-                write(data, None if cell is None or cell[0] is None else cell)
+                raise not_timestamped(self.name, cell)
 
         return get, put
 

@@ -87,6 +87,9 @@ class Session:
     def fetch_range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Windowed, Any]]:
         return self._of_keys(from_key, to_key, 0, MAX_LONG, False)
 
+    def backward_fetch_range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Windowed, Any]]:
+        return self._of_keys(from_key, to_key, 0, MAX_LONG, True)
+
     def all(self) -> Iterator[tuple[Windowed, Any]]:
         return self._of_keys(None, None, 0, MAX_LONG, False)
 

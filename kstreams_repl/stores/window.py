@@ -18,6 +18,7 @@ from kstreams_repl.stores.api import FindOutlet, FlushListener
 from kstreams_repl.stores.cells import Cells, WriteBackCells
 from kstreams_repl.stores.engine.base import Environment, after
 from kstreams_repl.stores.key_index import KeyIndex
+from kstreams_repl.stores.key_value import not_timestamped
 from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
 from kstreams_repl.stores.write_back_cache import WriteBackCache
 from kstreams_repl.types import Headers, ValueAndTimestamp, Windowed
@@ -228,8 +229,10 @@ class Window:
         return ValueAndTimestamp._make(cell) if self.timestamped else cell
 
     def put(self, key: Any, value: Any, window_start: int) -> None:
-        if self.timestamped and value is not None and value[0] is None:
-            value = None
+        if self.timestamped and value is not None:
+            if not (isinstance(value, tuple) and len(value) == 2):
+                raise not_timestamped(self.name, value)
+            value = None if value[0] is None else value
         self.put_raw(self._bytes(key), value, window_start)
 
     def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:

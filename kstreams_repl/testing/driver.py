@@ -10,13 +10,20 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import InvalidStateStoreError, KStreamsError, UnknownTopicError, did_you_mean
+from kstreams_repl.errors import (
+    IllegalStateTransitionError,
+    InvalidRecordError,
+    InvalidStateStoreError,
+    KStreamsError,
+    UnknownTopicError,
+    did_you_mean,
+)
 from kstreams_repl.runtime.collector import Send, Site
 from kstreams_repl.runtime.compile import Tap
 from kstreams_repl.runtime.global_task import GlobalTask
@@ -77,9 +84,9 @@ class TopologyTestDriver:
     """Drive a topology record by record.
 
     Args:
-        topology: what to run.
+        topology: what to run; a builder is built with `config`.
         config: settings as for a deployment; `application.id` defaults to "test".
-        start_ms: where the mocked wall clock starts; default: now.
+        start_ms: where the mocked wall clock starts (ms, or a datetime, naive ones are UTC); default: now.
         tap: gives an observer for each node's output, to look at the values between nodes.
 
     Example:
@@ -94,11 +101,13 @@ class TopologyTestDriver:
     """
 
     def __init__(
-        self, topology: Any, config: Mapping[str, Any] | None = None, *, start_ms: int | None = None, tap: Tap | None = None
+        self, topology: Any, config: Mapping[str, Any] | None = None, *, start_ms: int | datetime | None = None, tap: Tap | None = None
     ) -> None:
         settings = dict(config) if config is not None else {}
         self.config = StreamsConfig(_DRIVER_SETTINGS | settings)
-        self._now = int(time.time() * 1000) if start_ms is None else start_ms
+        topology = topology.build(self.config) if callable(getattr(topology, "build", None)) else topology
+        self._now = int(time.time() * 1000) if start_ms is None else _time(start_ms, "start_ms")
+        self._closed = False
         self._collector = _Collector()
         self._outputs: dict[str, deque[ProducedRecord]] = {}
         self._offsets: dict[str, int] = {}
@@ -167,13 +176,20 @@ class TopologyTestDriver:
         key_serde: Any = None,
         value_serde: Any = None,
         *,
-        start_timestamp: int | None = None,
+        start_timestamp: int | datetime | None = None,
         auto_advance: int | timedelta = 0,
     ) -> TestInputTopic:
-        """A handle to pipe records into `topic`; serdes (or their names) default to bytes, timestamps to the mocked wall clock."""
-        return TestInputTopic(
-            self, topic, serdes.resolve(key_serde), serdes.resolve(value_serde), start_timestamp, _milliseconds(auto_advance)
-        )
+        """A handle to pipe records into `topic`; serdes (or their names) default to bytes.
+
+        Args:
+            start_timestamp: of the first record that has none; default: the mocked wall clock (with `auto_advance`: as it is now).
+            auto_advance: how much later each further one is (ms or timedelta).
+        """
+        advance = _span(auto_advance, "auto_advance")
+        start = None if start_timestamp is None else _time(start_timestamp, "start_timestamp")
+        if start is None and advance:
+            start = self._now
+        return TestInputTopic(self, topic, serdes.resolve(key_serde), serdes.resolve(value_serde), start, advance)
 
     def create_output_topic(self, topic: str, key_serde: Any = None, value_serde: Any = None) -> TestOutputTopic:
         """A handle to read what was written to `topic`, oldest first, each record once."""
@@ -185,7 +201,8 @@ class TopologyTestDriver:
 
     def advance_wall_clock_time(self, by: int | timedelta) -> None:
         """Move the mocked clock on by `by` (ms or timedelta), run due wall-clock punctuations once, commit."""
-        self._now += _milliseconds(by)
+        self._check_open()
+        self._now += _span(by, "the advance of the wall clock")
         if self._task is not None:
             self._task.punctuate_wall_clock()
             self._commit()
@@ -218,7 +235,8 @@ class TopologyTestDriver:
         return total + (sum(self._global.services.dropped.values()) if self._global is not None else 0)
 
     def close(self) -> None:
-        """Close processors and stores; idempotent."""
+        """Close processors and stores; idempotent. What was written can still be read."""
+        self._closed = True
         if self._task is not None:
             self._task.close()
         if self._global is not None:
@@ -236,6 +254,7 @@ class TopologyTestDriver:
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None = None
     ) -> None:
         """Pipe one record as it would lie on the broker, and run until nothing is left to do."""
+        self._check_open()
         at, known = self._partition(topic), False
         if at is not None:
             self._enqueue(at, topic, key, value, timestamp, headers or [])
@@ -251,6 +270,14 @@ class TopologyTestDriver:
                 hint=did_you_mean(topic, topics) or f"it reads: {', '.join(topics)}",
                 topic=topic,
             )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateTransitionError("the driver is closed", hint="make a new one: TopologyTestDriver(topology, config)")
+
+    def _written(self, topic: str) -> bool:
+        """Whether the topology wrote to `topic`, or has a sink for it."""
+        return topic in self._outputs or topic in self.sink_topics
 
     def output(self, topic: str) -> deque[ProducedRecord]:
         """Records written to `topic` and not read yet."""
@@ -330,12 +357,18 @@ class TestInputTopic:
         self._advance = advance
 
     def pipe_input(
-        self, key: Any = None, value: Any = None, timestamp: int | None = None, headers: Headers | None = None
+        self,
+        key: Any = None,
+        value: Any = None,
+        timestamp: int | datetime | None = None,
+        headers: Headers | Mapping[str, bytes | None] | None = None,
     ) -> None:
         """Pipe one record and run until nothing is left to do.
 
         Args:
-            timestamp: ms; default: the start timestamp (advanced by `auto_advance` each time), else the mocked wall clock.
+            timestamp: ms, or a datetime (naive ones are UTC); default: the start timestamp (advanced by `auto_advance` each time), else
+                the mocked wall clock.
+            headers: (name, bytes) pairs, or a dict.
         """
         if timestamp is None:
             if self._next is None:
@@ -343,7 +376,13 @@ class TestInputTopic:
             else:
                 timestamp = self._next
                 self._next += self._advance
-        self._driver.pipe_bytes(self.topic, self._key(key), self._value(value), timestamp, list(headers) if headers else [])
+        pairs = list(headers.items() if isinstance(headers, Mapping) else headers or ())
+        self._driver.pipe_bytes(self.topic, self._key(key), self._value(value), _time(timestamp, "timestamp"), pairs)
+
+    def advance_time(self, by: int | timedelta) -> None:
+        """Records without a timestamp of their own are so much later from now on (ms or timedelta)."""
+        span = _span(by, "the advance")
+        self._next = (self._driver.now() if self._next is None else self._next) + span
 
     def pipe_records(self, records: Iterable[TestRecord | tuple[Any, ...]]) -> None:
         """Pipe `(key, value)`, `(key, value, timestamp)` or `TestRecord` items in order."""
@@ -371,7 +410,12 @@ class TestOutputTopic:
         """The oldest unread record; an error when there is none."""
         waiting = self._driver.output(self.topic)
         if not waiting:
-            raise KStreamsError(f"nothing unread on topic {self.topic!r}", hint="ask is_empty() first", topic=self.topic)
+            known = self._driver._written(self.topic)
+            raise KStreamsError(
+                f"nothing unread on topic {self.topic!r}" + ("" if known else ", to which the topology has written nothing"),
+                hint=(None if known else did_you_mean(self.topic, self._driver.sink_topics)) or "ask is_empty() first",
+                topic=self.topic,
+            )
         record = waiting.popleft()
         return TestRecord(self._key(record.key), self._value(record.value), record.timestamp, record.headers)
 
@@ -389,10 +433,27 @@ class TestOutputTopic:
     def read_key_values(self) -> list[tuple[Any, Any]]:
         return [(record.key, record.value) for record in self.read_records()]
 
+    def read_values(self) -> list[Any]:
+        """The values of all unread records."""
+        return [record.value for record in self.read_records()]
+
     def read_key_values_to_map(self) -> dict[Any, Any]:
         """The last value of each key."""
         return dict(self.read_key_values())
 
 
-def _milliseconds(span: int | timedelta) -> int:
-    return span if isinstance(span, int) else round(span.total_seconds() * 1000)
+def _span(span: int | timedelta, what: str) -> int:
+    millis = round(span.total_seconds() * 1000) if isinstance(span, timedelta) else span
+    if isinstance(millis, bool) or not isinstance(millis, int) or millis < 0:
+        raise KStreamsError(f"{what} cannot be {span!r}", hint="give milliseconds (int, 0 or more) or a timedelta")
+    return millis
+
+
+def _time(at: int | datetime, what: str) -> int:
+    if isinstance(at, datetime):
+        aware = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    if isinstance(at, bool) or not isinstance(at, int):
+        hint = "give whole milliseconds since 1970 (int) or a datetime (a naive one is UTC)"
+        raise InvalidRecordError(f"{what} cannot be {at!r}", hint=hint)
+    return at

@@ -134,6 +134,8 @@ EXAMPLES: Mapping[str, str] = {
     "ProcessingContext.application_id": _worked("self.context.application_id", "test"),
     "ProcessingContext.task_id": _worked("str(self.context.task_id)", "0_0"),
     "ProcessingContext.config": _worked('str(self.context.config["num.stream.threads"])', "1"),
+    "ProcessingContext.key_serde": _worked("self.context.key_serde.name", "bytes"),
+    "ProcessingContext.value_serde": _worked("self.context.value_serde.name", "bytes"),
     "ProcessingContext.record_metadata": _worked('f"{record.value} of {self.context.record_metadata().topic}"', "to of words"),
     "ProcessingContext.get_state_store": """
         class Seen(ks.Processor):
@@ -248,6 +250,11 @@ EXAMPLES: Mapping[str, str] = {
         context.get_state_store("seen").put(b"a", 1)
         context.get_state_store("seen").get(b"a")
         |1
+        """,
+    "MockProcessorContext.add_state_store": """
+        context.add_state_store(ks.MockProcessorContext(stores=(ks.StoreBuilder("seen", ks.StoreKind.KEY_VALUE),)).get_state_store("seen"))
+        context.get_state_store("seen").name
+        |'seen'
         """,
     "MockProcessorContext.record_metadata": """
         context.set_record_metadata("words", 1, 42)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import InvalidStateStoreError, did_you_mean
 from kstreams_repl.processor import PunctuationType
+from kstreams_repl.processor.punctuation import checked_schedule
 from kstreams_repl.runtime.record_context import RecordContext
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.stores.factory import open_store
@@ -48,7 +50,7 @@ class MockProcessorContext:
 
     Args:
         config: settings the processor may read.
-        stores: builders of the stores it uses; they are opened in memory.
+        stores: builders of the stores it uses; they are opened in memory, with the default serdes of `config` where they name none.
 
     Example:
         >>> from kstreams_repl.processor import Processor, Record
@@ -76,7 +78,12 @@ class MockProcessorContext:
         self._stream_time = -1
         self._system_time = 0
         environment = MemoryEnvironment()
-        self._stores = {builder.name: open_store(builder, environment, record_context=self._record) for builder in stores}
+        self.key_serde = serdes.resolve(self.config["default.key.serde"])
+        self.value_serde = serdes.resolve(self.config["default.value.serde"])
+        defaults = self.key_serde, self.value_serde
+        self._stores = {
+            builder.name: open_store(builder, environment, record_context=self._record, defaults=defaults) for builder in stores
+        }
 
     def forward(self, record: Any, child: str | None = None) -> None:
         self._forwarded.append(CapturedForward(record, child))
@@ -94,11 +101,11 @@ class MockProcessorContext:
         punctuation: PunctuationType,
         callback: Callable[[int], None],
         *,
-        start: int | None = None,
+        start: datetime | int | None = None,
     ) -> CapturedPunctuator:
         """Capture a punctuation; nothing runs by itself."""
-        milliseconds = interval if isinstance(interval, int) else round(interval.total_seconds() * 1000)
-        captured = CapturedPunctuator(milliseconds, PunctuationType(punctuation), callback, start)
+        every, clock, first = checked_schedule(interval, punctuation, callback, start)
+        captured = CapturedPunctuator(every, clock, callback, first)
         self._punctuators.append(captured)
         return captured
 
@@ -110,6 +117,10 @@ class MockProcessorContext:
 
     def reset_commit(self) -> None:
         self.committed = False
+
+    def add_state_store(self, store: Any) -> None:
+        """Let the processor use an open store, one of a driver or of your own, under its name."""
+        self._stores[store.name] = store
 
     def get_state_store(self, name: str) -> Any:
         if name not in self._stores:

@@ -6,8 +6,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from kstreams_repl.errors import TopologyError, did_you_mean
+
 IN_MEMORY = "in_memory"
 """The value of ``default.dsl.store`` that keeps stores in memory."""
+NO_END = 2**63 - 1
+"""Size of a window without an end."""
 
 
 class StoreKind(StrEnum):
@@ -63,6 +67,28 @@ class StoreBuilder:
     options: dict[str, Any] = field(default_factory=dict)
     follows_default: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", _kind(self.name, self.kind))
+        for what, low in (("retention_ms", 0), ("window_size_ms", 0), ("max_entries", 1)):
+            number = getattr(self, what)
+            if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < low):
+                raise TopologyError(
+                    f"store {self.name!r} has {what}={number!r}", hint=f"give a whole number of {low} or more", store=self.name
+                )
+        if self.window_size_ms is None and self.kind in (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW):
+            raise TopologyError(
+                f"window store {self.name!r} has no window size: its windows would end where they start",
+                hint="give window_size_ms= and retention_ms=",
+                store=self.name,
+            )
+        size = self.window_size_ms or 0
+        if self.retention_ms is not None and self.retention_ms < size < NO_END:
+            raise TopologyError(
+                f"store {self.name!r} keeps windows of {self.window_size_ms} ms for {self.retention_ms} ms only",
+                hint=f"use retention_ms={self.window_size_ms} or more",
+                store=self.name,
+            )
+
     def on_disk(self, default_store: str) -> bool:
         """Whether the store is kept on disk in an application with this ``default.dsl.store``."""
         return self.persistent and not (self.follows_default and default_store == IN_MEMORY)
@@ -70,3 +96,14 @@ class StoreBuilder:
     def with_(self, **changes: Any) -> StoreBuilder:
         """A copy with the given attributes changed."""
         return replace(self, **changes)
+
+
+def _kind(name: str, kind: Any) -> StoreKind:
+    try:
+        return StoreKind(kind)
+    except ValueError:
+        raise TopologyError(
+            f"store {name!r} is of no known kind: {kind!r}",
+            hint=did_you_mean(str(kind), list(StoreKind)) or "take one of StoreKind",
+            store=name,
+        ) from None

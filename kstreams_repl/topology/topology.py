@@ -17,6 +17,7 @@ from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.nodes import Node, Origin, ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.topology.origin import user_origin
 from kstreams_repl.topology.stores import StoreBuilder
+from kstreams_repl.topology.suppliers import supplied_stores
 
 TopicExtractor = Callable[..., str]
 OFFSET_RESETS = (None, "earliest", "latest", "none")
@@ -108,9 +109,9 @@ class Topology(TopologyGraph):
         self._free_node_name(name)
         self._check_supplier(name, supplier)
         self._check_parents(name, parents, "processor")
+        stores = supplied_stores(supplier, name)
         self._put(ProcessorNode(name, parents, supplier, (), origin if origin is not None else user_origin()), parents)
-        stores = getattr(supplier, "stores", None)
-        for builder in stores() if callable(stores) else ():
+        for builder in stores:
             self.add_state_store(builder, name)
         return self
 
@@ -160,7 +161,7 @@ class Topology(TopologyGraph):
         Raises:
             TopologyError: another store has that name, or a processor is unknown.
         """
-        name = validate_name(builder.name, "store")
+        name = self._store_name(builder)
         known = self._stores.get(name)
         if (known is not None and known is not builder) or name in self._global_stores:
             raise TopologyError(
@@ -220,7 +221,7 @@ class Topology(TopologyGraph):
         """
         self._free_node_name(source)
         self._free_node_name(processor)
-        name = validate_name(builder.name, "store")
+        name = self._store_name(builder)
         if name in self._stores or name in self._global_stores:
             raise TopologyError(f"a different store named {name!r} was already added", hint="choose another name", store=name)
         if builder.logging:
@@ -258,6 +259,7 @@ class Topology(TopologyGraph):
         Raises:
             TopologyError: as `add_source`, `add_processor` and `add_state_store`.
         """
+        self._store_name(builder)
         where = origin if origin is not None else user_origin()
         self.add_source(
             source,
@@ -359,6 +361,14 @@ class Topology(TopologyGraph):
             users.append(processor)
         if store not in node.stores:
             self._nodes[processor] = replace(node, stores=(*node.stores, store))
+
+    def _store_name(self, builder: Any) -> str:
+        if not isinstance(builder, StoreBuilder):
+            raise TopologyError(
+                f"a store builder is needed, not {builder!r}",
+                hint='StoreBuilder("name", StoreKind.KEY_VALUE); connect_processor_and_state_stores connects a store by name',
+            )
+        return validate_name(builder.name, "store")
 
     def _free_node_name(self, name: Any) -> None:
         if not isinstance(name, str) or not name:

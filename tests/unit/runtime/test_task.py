@@ -224,8 +224,9 @@ def test_close_tries_everything_and_raises_the_first_error() -> None:
     for name, fails in (("a", True), ("b", True), ("c", False)):
         topology.add_processor(name, closing(name, fails), "from-in")
     rig = Rig(topology)
-    with pytest.raises(ValueError, match="a"):
+    with pytest.raises(StreamsProcessingError, match="ValueError: a\n.*\n  in node a") as caught:
         rig.task.close()
+    assert isinstance(caught.value.__cause__, ValueError)
     assert closed == ["a", "b", "c"]
     rig.task.close()
 

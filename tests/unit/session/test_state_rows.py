@@ -14,6 +14,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.inspection import TableData
+from kstreams_repl.inspection.stores import LogRows
 from kstreams_repl.kafka.reading import OffsetRange
 from kstreams_repl.session import state_rows
 from kstreams_repl.session.state_rows import count_rows, get_row, read_store, read_stores
@@ -202,3 +203,28 @@ def test_a_key_without_local_state_is_read_from_the_changelog(
     app: Any = SimpleNamespace(name="app", topology=topology, config=config, session=session)
     view = StoreView(app, topology.store("kept"))
     assert view.get({"a": 1}) == {"n": 1} and view.get("b") is None
+
+
+@pytest.mark.parametrize("kind", [ks.StoreKind.LRU, ks.StoreKind.VERSIONED])
+def test_a_key_of_any_key_value_store_is_read(kind: ks.StoreKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = ks.Topology().add_source("in", "in")
+    builder = ks.StoreBuilder("kept", kind, key_serde="string", value_serde="json", retention_ms=1000)
+    topology.add_processor("keep", ks.Processor, "in").add_state_store(builder, "keep")
+    config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
+    session = SimpleNamespace(admin=SimpleNamespace(settings=None))
+    app: Any = SimpleNamespace(name="app", topology=topology, config=config, session=session)
+    batch = RecordBatch([b"a", b"b", b"b"], [b"1", b"2", None], [10, 20, 30], [0, 1, 2])
+    ranges = (OffsetRange(TopicPartition("app-kept-changelog", 0), 0, 3),)
+    monkeypatch.setattr(state_rows, "ranges_of", lambda admin, topic: ranges)
+    monkeypatch.setattr(state_rows, "read_ranges", lambda settings, ranges: [(ranges[0].partition, batch)])
+    view = StoreView(app, topology.store("kept"))
+    assert (view.get("a"), view.get("b")) == (1, None)
+
+
+def test_an_older_version_that_is_logged_later_is_not_the_latest() -> None:
+    builder = ks.StoreBuilder("kept", ks.StoreKind.VERSIONED, retention_ms=1000)
+    log = LogRows(builder, 0)
+    log.add(RecordBatch([b"a", b"a", b"b"], [b"new", b"old", b"gone"], [30, 20, 10], [0, 1, 2]))
+    log.add(RecordBatch([b"b", b"b"], [None, b"older"], [40, 35], [3, 4]))
+    rows = log.rows()
+    assert (list(rows.keys), [value[8:] for value in rows.values]) == ([b"a"], [b"new"])
