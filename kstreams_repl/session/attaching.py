@@ -84,9 +84,12 @@ def attached(
     found = "paused" if state.desired is not None and state.desired.state == "paused" else "stopped"
     history = VersionHistory(session.files, name)
     if topology is not None:
-        checked = session._config(name, config)
-        history.continue_or_begin(checked)
+        from kstreams_repl.session.deploying import refuse_misfit
+
+        checked = session._config(name, {**_settings_left(session, state, name, config), **config})
         built = topology_of(topology, checked)
+        refuse_misfit(session, name, built, checked, None)
+        history.continue_or_begin(checked)
         app = session._application(name, built, checked, history, found=found, detached=detached)
         app.definition = topology
         app._deployment.version = history.keep(program_of(topology, built, session.variables), built, checked)
@@ -100,18 +103,37 @@ def attached(
         saved = confirmed(session, state, history, name, number)
     else:
         history.continue_or_begin(checked)
-    lacking = set(saved.unsaved) - set(config)
+    _refuse_lacking(session, saved, name, config)
+    checked = session._config(name, {**saved.settings, **config})
+    app = session._application(name, make_topology(saved, name, checked), checked, history, found=found, detached=detached)
+    if config or trust:
+        app._deployment.version = history.keep(_without_settings(saved), app.topology, checked)
+    return app
+
+
+def _settings_left(session: Session, state: JournalState, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the version in force, if the journal confirms it."""
+    if state.desired is None:
+        return {}
+    history, number = VersionHistory(session.files, name), state.desired.version
+    try:
+        history.load(session._config(name, config))
+        history.present(number)
+        saved = confirmed(session, state, history, name, number)
+    except SessionFileError:  # the comparison says so
+        return {}
+    _refuse_lacking(session, saved, name, config)
+    return saved.settings
+
+
+def _refuse_lacking(session: Session, saved: SavedVersion, name: str, config: Mapping[str, Any]) -> None:
+    lacking = set(saved.unsaved) - set(config) - set(session.config)
     if lacking:
         raise SessionFileError(
             f"{', '.join(sorted(lacking))} of {name!r} had values that cannot be written down",
             hint=f"session.attach({name!r}, config={{{', '.join(f'{key!r}: …' for key in sorted(lacking))}}})",
             application=name,
         )
-    checked = session._config(name, {**saved.settings, **config})
-    app = session._application(name, make_topology(saved, name, checked), checked, history, found=found, detached=detached)
-    if config or trust:
-        app._deployment.version = history.keep(_without_settings(saved), app.topology, checked)
-    return app
 
 
 def confirmed(session: Session, state: JournalState, history: VersionHistory, name: str, number: int) -> SavedVersion:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.errors import KStreamsError, TopologyError
+from kstreams_repl.errors import KStreamsError, SessionFileError, TopologyError
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.session import attaching
 from kstreams_repl.types import TopicPartition
@@ -183,3 +183,40 @@ def test_another_default_serde_is_another_serde_of_the_stores_that_have_none(
         session.deploy(by_default(), "app", config=CONFIG)
     session.deploy(by_default(), "app", config={**CONFIG, "default.key.serde": "string"})._finish_start()
     session.applications["app"].stop()
+
+
+def test_attaching_with_a_topology_that_would_read_rows_wrongly_is_refused(
+    cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not compared with anything: `resume` went on over rows of another serde."""
+    session = in_another_kernel(cluster, tmp_path, monkeypatch)
+    with pytest.raises(TopologyError, match="its value serde was long, would be integer") as refused:
+        session.attach("app", summing("integer"))
+    assert "session.attach('app').edit(builder, reset_state=['totals'])" in str(refused.value.hint)
+    assert not session.applications
+    app = session.attach("app", summing())
+    app.resume()
+    app.stop()
+
+
+def test_attaching_with_a_topology_keeps_the_settings_that_it_was_deployed_with(
+    cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were the defaults again: another guarantee, other default serdes, another reset of offsets."""
+    session = in_another_kernel(cluster, tmp_path, monkeypatch)
+    assert session.attach("app", summing()).config["statestore.cache.max.bytes"] == 0
+    again = SmallSession(cluster, tmp_path / "kept")
+    app = again.attach("app", summing(), config={"statestore.cache.max.bytes": 7})
+    assert app.config["statestore.cache.max.bytes"] == 7
+
+
+def test_attaching_with_a_topology_wants_the_settings_that_could_not_be_written_down(
+    cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = MODULE.replace('max.bytes": 0', 'max.bytes": 0, "default.timestamp.extractor": lambda record, before: 1')
+    monkeypatch.setitem(globals(), "MODULE", module)
+    session = in_another_kernel(cluster, tmp_path, monkeypatch)
+    with pytest.raises(SessionFileError, match="default.timestamp.extractor of 'app' had values that cannot be written down"):
+        session.attach("app", summing())
+    session.config["default.timestamp.extractor"] = lambda record, before: 1  # the session's own do
+    assert session.attach("app", summing()).config["default.timestamp.extractor"]
