@@ -18,6 +18,7 @@ from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.kafka.journal import JournalControl, JournalReader
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.session.detached.mailbox import Mailbox
+from kstreams_repl.session.internal_names import JOURNAL, journals
 from kstreams_repl.session.program import program_of
 from kstreams_repl.session.session_file import SavedVersion, confirm
 from kstreams_repl.session.topologies import topology_of
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from kstreams_repl.session.application import Application
     from kstreams_repl.session.session import Session
 
-_SUFFIX = "-journal"
 _OPEN_SECONDS = 25.0
 """A living writer's transaction takes milliseconds; a killed one's is ended by the broker after 10 s, which it looks for every 10 s."""
 _LEFT_SECONDS = 2.0
@@ -35,7 +35,7 @@ _LEFT_SECONDS = 2.0
 
 def deployed_names(session: Session) -> list[str]:
     """Applications that were ever deployed on the cluster and not cleaned up."""
-    return sorted(topic.removesuffix(_SUFFIX) for topic in session.admin.topics() if topic.endswith(_SUFFIX))
+    return [topic.removesuffix(JOURNAL) for topic in journals(session.admin)]
 
 
 def journal_of(session: Session, name: str) -> JournalState:

@@ -12,6 +12,7 @@ from kstreams_repl.inspection.topics import last_of
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.serdes import Serde
+from kstreams_repl.session.internal_names import internal_names
 from kstreams_repl.session.producing import milliseconds
 from kstreams_repl.session.records import ReadRecord, Records
 
@@ -72,9 +73,10 @@ def _read_note(topic: str, shown: int, there: int) -> str:
 def topics_table(admin: Admin, *, internal: bool) -> Table:
     """As `Session.topics`."""
     counts = admin.topics()
+    hidden = frozenset() if internal else internal_names(admin)
     rows = []
     for name in counts:
-        if internal or not name.endswith(("-changelog", "-repartition", "-journal")):
+        if name not in hidden:
             ranges = ranges_of(admin, name, isolation="read_uncommitted")
             rows.append((name, counts[name], sum(item.end - item.start for item in ranges)))
     note = "" if rows else "no topics yet; session.produce(topic, records) makes one"
