@@ -63,18 +63,21 @@ def deploy(
     history = VersionHistory(session.files, name)
     history.continue_or_begin(config)
     application = session._application(name, built, config, history, known, detached=detached)
+    kept = len(history.versions)
     version = application._deployment.version = history.keep(program, built, config)
-    if detached:
-        refuse_unsaved(name, history.saved(version.number))
     application.definition = topology
-    if begins:
-        application._check()
-        session.admin.commit_offsets(name, begins)
-    session._applications[name] = application
     try:
+        if detached:
+            refuse_unsaved(name, history.saved(version.number))
+        if begins:
+            application._check()
+            session.admin.commit_offsets(name, begins)
+        session._applications[name] = application
         application.start()
     except Exception:
-        session._applications.pop(name)
+        if len(history.versions) > kept:  # it never ran
+            history.forget_last()
+        session._applications.pop(name, None)
         if known is not None:
             session._applications[name] = known
         raise

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.errors import KStreamsError, SessionFileError, TopologyError
+from kstreams_repl.errors import KStreamsError, SessionFileError, TopologyError, UnknownTopicError
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.session import attaching
 from kstreams_repl.types import TopicPartition
@@ -220,3 +220,17 @@ def test_attaching_with_a_topology_wants_the_settings_that_could_not_be_written_
         session.attach("app", summing())
     session.config["default.timestamp.extractor"] = lambda record, before: 1  # the session's own do
     assert session.attach("app", summing()).config["default.timestamp.extractor"]
+
+
+def test_a_deploy_that_is_refused_leaves_no_version(session: SmallSession, cluster: SmallCluster) -> None:
+    """It was in the history, and a rollback went to what had never run."""
+    wrong = ks.StreamsBuilder()
+    wrong.stream("inn", key_serde="string").group_by_key().count(store="totals")
+    with pytest.raises(UnknownTopicError):
+        session.deploy(wrong, "app", config=CONFIG)
+    assert not session.applications
+    app = run_once(session)
+    assert [version.number for version in app.versions] == [1]
+    with pytest.raises(KStreamsError, match="first version"):
+        app.rollback()
+    app.stop()
