@@ -135,10 +135,9 @@ def _refuse_other_defaults(name: str, before: Topology, ran: StreamsConfig, topo
 
 def left_rows(versions: Sequence[Version], name: str, store: str, topics: Mapping[str, int]) -> TopologyGraph | None:
     """The last of some versions that wrote rows under a store's name, if its changelog is still there."""
-    for version in reversed(versions):
-        if store in version.topology.stores:
-            return version.topology if changelog_topic(name, store) in topics else None
-    return None
+    if changelog_topic(name, store) not in topics:  # looked at first: the text of an earlier version may be for reading only
+        return None
+    return next((version.topology for version in reversed(versions) if store in version.topology.stores), None)
 
 
 def _left_behind(session: Session, name: str, config: StreamsConfig) -> tuple[Topology | None, list[Version], StreamsConfig | None]:

@@ -12,6 +12,8 @@ import kstreams_repl as ks
 from kstreams_repl.errors import KStreamsError, SessionFileError, TopologyError, UnknownTopicError
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.session import attaching
+from kstreams_repl.session.deploying import left_rows
+from kstreams_repl.session.versions import Version
 from kstreams_repl.types import TopicPartition
 from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession, partition_of
 
@@ -234,3 +236,14 @@ def test_a_deploy_that_is_refused_leaves_no_version(session: SmallSession, clust
     with pytest.raises(KStreamsError, match="first version"):
         app.rollback()
     app.stop()
+
+
+def test_a_new_store_does_not_need_the_texts_of_earlier_versions(cluster: SmallCluster, tmp_path: Path) -> None:
+    """After a kernel restart one that is for reading only made every edit and deploy with a new store a SessionFileError."""
+
+    def for_reading_only() -> Any:
+        raise SessionFileError("the text of version 1 of 'app' lacks x")
+
+    versions = [Version(1, 0.0, "", False, for_reading_only), Version(2, 0.0, "", True, summing().build())]
+    assert left_rows(versions, "app", "new", {"in": 2}) is None
+    assert left_rows(versions, "app", "totals", {"app-totals-changelog": 2}) is versions[1].topology
