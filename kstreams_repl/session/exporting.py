@@ -104,6 +104,13 @@ def export(application: Application, folder: str | os.PathLike[str], *, records:
             hint="deploy a builder that is made in cells, or by a function of a module: session.deploy(make(), name)",
             application=application.name,
         )
+    saved = application._history.saved(version.number)
+    if saved is not None and saved.unsaved:
+        raise KStreamsError(
+            f"{', '.join(saved.unsaved)} of {application.name} had values that cannot be written down, so it cannot be a package",
+            hint="use settings that are texts and numbers, and serdes by their names; or give serdes and extractors in the topology",
+            application=application.name,
+        )
     recording = _recorded(application, records)
     place = Path(folder).expanduser()
     place.mkdir(parents=True, exist_ok=True)
