@@ -78,3 +78,28 @@ def test_a_rollback_brings_back_the_helpers_and_values_of_then(notebook: Any) ->
         assert app.changes() is not None, "the notebook says something else than what runs"
     finally:
         app.stop()
+
+
+def test_a_start_with_values_that_have_changed_is_a_version(notebook: Any) -> None:
+    """It ran with the new ones, and the history, an attach and a rollback had the old ones; a detached one ran with the old ones, and an
+    edit found nothing to do."""
+    notebook.run(CELLS)
+    notebook.run("app = session.deploy(builder, 'app')\napp._finish_start()")
+    app = notebook.space["app"]
+    try:
+        notebook.run("STEP = 10")
+        app.pause()
+        notebook.run("app.resume()")
+        assert len(app.versions) == 1, "after a pause what was sent goes on"
+        assert app.changes() is not None
+        app.stop()
+        notebook.run("app.resume()")
+        assert [version.number for version in app.versions] == [1, 2] and "STEP = 10" in app.versions[-1].source
+        assert notebook.cluster.journal.desired.version == 2 and app.changes() is None
+        app.rollback()
+        assert app.topology.node("mapped").operator.mapper(5) == 6
+        app.stop()
+        notebook.run("app.resume()")
+        assert len(app.versions) == 3
+    finally:
+        app.stop()
