@@ -6,10 +6,12 @@ import linecache
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.session import program as program_module
+from kstreams_repl.session.versions import make_topology
 from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession
 
 CELLS = """
@@ -103,3 +105,18 @@ def test_a_start_with_values_that_have_changed_is_a_version(notebook: Any) -> No
         assert len(app.versions) == 3
     finally:
         app.stop()
+
+
+@pytest.mark.parametrize(
+    ("step", "missing"), [(float("-inf"), ()), (float("nan"), ()), (numpy.float64(1.5), ("STEP",))], ids=["-inf", "nan", "numpy's"]
+)
+def test_a_value_without_a_statement_is_written_down_so_that_it_can_be_read(notebook: Any, step: Any, missing: tuple[str, ...]) -> None:
+    """`STEP = nan` and `STEP = np.float64(1.5)` were NameErrors in the next kernel."""
+    notebook.run(CELLS.replace("STEP = 1", ""))
+    notebook.space["STEP"] = step  # by a widget, say
+    notebook.run("app = session.deploy(builder, 'app')\napp._finish_start()\napp.stop()")
+    saved = notebook.space["app"]._history.saved(1)
+    assert saved.missing == missing
+    if not missing:
+        made = make_topology(saved, "app", notebook.space["app"].config)
+        assert repr(made.node("mapped").operator.mapper(1)) == repr(1 + step)
