@@ -289,3 +289,23 @@ def test_records_between_markers_and_gaps_are_counted_as_records(session: ks.Ses
     assert [record.value for record in first] == list(range(10))
     assert len(session.read(name, 40)) == 40 and "all 40 records" in session.read(name, None).note
     assert [record.offset for record in session.record(name, n=10)] == [2 * number for number in range(30, 40)]
+
+
+def test_headers_may_be_a_dict(session: ks.Session, name: str) -> None:
+    session.produce(name, [("a", "x", 1000, {"trace": b"1"})])
+    assert session.read(name)[0].headers == [("trace", b"1")]
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ([("a", "x", 1000, [("trace", 1)])], "record 0 for topic .* cannot be sent"),
+        ([("a", "x", 1000, ["trace"])], "record 0 for topic .* cannot be sent"),
+        ([("a", "x", 10**30)], "record 0 for topic .* cannot be sent"),
+        (5, "a int is no collection of records"),
+    ],
+    ids=["a header that is a number", "a header without a value", "a time of 30 digits", "no collection"],
+)
+def test_what_cannot_be_sent_is_an_error_of_ours(session: ks.Session, name: str, records: Any, said: str) -> None:
+    with pytest.raises(KStreamsError, match=said):
+        session.produce(name, records)
