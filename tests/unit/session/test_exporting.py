@@ -19,8 +19,10 @@ SCRIPT = """
 import kstreams_repl as ks
 CONFIG = {"suffix": "!"}
 NAME = "ann"
+def main(word):
+    return NAME + word
 builder = ks.StreamsBuilder()
-builder.stream("in", value_serde="string").map_values(lambda word: NAME + word + CONFIG["suffix"]).to("out", value_serde="string")
+builder.stream("in", value_serde="string").map_values(lambda word: main(word) + CONFIG["suffix"]).to("out", value_serde="string")
 app = session.deploy(builder, "app", config={"commit.interval.ms": 50})
 app._finish_start()
 app.stop()
@@ -28,7 +30,7 @@ app.stop()
 
 
 def test_the_program_keeps_its_own_constants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its functions read the package's CONFIG and NAME."""
+    """Its functions read the package's CONFIG and NAME, and called its main."""
     cluster = SmallCluster()
     cluster.create_topics([NewTopicSpec(name, PARTITIONS) for name in ("in", "out")])
     recording = Recording([RecordedRecord("in", 0, 0, 1, None, b"x")], {"in": 1})
