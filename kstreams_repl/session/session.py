@@ -395,6 +395,7 @@ class Session:
         """
         known = self._applications.get(name)
         if known is not None and not known.outdated:
+            known.definition = known.definition if topology is None else topology  # what runs stays; `changes` and the picture tell
             return known
         app = attached(self, name, topology, dict(config or {}), trust=trust)
         self._applications[name] = app

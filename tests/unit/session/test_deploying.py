@@ -247,3 +247,13 @@ def test_a_new_store_does_not_need_the_texts_of_earlier_versions(cluster: SmallC
     versions = [Version(1, 0.0, "", False, for_reading_only), Version(2, 0.0, "", True, summing().build())]
     assert left_rows(versions, "app", "new", {"in": 2}) is None
     assert left_rows(versions, "app", "totals", {"app-totals-changelog": 2}) is versions[1].topology
+
+
+def test_attaching_with_another_topology_to_what_the_session_has_tells_what_would_change(session: SmallSession) -> None:
+    """The topology was dropped without a word."""
+    app = run_once(session)
+    app.stop()
+    assert session.attach("app", summing(store="others")) is app and "totals" in app.topology.stores
+    changes = app.changes()
+    assert changes is not None and "others" in str(changes)
+    assert session.attach("app") is app and app.changes() is not None
