@@ -46,11 +46,12 @@ def _rows(records: Any) -> Iterable[Any]:
     if isinstance(records, dict | str | bytes):
         return [records]
     try:
-        return iter(records)
+        rows: Iterator[Any] = iter(records)
     except TypeError as error:
         raise KStreamsError(
             f"a {type(records).__name__} is no collection of records", hint="a list, a generator, a pandas DataFrame, an Arrow table"
         ) from error
+    return rows
 
 
 def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
