@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.admin import Admin
 
@@ -28,6 +30,8 @@ def is_called_internal(topic: str, application: str) -> bool:
 def internal_names(admin: Admin) -> frozenset[str]:
     """Journals, and what has the name of an internal topic of an application that has a journal or, as those of Kafka Streams, a group."""
     found = journals(admin)
-    applications = {topic.removesuffix(JOURNAL) for topic in found} | set(admin.groups())
+    applications = {topic.removesuffix(JOURNAL) for topic in found}
+    with suppress(KStreamsError):  # who may list topics need not be one who may list groups
+        applications.update(admin.groups())
     named = (topic for topic in admin.topics() if topic.endswith(SUFFIXES))
     return frozenset(found).union(topic for topic in named if any(is_called_internal(topic, name) for name in applications))

@@ -9,6 +9,7 @@ import pytest
 
 import kstreams_repl as ks
 from kernel_ext import side_panel
+from kstreams_repl.errors import BrokerUnavailableError
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.session import reading_topics
 from kstreams_repl.session.attaching import deployed_names
@@ -75,3 +76,10 @@ def test_topics_of_the_users_that_are_called_like_internal_ones_are_listed(
     assert sorted(row[0] for row in session.topics().rows) == shown
     assert sorted(row["name"] for row in side_panel._topics(session) if not row["internal"]) == shown
     assert len(session.topics(internal=True).rows) == len(cluster.topics())
+
+    def refused(*asked: Any) -> Any:
+        raise BrokerUnavailableError("listing groups: the broker refused")
+
+    monkeypatch.setattr(cluster, "groups", refused)
+    monkeypatch.setattr(cluster, "topic_configs", refused)
+    assert "in" in [row[0] for row in session.topics().rows], "a user who may not ask for more sees topics"
