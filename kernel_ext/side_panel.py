@@ -20,6 +20,7 @@ from kstreams_repl.display.markup import clean_text, one_line
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.reading import ranges_of
 from kstreams_repl.session import Application, Session
+from kstreams_repl.session.internal_names import internal_names
 
 TARGET = "kstreams_repl"
 PICTURE_TARGET = "kstreams_repl.picture"
@@ -132,13 +133,12 @@ def state_of(session: Session | None) -> dict[str, Any]:
 
 
 def _topics(session: Session) -> list[dict[str, Any]]:
-    counts = session.admin.topics()
+    counts, own = session.admin.topics(), internal_names(session.admin)
     rows = []
     for name in list(counts)[:TOPICS]:
         ranges = ranges_of(session.admin, name, isolation="read_uncommitted")
-        internal = name.endswith(("-changelog", "-repartition", "-journal"))
         records = sum(item.end - item.start for item in ranges)
-        rows.append({"name": one_line(name), "partitions": counts[name], "records": records, "internal": internal})
+        rows.append({"name": one_line(name), "partitions": counts[name], "records": records, "internal": name in own})
     return rows
 
 

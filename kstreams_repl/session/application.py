@@ -29,7 +29,7 @@ from kstreams_repl.session.marks import Rates, marks_of
 from kstreams_repl.session.metrics_view import MetricsView
 from kstreams_repl.session.node_rates import NodeRate, node_rates
 from kstreams_repl.session.planned import check
-from kstreams_repl.session.program import Program
+from kstreams_repl.session.program import Program, program_of
 from kstreams_repl.session.progress import Patience
 from kstreams_repl.session.records import ReadRecord, Records
 from kstreams_repl.session.remaining import remaining_records
@@ -227,8 +227,7 @@ class Application:
         if self.status in (STARTING, "running"):
             return self
         self._check()
-        if self.status != "paused":
-            self.ran = whole_code(self.topology)
+        self._take_what_changed()
         self._start_error = None
         self._starting = Work(self._control, self._deployment.start, name=f"deploy-{self.name}", on_error=self._start_failed)
         return self
@@ -395,6 +394,35 @@ class Application:
 
     def _check(self) -> None:
         check(self.session.admin, self.topology, self.name, self.config)
+
+    def _take_what_changed(self) -> None:
+        """A start that is no resume sends the functions anew, with the notebook's values as they are now: that is another version, for an
+        attach or a rollback would bring other ones. A process that drives it has their text only, so it gets them as a version or not.
+        """
+        apart = self._apart
+        if self.status == "paused" or (apart is not None and apart.mailbox.driven is not None):
+            return
+        code = whole_code(self.topology)
+        if code == self.ran:
+            return
+        program = self._as_defined(code)
+        if program is not None:
+            self._deployment.version = self._history.keep(program, self.topology, self.config)
+        if program is not None or apart is None:
+            self.ran = code
+
+    def _as_defined(self, code: Any) -> Program | None:
+        """The program of what it was deployed or edited with, if that says what is about to run, and is complete."""
+        if self.definition is None:
+            return None
+        try:
+            built = topology_of(self.definition, self.config)
+        except KStreamsError:
+            return None
+        if str(built.describe()) != str(self.topology.describe()) or whole_code(built) != code:
+            return None
+        program = program_of(self.definition, self.topology, self.session.variables)
+        return None if program.missing else program
 
     def _start_failed(self, error: BaseException) -> None:
         self._start_error = error

@@ -18,6 +18,7 @@ from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.kafka.journal import JournalControl, JournalReader
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.session.detached.mailbox import Mailbox
+from kstreams_repl.session.internal_names import JOURNAL, journals
 from kstreams_repl.session.program import program_of
 from kstreams_repl.session.session_file import SavedVersion, confirm
 from kstreams_repl.session.topologies import topology_of
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from kstreams_repl.session.application import Application
     from kstreams_repl.session.session import Session
 
-_SUFFIX = "-journal"
 _OPEN_SECONDS = 25.0
 """A living writer's transaction takes milliseconds; a killed one's is ended by the broker after 10 s, which it looks for every 10 s."""
 _LEFT_SECONDS = 2.0
@@ -35,7 +35,7 @@ _LEFT_SECONDS = 2.0
 
 def deployed_names(session: Session) -> list[str]:
     """Applications that were ever deployed on the cluster and not cleaned up."""
-    return sorted(topic.removesuffix(_SUFFIX) for topic in session.admin.topics() if topic.endswith(_SUFFIX))
+    return [topic.removesuffix(JOURNAL) for topic in journals(session.admin)]
 
 
 def journal_of(session: Session, name: str) -> JournalState:
@@ -84,9 +84,12 @@ def attached(
     found = "paused" if state.desired is not None and state.desired.state == "paused" else "stopped"
     history = VersionHistory(session.files, name)
     if topology is not None:
-        checked = session._config(name, config)
-        history.continue_or_begin(checked)
+        from kstreams_repl.session.deploying import refuse_misfit
+
+        checked = session._config(name, {**_settings_left(session, state, name, config), **config})
         built = topology_of(topology, checked)
+        refuse_misfit(session, name, built, checked, None)
+        history.continue_or_begin(checked)
         app = session._application(name, built, checked, history, found=found, detached=detached)
         app.definition = topology
         app._deployment.version = history.keep(program_of(topology, built, session.variables), built, checked)
@@ -100,6 +103,30 @@ def attached(
         saved = confirmed(session, state, history, name, number)
     else:
         history.continue_or_begin(checked)
+    _refuse_lacking(session, saved, name, config)
+    checked = session._config(name, {**saved.settings, **config})
+    app = session._application(name, make_topology(saved, name, checked), checked, history, found=found, detached=detached)
+    if config or trust:
+        app._deployment.version = history.keep(_without_settings(saved), app.topology, checked)
+    return app
+
+
+def _settings_left(session: Session, state: JournalState, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the version in force, if the journal confirms it."""
+    if state.desired is None:
+        return {}
+    history, number = VersionHistory(session.files, name), state.desired.version
+    try:
+        history.load(session._config(name, config))
+        history.present(number)
+        saved = confirmed(session, state, history, name, number)
+    except SessionFileError:  # the comparison says so
+        return {}
+    _refuse_lacking(session, saved, name, config)
+    return saved.settings
+
+
+def _refuse_lacking(session: Session, saved: SavedVersion, name: str, config: Mapping[str, Any]) -> None:
     lacking = set(saved.unsaved) - set(config) - set(session.config)
     if lacking:
         raise SessionFileError(
@@ -107,11 +134,6 @@ def attached(
             hint=f"session.attach({name!r}, config={{{', '.join(f'{key!r}: …' for key in sorted(lacking))}}})",
             application=name,
         )
-    checked = session._config(name, {**saved.settings, **config})
-    app = session._application(name, make_topology(saved, name, checked), checked, history, found=found, detached=detached)
-    if config or trust:
-        app._deployment.version = history.keep(_without_settings(saved), app.topology, checked)
-    return app
 
 
 def confirmed(session: Session, state: JournalState, history: VersionHistory, name: str, number: int) -> SavedVersion:

@@ -14,13 +14,12 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.session.attaching import deployed_names
 from kstreams_repl.session.driving import refuse_driven
+from kstreams_repl.session.internal_names import is_called_internal, journals
 from kstreams_repl.topology.names import changelog_topic, internal_topic, validate_name
 
 if TYPE_CHECKING:
     from kstreams_repl.session.application import Application
     from kstreams_repl.session.session import Session
-
-SUFFIXES = ("-changelog", "-repartition")
 
 
 class Cleanup:
@@ -29,19 +28,22 @@ class Cleanup:
     Args:
         others: applications that are known otherwise: a topic that may be theirs stays, and `left` names it.
         own: names of topics that are this application's for sure.
+        used: names of topics that it reads or writes, which are the user's whatever they are called.
     """
 
-    def __init__(self, admin: Admin, root: Path, name: str, others: Collection[str], own: Collection[str] = ()) -> None:
+    def __init__(
+        self, admin: Admin, root: Path, name: str, others: Collection[str], own: Collection[str] = (), used: Collection[str] = ()
+    ) -> None:
         self.name = name
         self._admin = admin
         self._root = root
-        mine = [topic for topic in admin.topics() if topic.startswith(f"{name}-") and topic.endswith(SUFFIXES)]
+        mine = [topic for topic in admin.topics() if is_called_internal(topic, name) and (topic in own or topic not in used)]
         # "orders" must not take what belongs to "orders-eu"
         longer = tuple(f"{other}-" for other in others if len(other) > len(name))
         self.left = tuple(topic for topic in mine if topic not in own and topic.startswith(longer))
         self.topics = tuple(topic for topic in mine if topic not in self.left)
         journal = journal_topic_name(name)
-        if journal in admin.topics():
+        if journal in journals(admin):
             self.topics += (journal,)
         self.group = name if name in admin.groups() else None
         directory = application_directory(root, name)
@@ -86,6 +88,13 @@ def _own_topics(app: Application | None) -> set[str]:
     return changelogs | {internal_topic(app.name, topic) for topic in app.topology.internal_topics}
 
 
+def _used_topics(app: Application | None) -> set[str]:
+    """The topics that its topology reads and writes by their names."""
+    if app is None:
+        return set()
+    return {*app.topology.source_topics(), *app.topology.sink_topics()}
+
+
 def cleanup_of(session: Session, name: str, *, confirm: bool) -> Cleanup:
     """As `Session.cleanup`."""
     app = session._applications.get(name)
@@ -95,7 +104,7 @@ def cleanup_of(session: Session, name: str, *, confirm: bool) -> Cleanup:
         refuse_driven(name, session._state_root())
     # those of other kernels and hosts, too: their journals, and the groups of Kafka Streams' own
     others = {*session._applications, *deployed_names(session), *session.admin.groups()} - {name}
-    found = Cleanup(session.admin, session._state_root(), validate_name(name, "application"), others, _own_topics(app))
+    found = Cleanup(session.admin, session._state_root(), validate_name(name, "application"), others, _own_topics(app), _used_topics(app))
     if confirm:
         if app is not None:
             app.stop()

@@ -63,18 +63,21 @@ def deploy(
     history = VersionHistory(session.files, name)
     history.continue_or_begin(config)
     application = session._application(name, built, config, history, known, detached=detached)
+    kept = len(history.versions)
     version = application._deployment.version = history.keep(program, built, config)
-    if detached:
-        refuse_unsaved(name, history.saved(version.number))
     application.definition = topology
-    if begins:
-        application._check()
-        session.admin.commit_offsets(name, begins)
-    session._applications[name] = application
     try:
+        if detached:
+            refuse_unsaved(name, history.saved(version.number))
+        if begins:
+            application._check()
+            session.admin.commit_offsets(name, begins)
+        session._applications[name] = application
         application.start()
     except Exception:
-        session._applications.pop(name)
+        if len(history.versions) > kept:  # it never ran
+            history.forget_last()
+        session._applications.pop(name, None)
         if known is not None:
             session._applications[name] = known
         raise
@@ -132,10 +135,9 @@ def _refuse_other_defaults(name: str, before: Topology, ran: StreamsConfig, topo
 
 def left_rows(versions: Sequence[Version], name: str, store: str, topics: Mapping[str, int]) -> TopologyGraph | None:
     """The last of some versions that wrote rows under a store's name, if its changelog is still there."""
-    for version in reversed(versions):
-        if store in version.topology.stores:
-            return version.topology if changelog_topic(name, store) in topics else None
-    return None
+    if changelog_topic(name, store) not in topics:  # looked at first: the text of an earlier version may be for reading only
+        return None
+    return next((version.topology for version in reversed(versions) if store in version.topology.stores), None)
 
 
 def _left_behind(session: Session, name: str, config: StreamsConfig) -> tuple[Topology | None, list[Version], StreamsConfig | None]:

@@ -43,7 +43,7 @@ def topology():
     return __topology__
 
 
-def main() -> None:
+def {main}() -> None:
     parser = argparse.ArgumentParser(description="Deploys " + {NAME})
     parser.add_argument("--broker", help="host:port; without it an embedded Kafka")
     parser.add_argument("--spark", help="a Spark master; without it local Spark")
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    {main}()
 '''
 
 _TEST = '''"""What the topology makes of recorded input is what it made of it when it was exported."""
@@ -104,6 +104,13 @@ def export(application: Application, folder: str | os.PathLike[str], *, records:
             hint="deploy a builder that is made in cells, or by a function of a module: session.deploy(make(), name)",
             application=application.name,
         )
+    saved = application._history.saved(version.number)
+    if saved is not None and saved.unsaved:
+        raise KStreamsError(
+            f"{', '.join(saved.unsaved)} of {application.name} had values that cannot be written down, so it cannot be a package",
+            hint="use settings that are texts and numbers, and serdes by their names; or give serdes and extractors in the topology",
+            application=application.name,
+        )
     recording = _recorded(application, records)
     place = Path(folder).expanduser()
     place.mkdir(parents=True, exist_ok=True)
@@ -114,7 +121,7 @@ def export(application: Application, folder: str | os.PathLike[str], *, records:
         future, rest = "", body
     with recording.replay(application.topology, config) as driver:
         expected = outputs_of(driver)
-    own = {name: _free(name, rest) for name in ("NAME", "CONFIG")}
+    own = {name: _free(name, rest) for name in ("NAME", "CONFIG", "main")}
     texts = {
         "app.py": _APP.format(name=application.name, number=version.number, future=future, body=rest.rstrip(), config=config, **own),
         "test_app.py": _TEST.replace("CONFIG", own["CONFIG"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from kstreams_repl import serdes
@@ -45,7 +45,13 @@ def _rows(records: Any) -> Iterable[Any]:
         return records.to_pylist()  # type: ignore[no-any-return]
     if isinstance(records, dict | str | bytes):
         return [records]
-    return records  # type: ignore[no-any-return]
+    try:
+        rows: Iterator[Any] = iter(records)
+    except TypeError as error:
+        raise KStreamsError(
+            f"a {type(records).__name__} is no collection of records", hint="a list, a generator, a pandas DataFrame, an Arrow table"
+        ) from error
+    return rows
 
 
 def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
@@ -89,6 +95,10 @@ def milliseconds(moment: Any) -> int:
         return int(moment)
     except (TypeError, ValueError, OverflowError) as error:
         raise KStreamsError(f"{moment!r} is no time", hint="milliseconds since 1970, a date, a datetime, or ISO text") from error
+
+
+def _pairs(headers: Any) -> list[tuple[str, Any]] | None:
+    return (list(headers.items()) if isinstance(headers, Mapping) else list(headers)) if headers else None
 
 
 def serde_for(value: Any) -> Serde:
@@ -187,13 +197,13 @@ class TopicProducer:
             try:
                 with kafka_errors(f"producing to {self.topic!r}", topic=self.topic):
                     self._producer.produce(
-                        self.topic, key=key_bytes, value=value_bytes, headers=list(headers) if headers else None, **given
+                        self.topic, key=key_bytes, value=value_bytes, headers=_pairs(headers), **given
                     )
                 break
             except BufferError:
                 self._producer.poll(0.05)
                 self._watch()
-            except ValueError as error:
+            except (ValueError, TypeError, OverflowError) as error:
                 raise KStreamsError(
                     f"record {index} for topic {self.topic!r} cannot be sent: {error}", topic=self.topic
                 ) from error

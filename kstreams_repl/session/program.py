@@ -15,6 +15,7 @@ import builtins
 import contextvars
 import copy
 import linecache
+import math
 import symtable
 import sys
 import types
@@ -229,7 +230,9 @@ class _Slice:
 
     def _write_down(self, name: str, value: Any) -> None:
         module, own = getattr(value, "__module__", None), str(getattr(value, "__name__", ""))
-        if isinstance(value, _PLAIN):
+        if type(value) is float and not math.isfinite(value):
+            self._constants[name] = f"{name} = float({str(value)!r})"
+        elif type(value) in _PLAIN:
             self._constants[name] = f"{name} = {value!r}"
         elif isinstance(value, types.ModuleType) and value.__name__ != "__main__":
             self._constants[name] = f"import {value.__name__} as {name}"

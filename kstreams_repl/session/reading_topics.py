@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
 from kstreams_repl import serdes as serde_library
 from kstreams_repl.display.table import Table
 from kstreams_repl.inspection.columns import guess
-from kstreams_repl.inspection.topics import last_of
+from kstreams_repl.inspection.topics import FEW, last_of
 from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.serdes import Serde
+from kstreams_repl.session.internal_names import internal_names
 from kstreams_repl.session.producing import milliseconds
 from kstreams_repl.session.records import ReadRecord, Records
+
+_Row = tuple[int, int, int, bytes | None, bytes | None, Any]
+"""Timestamp, partition, offset, key, value, headers."""
 
 
 def read_records(
@@ -28,15 +33,9 @@ def read_records(
     since = None if start is None or offset is not None or start == "earliest" else milliseconds(start)
     ranges = ranges_of(admin, topic, start=offset, since_ms=since)
     there = sum(item.end - item.start for item in ranges)
-    if start is None:
-        ranges = last_of(ranges, n)
-    elif n is not None:
-        ranges = tuple(type(item)(item.partition, item.start, min(item.end, item.start + n)) for item in ranges)
-    found: list[tuple[int, int, int, bytes | None, bytes | None, Any]] = []
-    for at, batch in read_ranges(admin.settings, ranges):
-        headers = batch.headers or [None] * len(batch)
-        found += zip(batch.timestamps, [at.partition] * len(batch), batch.offsets, batch.keys, batch.values, headers, strict=True)
+    found, whole = rows_of(admin, ranges, n, first=start is not None)
     found.sort(key=lambda row: row[:3])
+    count = len(found)
     if n is not None:
         found = found[-n:] if start is None and n else found[:n]
     read_key = _reader(key_serde, [row[3] for row in found])
@@ -45,7 +44,48 @@ def read_records(
         ReadRecord(read_key(key), read_value(value), timestamp, topic, partition, offset, list(headers or ()))
         for timestamp, partition, offset, key, value, headers in found
     ]
+    if whole and len(records) == count:
+        there = count  # the other offsets hold none
     return Records(records, note=_read_note(topic, len(records), there), title=topic)
+
+
+def rows_of(
+    admin: Admin, ranges: Sequence[OffsetRange], n: int | None, *, first: bool, few: int = FEW
+) -> tuple[list[_Row], bool]:
+    """Of each partition at least its first or last `n` records, or all there are, and whether that is all of them. Offsets need not hold a
+    record (a transaction ends with a marker, compaction takes some out), so a partition that gave too few is read again, four times as far.
+
+    Args:
+        few: of more than so many the last ones are taken evenly from the partitions, as their offsets say.
+    """
+    found: list[_Row] = []
+    left, size, whole = list(ranges), n, True
+    while left:
+        taken = [_end_of(item, size, first=first) for item in left]
+        if not first and n is not None and n > few:
+            taken = list(last_of(left, n))
+        rows: dict[int, list[_Row]] = {item.partition.partition: [] for item in taken}
+        for at, batch in read_ranges(admin.settings, taken):
+            headers = batch.headers or [None] * len(batch)
+            rows[at.partition] += zip(
+                batch.timestamps, [at.partition] * len(batch), batch.offsets, batch.keys, batch.values, headers, strict=True
+            )
+        again = []
+        for item, part in zip(left, taken, strict=True):
+            mine = rows[item.partition.partition]
+            if part != item and n is not None and len(mine) < n <= few:
+                again.append(item)
+                continue
+            whole = whole and part == item
+            found += mine
+        left, size = again, None if size is None else 4 * size
+    return found, whole
+
+
+def _end_of(item: OffsetRange, size: int | None, *, first: bool) -> OffsetRange:
+    if size is None or item.end - item.start <= size:
+        return item
+    return OffsetRange(item.partition, *((item.start, item.start + size) if first else (item.end - size, item.end)))
 
 
 def _reader(serde: Any, cells: list[bytes | None]) -> Any:
@@ -72,9 +112,10 @@ def _read_note(topic: str, shown: int, there: int) -> str:
 def topics_table(admin: Admin, *, internal: bool) -> Table:
     """As `Session.topics`."""
     counts = admin.topics()
+    hidden = frozenset() if internal else internal_names(admin)
     rows = []
     for name in counts:
-        if internal or not name.endswith(("-changelog", "-repartition", "-journal")):
+        if name not in hidden:
             ranges = ranges_of(admin, name, isolation="read_uncommitted")
             rows.append((name, counts[name], sum(item.end - item.start for item in ranges)))
     note = "" if rows else "no topics yet; session.produce(topic, records) makes one"

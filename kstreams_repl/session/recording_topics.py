@@ -10,6 +10,7 @@ from typing import Any
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
+from kstreams_repl.session.reading_topics import rows_of
 from kstreams_repl.testing.recording import RecordedRecord, Recording
 from kstreams_repl.types import TopicPartition
 
@@ -31,13 +32,20 @@ def record_topics(admin: Admin, topics: Iterable[str], *, n: int | None, seconds
         note = "offsets as given"
     else:
         n = 1000 if n is None else n
-        ranges = {name: ranges_of(admin, name, last=n) for name in names}
         note = f"the last {n:,} of each topic"
     records: list[RecordedRecord] = []
     for name in names:
-        found = read_records_of(admin, ranges[name])
-        records += found if seconds is not None or offsets is not None else found[len(found) - n :] if n else []
+        records += read_records_of(admin, ranges[name]) if n is None else _last_of(admin, name, n)
     return Recording(in_order(records), {name: admin.partitions(name) for name in names}, note=note)
+
+
+def _last_of(admin: Admin, topic: str, n: int) -> list[RecordedRecord]:
+    rows, _ = rows_of(admin, ranges_of(admin, topic), n, first=False, few=n)
+    found = in_order(
+        RecordedRecord(topic, partition, offset, timestamp, key, value, list(headers or ()))
+        for timestamp, partition, offset, key, value, headers in rows
+    )
+    return found[len(found) - n :] if n else []
 
 
 def in_order(records: Iterable[RecordedRecord]) -> list[RecordedRecord]:

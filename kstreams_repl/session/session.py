@@ -379,13 +379,15 @@ class Session:
         """Find an application again, after a kernel restart say: its versions, offsets and state; `resume()` goes on where it was.
 
         Args:
-            topology: what it runs. Without it the text in the session file is taken, if the journal confirms its hash.
+            topology: what it runs; it is compared with what ran, as by `deploy`. Without it the text in the session file is taken, if
+                the journal confirms its hash.
             config: settings that differ from those it was deployed with.
             trust: take the text from the journal when there is no session file. Whoever may write that topic then runs code here.
 
         Raises:
             KStreamsError: there is no application of that name on the cluster.
             SessionFileError: the session file is missing, was changed, or may be written by others; nothing of it was executed.
+            TopologyError: rows of a store would be read wrongly.
 
         Example:
             >>> app = session.attach("word-count")     # doctest: +SKIP
@@ -393,6 +395,7 @@ class Session:
         """
         known = self._applications.get(name)
         if known is not None and not known.outdated:
+            known.definition = known.definition if topology is None else topology  # what runs stays; `changes` and the picture tell
             return known
         app = attached(self, name, topology, dict(config or {}), trust=trust)
         self._applications[name] = app

@@ -11,6 +11,7 @@ from kstreams_repl.inspection.pieces import planned
 from kstreams_repl.inspection.topics import bounded
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.session.producing import milliseconds
+from kstreams_repl.session.state_rows import refuse_what_a_processor_fills
 from kstreams_repl.session.store_view import StoreView
 from kstreams_repl.session.tables import SessionTables
 from kstreams_repl.topology.names import changelog_topic
@@ -56,6 +57,7 @@ def _of_store(session: Session, application: str, config: StreamsConfig, builder
         raise KStreamsError(
             f"store {builder.name!r} has no changelog that a worker could read", hint="session.sql reads it on this machine"
         )
+    refuse_what_a_processor_fills(builder)
     topic = builder.source_topic or changelog_topic(application, builder.name)
     ranges = ranges_of(session.admin, topic, settled=True)
     key = serdes.resolve(builder.key_serde, config["default.key.serde"])

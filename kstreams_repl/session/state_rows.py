@@ -1,8 +1,8 @@
 """The rows of an application's stores, read without asking it: LMDB snapshots of its tasks, or the changelog where there are none.
 
 Snapshots show the last commit of each task while it runs; rows are copied out within one short transaction per task, and all tasks of a
-query as of one moment. Stores in memory, and
-tasks on other machines, are read from their changelogs (the last record of each key).
+query as of one moment. Stores in memory, and tasks on other machines, are read from their changelogs (the last record of each key), global
+tables, which every instance has in memory, from their topics.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class StateRows:
 
 def task_directories(config: StreamsConfig, topology: Topology, store: str) -> dict[TaskId, Path]:
     """The environments on this machine of the tasks that hold a store."""
-    subs = {part.id for part in topology.subtopologies() if any(builder.name == store for builder in part.stores)}
+    parts = (part for part in topology.subtopologies() if not part.global_)
+    subs = {part.id for part in parts if any(builder.name == store for builder in part.stores)}
     return {task: path for task, path in _task_directories(config).items() if task.subtopology in subs}
 
 
@@ -63,12 +64,6 @@ def _task_directories(config: StreamsConfig) -> dict[TaskId, Path]:
             continue
         found[task] = data.parent
     return found
-
-
-def global_directories(config: StreamsConfig) -> list[Path]:
-    """The environments of global stores on this machine; each holds all of them."""
-    application = application_directory(state_root(config), config["application.id"])
-    return sorted(data.parent for data in application.glob("global-*/data.mdb"))
 
 
 def read_store(admin: Admin, config: StreamsConfig, topology: Topology, builder: StoreBuilder, *, limit: int | None) -> StateRows:
@@ -89,10 +84,7 @@ def read_stores(
     places: dict[TaskId, tuple[Path, list[StoreBuilder]]] = {}
     rows: dict[str, StateRows] = {}
     for builder in builders:
-        if _is_global(topology, builder.name):
-            parts = [part for path in global_directories(config)[:1] for part in _read_alone(path, builder, limit)]
-            rows[builder.name] = StateRows(tuple(parts), "global")
-        elif builder.on_disk(config["default.dsl.store"]):
+        if builder.on_disk(config["default.dsl.store"]):
             for task, path in task_directories(config, topology, builder.name).items():
                 places.setdefault(task, (path, []))[1].append(builder)
     found: dict[str, list[tuple[TaskId, StoreRows, int]]] = {}
@@ -151,17 +143,10 @@ def _told(task: TaskId, view: SnapshotView) -> TaskCommit:
     return TaskCommit(str(task), view.owner, view.commit_id, view.attribute(CUT))
 
 
-def _directories(config: StreamsConfig, topology: Topology, builder: StoreBuilder) -> list[Path]:
-    """The environments on this machine that have rows of a store."""
-    if _is_global(topology, builder.name):
-        return global_directories(config)[:1]
-    return list(task_directories(config, topology, builder.name).values())
-
-
 def count_rows(config: StreamsConfig, topology: Topology, builder: StoreBuilder) -> int | None:
     """About how many rows a store has on this machine; None when it has no state here."""
     total = None
-    for path in _directories(config, topology, builder):
+    for path in task_directories(config, topology, builder.name).values():
         try:
             with _snapshot(path) as view:
                 total = (total or 0) + view.count(builder.name)
@@ -176,7 +161,7 @@ def get_row(config: StreamsConfig, topology: Topology, builder: StoreBuilder, ke
     Raises:
         InvalidStateStoreError: the store has no state on this machine.
     """
-    paths = _directories(config, topology, builder)
+    paths = list(task_directories(config, topology, builder.name).values())
     if not paths:
         raise InvalidStateStoreError(f"store {builder.name!r} has no state on this machine", store=builder.name)
     for path in paths:
@@ -190,11 +175,6 @@ def get_row(config: StreamsConfig, topology: Topology, builder: StoreBuilder, ke
     return None
 
 
-def _is_global(topology: Topology, store: str) -> bool:
-    part = topology.global_stores()
-    return part is not None and any(builder.name == store for builder in part.stores)
-
-
 @contextmanager
 def _snapshot(path: Path) -> Iterator[Any]:
     from kstreams_repl.stores.engine.snapshot import LmdbSnapshot
@@ -205,14 +185,6 @@ def _snapshot(path: Path) -> Iterator[Any]:
             snapshot.tree(name)
         with snapshot.transaction() as view:
             yield view
-
-
-def _read_alone(path: Path, builder: StoreBuilder, limit: int | None) -> list[StoreRows]:
-    try:
-        with _snapshot(path) as view:
-            return [_read_view(view, 0, builder, limit)]
-    except InvalidStateStoreError:  # nothing committed yet
-        return []
 
 
 def _read_view(view: SnapshotView, partition: int, builder: StoreBuilder, limit: int | None) -> StoreRows:
@@ -229,6 +201,7 @@ def _from_changelog(admin: Admin, config: StreamsConfig, builder: StoreBuilder, 
             store=builder.name,
         )
     topic = builder.source_topic or changelog_topic(config["application.id"], builder.name)
+    refuse_what_a_processor_fills(builder)
     try:
         ranges = ranges_of(admin, topic)
     except UnknownTopicError as error:
@@ -239,3 +212,18 @@ def _from_changelog(admin: Admin, config: StreamsConfig, builder: StoreBuilder, 
     for at, batch in read_ranges(admin.settings, ranges):
         logs[at.partition].add(batch)
     return StateRows(tuple(log.rows(limit) for log in logs.values()), f"from topic {topic}")
+
+
+def refuse_what_a_processor_fills(builder: StoreBuilder) -> None:
+    """Rows of a global store that are not those of its topic cannot be read from it.
+
+    Raises:
+        InvalidStateStoreError: they are not.
+    """
+    if builder.options.get("reprocess_on_restore"):
+        topic = builder.source_topic
+        raise InvalidStateStoreError(
+            f"the rows of global store {builder.name!r} are what its processor makes of topic {topic}, in the memory of each instance",
+            hint=f"processors read it; session.read({topic!r}) shows what it is made of",
+            store=builder.name,
+        )

@@ -2,13 +2,14 @@
 no other way.
 
 Modules of the user's that a worker may not have, or may have in an older version (a notebook, a file beside it), travel by
-value; installed packages and this one by reference. The driver's module path goes along, so that what is imported by
-reference is found.
+value, if the topology holds one of their functions; installed packages, this one and what those functions read by reference. The
+driver's module path goes along, so that what is imported by reference is found, and workers import it again when its file has changed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -59,9 +60,47 @@ def unpack(shipment: Shipment) -> ApplicationPlan:
     for entry in shipment.path:
         if entry and entry not in sys.path:
             sys.path.append(entry)
-    plan = pickle.loads(shipment.content)  # sent by our own driver through Spark's closure, never read from a topic
+    with _imported.up_to_date():
+        plan = pickle.loads(shipment.content)  # sent by our own driver through Spark's closure, never read from a topic
     assert isinstance(plan, ApplicationPlan)
     return plan
+
+
+class UserModules:
+    """Modules of the user's that came into this process in blocks of `up_to_date`. One that has changed since on disk is imported again by
+    the next: a process that stays would go on with what it was, and so would the others that have read it.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[str, tuple[Path, tuple[int, int]]] = {}
+
+    @contextmanager
+    def up_to_date(self) -> Iterator[None]:
+        if any(_stamp(path) not in (was, None) for path, was in self._files.values()):
+            for name in self._files:
+                sys.modules.pop(name, None)
+            self._files.clear()
+            importlib.invalidate_caches()
+        before = set(sys.modules)
+        try:
+            yield
+        finally:
+            for name in set(sys.modules) - before:
+                module = sys.modules[name]
+                if _is_users(module) and (stamp := _stamp(Path(str(module.__file__)))) is not None:
+                    self._files[name] = Path(str(module.__file__)), stamp
+
+
+_imported = UserModules()
+"""Of a worker: it stays from one edit to the next."""
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        told = path.stat()
+    except OSError:  # gone, or in an archive
+        return None
+    return told.st_mtime_ns, told.st_size
 
 
 @contextmanager

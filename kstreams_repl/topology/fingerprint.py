@@ -10,31 +10,37 @@ import copyreg
 import dataclasses
 import dis
 import functools
+import hashlib
+import marshal
+import pickle
 import sys
 import sysconfig
 import types
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 DEPTH = 6
 DEPTH_OF_LIBRARIES = 12
 """Dataframes and models keep what they hold far inside."""
+LARGE = 256
+"""Larger collections of texts, numbers and collections of these are compared by a hash of them, longer texts likewise."""
 MOST_ITEMS = 10_000
-"""Larger collections are compared by their length alone."""
+"""Larger collections of anything else, too; by their length alone, if they hold what cannot be pickled."""
 MOST_THINGS = 100_000
 """After so many, only kinds are compared: a function that reads a whole session, say."""
 _OURS = ("kstreams_repl", "kernel_ext")
 _SINGLE = (str, bytes, types.NoneType)
 _NUMBERS = (bool, int, float, complex)
 _BUILT_IN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
-_IN_CLASSES = (types.FunctionType, staticmethod, classmethod, property, str, int, float, bool, tuple, list, dict, set, frozenset)
+_COLLECTIONS = (list, tuple, dict, types.MappingProxyType, set, frozenset)
+_SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
 def fingerprint(value: Any, depth: int = DEPTH) -> Any:
     """Something comparable that is equal for functions that do the same: code, constants, defaults, values closed over.
 
-    Values that a function reads from its module are not part of it; classes are compared by their methods and plain attributes.
+    Values that a function reads from its module are not part of it; classes are compared by their methods and attributes.
     """
     return _Fingerprint(reads=False).of(value, depth)
 
@@ -45,16 +51,19 @@ def whole_fingerprint(value: Any, depth: int = 2 * DEPTH) -> Any:
 
 
 class _Fingerprint:
-    """One look; `_inside` are the things it is in the middle of, for what refers to itself."""
+    """One look; `_inside` are the things it is in the middle of, for what refers to itself, `_seen` are functions and classes that were
+    looked into (how deep, and as which one): helpers that call each other are looked into once, not on every way that leads to them.
+    """
 
     def __init__(self, *, reads: bool) -> None:
         self._reads = reads
         self._inside: set[int] = set()
+        self._seen: dict[int, tuple[int, int]] = {}
         self._left = MOST_THINGS
 
     def of(self, value: Any, depth: int) -> Any:
         if isinstance(value, _SINGLE):
-            return value
+            return value if value is None or len(value) <= 16 * LARGE else _hash_of(value)
         if isinstance(value, _NUMBERS):
             return type(value).__name__, repr(value)  # 1, 1.0 and True are equal, and do other things
         if isinstance(value, types.CodeType):
@@ -62,6 +71,11 @@ class _Fingerprint:
         self._left -= 1
         if depth == 0 or self._left < 0 or id(value) in self._inside:
             return type(value).__qualname__
+        if self._reads and isinstance(value, (types.FunctionType, type)):
+            looked, number = self._seen.get(id(value), (0, len(self._seen)))
+            if looked >= depth:
+                return "again", number
+            self._seen[id(value)] = depth, number
         self._inside.add(id(value))
         try:
             return self._deep(value, depth)
@@ -98,7 +112,7 @@ class _Fingerprint:
             return type(value).__name__, self.of(value.__func__, depth)
         if isinstance(value, property):
             return "property", *(self.of(one, depth) for one in (value.fget, value.fset, value.fdel))
-        if isinstance(value, (list, tuple, dict, types.MappingProxyType, set, frozenset)):
+        if isinstance(value, _COLLECTIONS):
             return self._collection(value, depth)
         if isinstance(value, type):
             return self._class(value, depth)
@@ -108,18 +122,27 @@ class _Fingerprint:
 
     def _collection(self, value: Collection[Any], depth: int) -> Any:
         kind = type(value).__name__
-        if len(value) > MOST_ITEMS:
-            return kind, len(value)
+        own: tuple[Any, ...] = ()
+        if type(value) not in _COLLECTIONS:  # a defaultdict, a named tuple, a class of the user's
+            more = getattr(value, "default_factory", None), getattr(value, "__dict__", None)
+            own = (self._behind(type(value), depth), *(self.of(one, depth - 1) for one in more))
+        if len(value) > LARGE:
+            content = _content_hash(value)
+            if content is not None or len(value) > MOST_ITEMS:
+                return kind, len(value), content, *own
         if isinstance(value, Mapping):
-            return kind, tuple((self.of(key, depth - 1), self.of(item, depth - 1)) for key, item in value.items())
+            return kind, tuple((self.of(key, depth - 1), self.of(item, depth - 1)) for key, item in value.items()), *own
         items = (self.of(item, depth - 1) for item in value)
-        return kind, frozenset(items) if isinstance(value, (set, frozenset)) else tuple(items)
+        return kind, frozenset(items) if isinstance(value, (set, frozenset)) else tuple(items), *own
 
     def _class(self, value: type, depth: int) -> Any:
+        if not _is_users(value.__module__) and hasattr(sys.modules.get(value.__module__), value.__qualname__.partition(".")[0]):
+            return "class", value.__module__, value.__qualname__
         own = {
             name: item
             for name, item in vars(value).items()
-            if isinstance(item, types.FunctionType) or (isinstance(item, _IN_CLASSES) and not (name[0] == name[-1] == "_"))
+            if isinstance(item, types.FunctionType)
+            or not (name[0] == name[-1] == "_" or name == "_abc_impl" or isinstance(item, _SLOTS))
         }
         bases = tuple(self.of(base, depth - 1) for base in value.__bases__ if _is_users(base.__module__))
         return "class", value.__qualname__, self.of(own, depth - 1), bases
@@ -142,11 +165,15 @@ class _Fingerprint:
         if not _is_users(function.__module__):
             return ()
         names = sorted({name for name in _global_names(function.__code__) if name in function.__globals__})
-        return tuple((name, self._known(function.__globals__[name], depth - 1)) for name in names)
+        return tuple((name, self._known(function.__globals__[name], depth - 1, function.__code__)) for name in names)
 
-    def _known(self, value: Any, depth: int) -> Any:
+    def _known(self, value: Any, depth: int, code: types.CodeType) -> Any:
         if isinstance(value, (types.FunctionType, type)) and not _is_users(value.__module__):
             return value.__module__, value.__qualname__
+        if isinstance(value, types.ModuleType) and _is_users(value.__name__):  # `helpers.scale(v)`: what the code may look up in it
+            found = vars(value)
+            read = tuple((name, self.of(found[name], depth - 1)) for name in sorted(_attribute_names(code)) if name in found)
+            return "module", value.__name__, read
         return self.of(value, depth)
 
 
@@ -159,6 +186,38 @@ def _global_names(code: types.CodeType) -> Iterator[str]:
             yield from _global_names(constant)
 
 
+def _attribute_names(code: types.CodeType) -> set[str]:
+    inner = (_attribute_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return set(code.co_names).union(*inner)
+
+
+def _hash_of(value: str | bytes) -> Any:
+    data = value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
+    return type(value).__name__, len(value), hashlib.sha256(data).digest()
+
+
+def _content_hash(value: Collection[Any]) -> bytes | None:
+    """Of a collection of texts, numbers and collections of these; of more than `MOST_ITEMS` also of what else can be pickled."""
+    plain: Any = value
+    if type(value) not in (list, tuple, dict, set, frozenset):
+        kind: Any = dict if isinstance(value, Mapping) else next((kind for kind in (list, tuple) if isinstance(value, kind)), set)
+        plain = kind(value)
+    try:
+        return hashlib.sha256(marshal.dumps(plain, 0)).digest()
+    except ValueError:  # it holds something else
+        pass
+    if len(value) <= MOST_ITEMS:
+        return None
+    found = hashlib.sha256()
+    pickler = pickle.Pickler(cast("Any", types.SimpleNamespace(write=found.update)), protocol=4)
+    pickler.fast = True  # without a note of which of them are one
+    try:
+        pickler.dump(plain)
+    except Exception:
+        return None
+    return found.digest()
+
+
 def _reduced(value: Any) -> Iterator[Any]:
     """What pickle would keep of a value that has no attributes: patterns, dates, getters of `operator`, arrays."""
     try:
@@ -166,6 +225,8 @@ def _reduced(value: Any) -> Iterator[Any]:
         parts = value.__reduce_ex__(4) if reduce is None else reduce(value)
     except Exception:  # a lock, a generator: there is nothing to compare
         return
+    if isinstance(parts, str):  # pickled by its name: what a decorator has made, with the function in its attributes
+        parts = parts, getattr(value, "__dict__", None)
     for part in parts if isinstance(parts, tuple) else (parts,):
         yield tuple(part) if isinstance(part, Iterator) else part
 

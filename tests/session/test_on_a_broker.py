@@ -26,7 +26,7 @@ from kstreams_repl.errors import (
 )
 from kstreams_repl.instance.control import LEASE, write_whole
 from kstreams_repl.instance.state_directory import control_directory
-from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.clients import ClientSettings, make_transactional_producer
 from kstreams_repl.kafka.journal import JournalControl, ensure_journal
 from kstreams_repl.kafka.journal_records import DesiredState
 from kstreams_repl.session.attaching import journal_of
@@ -273,3 +273,39 @@ def test_a_kernel_that_was_killed_while_it_wrote_the_journal_stands_in_nobodys_w
     assert (state.generation, state.ignored) == (3, 0)
     with pytest.raises(KafkaException, match="fenced"):
         control._producer.commit_transaction(10)
+
+
+def test_records_between_markers_and_gaps_are_counted_as_records(session: ks.Session, name: str) -> None:
+    """Every transaction ends with a marker, which took the place of a record: of the last 10 there were 5."""
+    session.create_topic(name, partitions=1)
+    producer = make_transactional_producer(session.settings, transactional_id=name, transaction_timeout_ms=10_000)
+    producer.init_transactions(10)
+    for number in range(40):
+        producer.begin_transaction()
+        producer.produce(name, key=b"k", value=str(number).encode(), timestamp=1000 + number)
+        producer.commit_transaction(10)
+    last, first = session.read(name, 10, value_serde="json"), session.read(name, 10, start="earliest", value_serde="json")
+    assert [record.value for record in last] == list(range(30, 40))
+    assert [record.value for record in first] == list(range(10))
+    assert len(session.read(name, 40)) == 40 and "all 40 records" in session.read(name, None).note
+    assert [record.offset for record in session.record(name, n=10)] == [2 * number for number in range(30, 40)]
+
+
+def test_headers_may_be_a_dict(session: ks.Session, name: str) -> None:
+    session.produce(name, [("a", "x", 1000, {"trace": b"1"})])
+    assert session.read(name)[0].headers == [("trace", b"1")]
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ([("a", "x", 1000, [("trace", 1)])], "record 0 for topic .* cannot be sent"),
+        ([("a", "x", 1000, ["trace"])], "record 0 for topic .* cannot be sent"),
+        ([("a", "x", 10**30)], "record 0 for topic .* cannot be sent"),
+        (5, "a int is no collection of records"),
+    ],
+    ids=["a header that is a number", "a header without a value", "a time of 30 digits", "no collection"],
+)
+def test_what_cannot_be_sent_is_an_error_of_ours(session: ks.Session, name: str, records: Any, said: str) -> None:
+    with pytest.raises(KStreamsError, match=said):
+        session.produce(name, records)

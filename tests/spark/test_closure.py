@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import sys
 import threading
@@ -16,7 +17,7 @@ from kstreams_repl.errors import DeployError
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.runtime.task import TaskSpec
-from kstreams_repl.spark.closure import pack, unpack
+from kstreams_repl.spark.closure import Shipment, pack, unpack
 from kstreams_repl.topology.nodes import ProcessorNode
 from kstreams_repl.types import TaskId, TopicPartition
 
@@ -74,3 +75,32 @@ def test_only_a_plan_is_unpacked() -> None:
     shipment = pack(plan_of(str))
     assert isinstance(pickle.loads(shipment.content), ApplicationPlan)
     assert not isinstance(shipment.content, ModuleType)
+
+
+def test_a_worker_that_stays_imports_a_module_again_that_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An edit that came with another `my_rates.py` ran on with the one that the worker had imported for the version before."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def shipped(number: int) -> Shipment:
+        """By a driver that has just imported the file."""
+        (tmp_path / "my_rates.py").write_text(f"def rate(value):\n    return {number}\n")
+        importlib.invalidate_caches()
+        sys.modules.pop("my_rates", None)
+        space: dict[str, object] = {"__name__": "__main__"}
+        exec("from my_rates import rate\ndef mapper(value): return rate(value)", space)
+        return pack(plan_of(space["mapper"]))
+
+    try:
+        first = shipped(1)
+        del sys.modules["my_rates"]
+        assert mapper_of(unpack(first))(0) == 1  # type: ignore[operator]
+        of_the_worker = sys.modules["my_rates"]
+        second = shipped(22)
+        sys.modules["my_rates"] = of_the_worker
+        assert mapper_of(unpack(second))(0) == 22  # type: ignore[operator]
+        again = sys.modules["my_rates"]
+        unpack(second)
+        assert sys.modules["my_rates"] is again
+    finally:
+        sys.modules.pop("my_rates", None)

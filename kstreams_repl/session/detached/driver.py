@@ -31,6 +31,7 @@ from kstreams_repl.session.directory import SessionDirectory
 from kstreams_repl.session.errors_shown import with_source
 from kstreams_repl.session.session import Session
 from kstreams_repl.session.versions import make_topology
+from kstreams_repl.spark.closure import UserModules
 from kstreams_repl.spark.generations import VersionText
 
 _LOOK_SECONDS = 0.02
@@ -58,6 +59,7 @@ class Driver:
             directory=SessionDirectory(request["session"]),
             report=lambda line: print(line, flush=True),
         )
+        self._modules = UserModules()
         self._failed: BaseException | None = None
         self._said: Mapping[str, Any] = {}
         self._said_of: BaseException | None = None
@@ -69,7 +71,8 @@ class Driver:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
             # 3. The topology that the journal confirms.
-            self._app = attached(self._session, self._mailbox.application, None, {}, trust=False, here=True)
+            with self._modules.up_to_date():
+                self._app = attached(self._session, self._mailbox.application, None, {}, trust=False, here=True)
             self._deployment = self._app._deployment
             self._version = self._app.versions[-1].number
             # 4. Start.
@@ -138,7 +141,8 @@ class Driver:
                 path=str(files.path(name)),
                 application=name,
             )
-        topology = make_topology(saved, name, self._app.config)
+        with self._modules.up_to_date():  # a helper may have changed, in a module beside the notebook
+            topology = make_topology(saved, name, self._app.config)
         text = VersionText(saved.number, saved.text, saved.description)
         self._deployment.replace(topology, version=text, emptied=tuple(said["emptied"]))
         self._app.topology, self._version = topology, saved.number

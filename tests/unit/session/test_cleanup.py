@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
+from kernel_ext import side_panel
+from kstreams_repl.errors import BrokerUnavailableError
 from kstreams_repl.kafka.admin import NewTopicSpec
+from kstreams_repl.session import reading_topics
+from kstreams_repl.session.attaching import deployed_names
 from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession
 
 CHANGELOGS = ("orders-totals-changelog", "orders-eu-totals-changelog", "orders-jvm-totals-changelog")
@@ -39,3 +43,43 @@ def test_a_cleanup_takes_what_is_its_own_for_sure(session: SmallSession) -> None
     app._finish_start()
     app.stop()
     assert "orders-eu-totals-changelog" in session.cleanup("orders").topics
+
+
+def test_a_cleanup_leaves_topics_of_the_users_that_are_called_like_internal_ones(session: SmallSession) -> None:
+    """It took them: a table's topic that is called `orders-changelog`, the input of the application, a journal that is none."""
+    cluster: Any = session.admin
+    users = ("orders-changelog", "orders-db-changelog", "bills-journal", "notes-journal")
+    cluster.create_topics([NewTopicSpec(name, PARTITIONS) for name in users[:3]])
+    cluster.create_topics([NewTopicSpec(users[3], 1, {"cleanup.policy": "delete"})])
+    builder = ks.StreamsBuilder()
+    builder.stream("orders-db-changelog", key_serde="string").group_by_key().count(store="totals")
+    app: Any = session.deploy(builder, "orders")
+    app._finish_start()
+    app.stop()
+    found = session.cleanup("orders", confirm=True)
+    assert found.topics == ("orders-totals-changelog", "orders-journal")
+    for name in ("bills", "notes"):
+        session.cleanup(name, confirm=True)
+    assert set(users) <= set(cluster.topics())
+    assert deployed_names(session) == ["orders-eu"]
+
+
+def test_topics_of_the_users_that_are_called_like_internal_ones_are_listed(
+    session: SmallSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were hidden, from `session.topics()` and the panel."""
+    cluster: Any = session.admin
+    cluster.create_topics([NewTopicSpec(name, PARTITIONS) for name in ("db-changelog", "orders-changelog", "audit-journal")])
+    monkeypatch.setattr(reading_topics, "ranges_of", lambda admin, topic, **more: ())
+    monkeypatch.setattr(side_panel, "ranges_of", lambda admin, topic, **more: ())
+    shown = ["audit-journal", "db-changelog", "in", "orders-changelog"]
+    assert sorted(row[0] for row in session.topics().rows) == shown
+    assert sorted(row["name"] for row in side_panel._topics(session) if not row["internal"]) == shown
+    assert len(session.topics(internal=True).rows) == len(cluster.topics())
+
+    def refused(*asked: Any) -> Any:
+        raise BrokerUnavailableError("listing groups: the broker refused")
+
+    monkeypatch.setattr(cluster, "groups", refused)
+    monkeypatch.setattr(cluster, "topic_configs", refused)
+    assert "in" in [row[0] for row in session.topics().rows], "a user who may not ask for more sees topics"

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.errors import KStreamsError, TopologyError
+from kstreams_repl.errors import KStreamsError, SessionFileError, TopologyError, UnknownTopicError
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.session import attaching
+from kstreams_repl.session.deploying import left_rows
+from kstreams_repl.session.versions import Version
 from kstreams_repl.types import TopicPartition
 from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession, partition_of
 
@@ -183,3 +185,75 @@ def test_another_default_serde_is_another_serde_of_the_stores_that_have_none(
         session.deploy(by_default(), "app", config=CONFIG)
     session.deploy(by_default(), "app", config={**CONFIG, "default.key.serde": "string"})._finish_start()
     session.applications["app"].stop()
+
+
+def test_attaching_with_a_topology_that_would_read_rows_wrongly_is_refused(
+    cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not compared with anything: `resume` went on over rows of another serde."""
+    session = in_another_kernel(cluster, tmp_path, monkeypatch)
+    with pytest.raises(TopologyError, match="its value serde was long, would be integer") as refused:
+        session.attach("app", summing("integer"))
+    assert "session.attach('app').edit(builder, reset_state=['totals'])" in str(refused.value.hint)
+    assert not session.applications
+    app = session.attach("app", summing())
+    app.resume()
+    app.stop()
+
+
+def test_attaching_with_a_topology_keeps_the_settings_that_it_was_deployed_with(
+    cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were the defaults again: another guarantee, other default serdes, another reset of offsets."""
+    session = in_another_kernel(cluster, tmp_path, monkeypatch)
+    assert session.attach("app", summing()).config["statestore.cache.max.bytes"] == 0
+    again = SmallSession(cluster, tmp_path / "kept")
+    app = again.attach("app", summing(), config={"statestore.cache.max.bytes": 7})
+    assert app.config["statestore.cache.max.bytes"] == 7
+
+
+def test_attaching_with_a_topology_wants_the_settings_that_could_not_be_written_down(
+    cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = MODULE.replace('max.bytes": 0', 'max.bytes": 0, "default.timestamp.extractor": lambda record, before: 1')
+    monkeypatch.setitem(globals(), "MODULE", module)
+    session = in_another_kernel(cluster, tmp_path, monkeypatch)
+    with pytest.raises(SessionFileError, match="default.timestamp.extractor of 'app' had values that cannot be written down"):
+        session.attach("app", summing())
+    session.config["default.timestamp.extractor"] = lambda record, before: 1  # the session's own do
+    assert session.attach("app", summing()).config["default.timestamp.extractor"]
+
+
+def test_a_deploy_that_is_refused_leaves_no_version(session: SmallSession, cluster: SmallCluster) -> None:
+    """It was in the history, and a rollback went to what had never run."""
+    wrong = ks.StreamsBuilder()
+    wrong.stream("inn", key_serde="string").group_by_key().count(store="totals")
+    with pytest.raises(UnknownTopicError):
+        session.deploy(wrong, "app", config=CONFIG)
+    assert not session.applications
+    app = run_once(session)
+    assert [version.number for version in app.versions] == [1]
+    with pytest.raises(KStreamsError, match="first version"):
+        app.rollback()
+    app.stop()
+
+
+def test_a_new_store_does_not_need_the_texts_of_earlier_versions(cluster: SmallCluster, tmp_path: Path) -> None:
+    """After a kernel restart one that is for reading only made every edit and deploy with a new store a SessionFileError."""
+
+    def for_reading_only() -> Any:
+        raise SessionFileError("the text of version 1 of 'app' lacks x")
+
+    versions = [Version(1, 0.0, "", False, for_reading_only), Version(2, 0.0, "", True, summing().build())]
+    assert left_rows(versions, "app", "new", {"in": 2}) is None
+    assert left_rows(versions, "app", "totals", {"app-totals-changelog": 2}) is versions[1].topology
+
+
+def test_attaching_with_another_topology_to_what_the_session_has_tells_what_would_change(session: SmallSession) -> None:
+    """The topology was dropped without a word."""
+    app = run_once(session)
+    app.stop()
+    assert session.attach("app", summing(store="others")) is app and "totals" in app.topology.stores
+    changes = app.changes()
+    assert changes is not None and "others" in str(changes)
+    assert session.attach("app") is app and app.changes() is not None

@@ -6,10 +6,12 @@ import linecache
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.session import program as program_module
+from kstreams_repl.session.versions import make_topology
 from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession
 
 CELLS = """
@@ -78,3 +80,43 @@ def test_a_rollback_brings_back_the_helpers_and_values_of_then(notebook: Any) ->
         assert app.changes() is not None, "the notebook says something else than what runs"
     finally:
         app.stop()
+
+
+def test_a_start_with_values_that_have_changed_is_a_version(notebook: Any) -> None:
+    """It ran with the new ones, and the history, an attach and a rollback had the old ones; a detached one ran with the old ones, and an
+    edit found nothing to do."""
+    notebook.run(CELLS)
+    notebook.run("app = session.deploy(builder, 'app')\napp._finish_start()")
+    app = notebook.space["app"]
+    try:
+        notebook.run("STEP = 10")
+        app.pause()
+        notebook.run("app.resume()")
+        assert len(app.versions) == 1, "after a pause what was sent goes on"
+        assert app.changes() is not None
+        app.stop()
+        notebook.run("app.resume()")
+        assert [version.number for version in app.versions] == [1, 2] and "STEP = 10" in app.versions[-1].source
+        assert notebook.cluster.journal.desired.version == 2 and app.changes() is None
+        app.rollback()
+        assert app.topology.node("mapped").operator.mapper(5) == 6
+        app.stop()
+        notebook.run("app.resume()")
+        assert len(app.versions) == 3
+    finally:
+        app.stop()
+
+
+@pytest.mark.parametrize(
+    ("step", "missing"), [(float("-inf"), ()), (float("nan"), ()), (numpy.float64(1.5), ("STEP",))], ids=["-inf", "nan", "numpy's"]
+)
+def test_a_value_without_a_statement_is_written_down_so_that_it_can_be_read(notebook: Any, step: Any, missing: tuple[str, ...]) -> None:
+    """`STEP = nan` and `STEP = np.float64(1.5)` were NameErrors in the next kernel."""
+    notebook.run(CELLS.replace("STEP = 1", ""))
+    notebook.space["STEP"] = step  # by a widget, say
+    notebook.run("app = session.deploy(builder, 'app')\napp._finish_start()\napp.stop()")
+    saved = notebook.space["app"]._history.saved(1)
+    assert saved.missing == missing
+    if not missing:
+        made = make_topology(saved, "app", notebook.space["app"].config)
+        assert repr(made.node("mapped").operator.mapper(1)) == repr(1 + step)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
+from kstreams_repl.errors import InvalidStateStoreError
 from kstreams_repl.inspection import TableData
 from kstreams_repl.inspection.stores import LogRows
 from kstreams_repl.kafka.reading import OffsetRange
@@ -167,23 +168,44 @@ def test_all_rows_come_out_in_order_whatever_the_keys(keys: list[bytes], topolog
     assert get_row(config, topology, builder, b"nobody") is None
 
 
-def test_a_key_of_a_global_store_is_read_from_its_own_place(tmp_path: Path) -> None:
-    """It was looked for among the tasks, which do not have it: every key was None."""
+def test_rows_and_keys_of_a_global_store_are_those_of_its_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instances hold it in memory. It was looked for on disk, where nothing is: a query had no rows and every key was None."""
     builder = ks.StreamsBuilder()
     builder.global_table("airlines", key_serde="string", value_serde="string", store="names")
-    topology = builder.build()
-    place = tmp_path / "app" / "global-0"
-    place.mkdir(parents=True)
-    environment = LmdbEnvironment(place)
-    environment.engine("names").put(b"UA", struct.pack(">q", 1000) + b"United")
-    environment.commit({}, 1)
-    try:
-        config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
-        app: Any = SimpleNamespace(name="app", topology=topology, config=config, session=SimpleNamespace(admin=None))
-        [store] = all_stores(app)
-        assert StoreView(app, store).get("UA") == "United" and StoreView(app, store).get("AA") is None
-    finally:
-        environment.close()
+    stale = tmp_path / "app" / "tasks" / "0_0"
+    stale.mkdir(parents=True)
+    batch = RecordBatch([b"UA", b"AA", b"AA"], [b"United", b"American", None], [1000, 2000, 3000], [0, 1, 2])
+    app = reading(builder.build(), tmp_path, "airlines", batch, monkeypatch)
+    [store] = all_stores(app)
+    assert StoreView(app, store).get("UA") == "United" and StoreView(app, store).get("AA") is None
+    rows = read_store(app.session.admin, app.config, app.topology, store, limit=None)
+    assert rows.as_of == "from topic airlines"
+    assert [(part.keys, part.values) for part in rows.parts] == [([b"UA"], [struct.pack(">q", 1000) + b"United"])]
+
+
+def test_a_global_store_that_its_processor_fills_says_that_it_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its topic has other rows than it."""
+    store = ks.StoreBuilder("names", ks.StoreKind.KEY_VALUE, key_serde="string", value_serde="string", logging=False)
+    topology = ks.Topology().add_global_store(store, "read", "airlines", "keep", ks.Processor)
+    batch = RecordBatch([b"UA"], [b"United"], [1000], [0])
+    app = reading(topology, tmp_path, "airlines", batch, monkeypatch)
+    with pytest.raises(InvalidStateStoreError, match="what its processor makes of topic airlines"):
+        StoreView(app, all_stores(app)[0]).get("UA")
+
+
+def reading(topology: ks.Topology, folder: Path, topic: str, batch: RecordBatch, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An application of which nothing runs here, with one topic."""
+    ranges = (OffsetRange(TopicPartition(topic, 0), 0, len(batch)),)
+
+    def ranges_of(admin: Any, asked: str) -> Any:
+        assert asked == topic
+        return ranges
+
+    monkeypatch.setattr(state_rows, "ranges_of", ranges_of)
+    monkeypatch.setattr(state_rows, "read_ranges", lambda settings, ranges: [(ranges[0].partition, batch)])
+    config = ks.StreamsConfig({"application.id": "app", "state.dir": str(folder)})
+    session = SimpleNamespace(admin=SimpleNamespace(settings=None))
+    return SimpleNamespace(name="app", topology=topology, config=config, session=session)
 
 
 @pytest.mark.parametrize("persistent", [True, False], ids=["of other hosts", "in memory"])
