@@ -15,7 +15,6 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMa
 
 from kernel_ext.workspace import Workspace
 from kstreams_repl.config import KEYS
-from kstreams_repl.errors import KStreamsError
 from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.session import Session
 from kstreams_repl.session.tables import all_stores
@@ -23,7 +22,8 @@ from kstreams_repl.session.tables import all_stores
 PATIENCE_SECONDS = 0.2
 FRESH_SECONDS = 5.0
 
-_SQL = re.compile(r"^\s*%%?topo_sql\b")
+_SQL_CELL = re.compile(r"^\s*%%topo_sql\b")
+_SQL_LINE = re.compile(r"^\s*%topo_sql\b")
 _LINE = re.compile(r"^\s*%%?(topo\w*)\s")
 _TABLES_IN = re.compile(r'\b(?:from|join)\s+("(?:[^"]|"")+"|[\w.]+)', re.IGNORECASE)
 
@@ -46,8 +46,10 @@ class NameMatcher:
         text = context.full_text
         before = context.text_until_cursor
         first = text.lstrip().split("\n", 1)[0]
-        if _SQL.match(first) or _SQL.match(before):
+        if _SQL_CELL.match(first):
             names = self._sql_names(text)
+        elif _SQL_LINE.match(before):
+            names = self._sql_names(context.line_with_cursor)
         elif found := _LINE.match(before):
             names = self._magic_names(found.group(1), before)
         else:
@@ -113,7 +115,7 @@ class NameMatcher:
         def work() -> None:
             try:
                 self._kept[what] = (time.monotonic(), look(session))
-            except KStreamsError:  # no broker, or a query that is not whole yet: there is nothing to offer
+            except Exception:  # no broker, a query that is not whole yet: there is nothing to offer, and a thread prints nothing
                 self._kept[what] = (time.monotonic(), names)
             finally:
                 self._busy.discard(what)

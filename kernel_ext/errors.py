@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import re
 import sys
 from traceback import walk_tb
@@ -11,7 +12,10 @@ from typing import Any
 
 from kstreams_repl.display.markup import clean_text, one_line
 from kstreams_repl.errors import KStreamsError
+from kstreams_repl.runtime.user_error import is_users
 from kstreams_repl.session.errors_shown import user_place
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def show_error(
@@ -44,7 +48,7 @@ def line_in_cell(trace: TracebackType | None) -> tuple[str, int, str] | None:
     found = None
     for frame, line in walk_tb(trace):
         file = frame.f_code.co_filename
-        if "site-packages" in file or "kstreams_repl" in file or "kernel_ext" in file or file.startswith("<frozen"):
+        if not is_users(file) or file.startswith(_HERE):
             continue
         found = (file, line, linecache.getline(file, line).strip())
     return found

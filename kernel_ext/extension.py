@@ -86,7 +86,7 @@ class Extension:
         from kernel_ext.panel import Panel
 
         panel = self._panels.get(app)
-        if panel is None:
+        if panel is None or panel.is_gone:
             panel = self._panels[app] = Panel(app, lambda: self._cells.running)
         view = panel._repr_mimebundle_() or {}
         data, metadata = view if isinstance(view, tuple) else (view, {})

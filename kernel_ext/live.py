@@ -18,13 +18,16 @@ from typing import Any
 from kernel_ext.shape_detail import ROWS, about, live_values, rows_behind, sampled_values
 from kernel_ext.watched import Watched
 from kstreams_repl.display.arrange import Room, room_for
-from kstreams_repl.display.markup import clean_text, element
+from kstreams_repl.display.markup import clean_text, element, join
 from kstreams_repl.display.picture import Picture
 from kstreams_repl.display.svg import marked_rows, svg_of
 from kstreams_repl.errors import KStreamsError, TapUnavailableError
 from kstreams_repl.session import Application
+from kstreams_repl.session.editing import EditPlan
 from kstreams_repl.session.live_taps import LiveTap
 from kstreams_repl.session.records import ReadRecord
+from kstreams_repl.session.topologies import topology_of
+from kstreams_repl.topology.diff import whole_code
 
 UPDATE_SECONDS = 0.4
 DETAIL_SECONDS = 2.0
@@ -53,13 +56,14 @@ class LivePicture:
         self._tell = tell
         self._watched = Watched(kernel_busy)
         self._updating = threading.Lock()
-        self._writing = threading.Lock()
+        self._writing = threading.RLock()
         self._drawn: tuple[Any, ...] | None = None
         self._room: Room = {}
         self._looked = 0.0
         self._tap: LiveTap | None = None
         self._tapped: str | None = None
         self._passed: deque[ReadRecord] = deque(maxlen=ROWS)
+        self._shown_plan: Any = None
 
     # ---- from the front end
 
@@ -92,12 +96,12 @@ class LivePicture:
     # ---- to the front end
 
     def set(self, **values: Any) -> None:
-        """Change the state and tell what is different."""
+        """Change the state and tell what is different, one thread after the other: the front end hears of the last change last."""
         with self._writing:
             changed = {name: value for name, value in values.items() if self.state[name] != value}
             self.state.update(changed)
-        if changed:
-            self._tell(changed)
+            if changed:
+                self._tell(changed)
 
     def refresh(self) -> None:
         """Say what is known now: the whole drawing when its shapes changed, else the numbers."""
@@ -125,8 +129,8 @@ class LivePicture:
                 self._look_live()
                 time.sleep(UPDATE_SECONDS)
             self.refresh()
-        except KStreamsError as error:  # the broker is away, say; the next sign of life tries again
-            self.set(note=clean_text(error.message))
+        except Exception as error:  # the broker is away, say; the next sign of life tries again
+            self.set(note=_said(error))
         finally:
             self._untap()
             self._updating.release()
@@ -139,26 +143,36 @@ class LivePicture:
             self.set(detail=str(element("pre", str(error), role="alert")), about="", values="", planned=False)
         finally:
             self.set(busy=False)
-            self.refresh()
+            try:
+                self.refresh()
+            except Exception as error:
+                self.set(note=_said(error))
 
-    def _plan(self) -> None:
+    def _plan(self, changed: str = "") -> None:
         plan = self.application.changes()
         if plan is None:
-            self.set(
-                detail=str(element("div", "nothing to apply: the notebook's builder says what runs already")),
-                about="",
-                values="",
-                planned=False,
-            )
+            self.set(detail=str(element("div", self._no_plan())), about="", values="", planned=False)
             return
-        self.set(selected="", detail=str(plan.table().html()), about="", values="", planned=not plan.diff.refused)
+        self._shown_plan = _content_of(plan)
+        shown = join([element("div", changed) if changed else None, plan.table().html()])
+        self.set(selected="", detail=str(shown), about="", values="", planned=not plan.diff.refused)
+
+    def _no_plan(self) -> str:
+        """Why there is nothing to show; what hinders the build is raised."""
+        app = self.application
+        if app.definition is None:
+            return f"this notebook has no builder of {app.name}: run the cells that make it, then session.attach({app.name!r}, builder)"
+        topology_of(app.definition, app.config)
+        return "nothing to apply: the notebook's builder says what runs already"
 
     def _apply(self) -> None:
+        """Apply the plan that is shown; another one, because cells ran meanwhile, is shown first."""
         plan = self.application.changes()
-        if plan is not None:
-            plan.apply()
-            self.set(detail=str(plan.table().html()), about="", values="")
-        self.set(planned=False)
+        if plan is None or _content_of(plan) != self._shown_plan:
+            self._plan("cells have run since the plan was shown; this is the plan now")
+            return
+        plan.apply()
+        self.set(detail=str(plan.table().html()), about="", values="", planned=False)
 
     # ---- what is behind a shape
 
@@ -228,11 +242,21 @@ class LivePicture:
         self._passed.clear()
 
     def _show(self, shape: str, **values: str) -> None:
-        if self.state["selected"] == shape:
-            self.set(**values)
+        with self._writing:
+            if self.state["selected"] == shape:
+                self.set(**values)
 
     def _start(self, what: str, work: Callable[[], None]) -> None:
         threading.Thread(target=work, name=f"panel-{what}-{self.application.name}", daemon=True).start()
+
+
+def _content_of(plan: EditPlan) -> Any:
+    """What a plan would put in place, comparable: cells, and helpers that functions call, may change after it was made."""
+    return str(plan.topology.describe()), whole_code(plan.topology), plan.diff.empty
+
+
+def _said(error: BaseException) -> str:
+    return clean_text(error.message if isinstance(error, KStreamsError) else f"{type(error).__name__}: {error}")
 
 
 def marks(picture: Picture) -> dict[str, list[list[str]]]:

@@ -21,6 +21,7 @@ from kernel_ext.workspace import Workspace
 from kstreams_repl.config import KEYS
 from kstreams_repl.display.table import Table
 from kstreams_repl.dsl.build_log import Handle
+from kstreams_repl.extras import extras
 from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.instance.taps import MOST_ROWS
 from kstreams_repl.session import Application, ReadRecord, Records
@@ -454,7 +455,8 @@ def _show_live(look: Callable[[], Table], goes_on: Callable[[], bool]) -> None:
 
 
 def _frame(table: Table) -> Any:
-    import pandas
+    with extras():
+        import pandas
 
     return pandas.DataFrame(list(table.rows), columns=list(table.columns))
 

@@ -39,6 +39,11 @@ class Panel(anywidget.AnyWidget):
         self.live.refresh()
         self.on_msg(lambda widget, content, buffers: self.live.receive(content))
 
+    @property
+    def is_gone(self) -> bool:
+        """Closed, here or by a front end: a view of it would find no model."""
+        return self.comm is None or bool(getattr(self.comm, "_closed", False))
+
     def _take(self, changed: dict[str, Any]) -> None:
         with self.hold_sync():
             for name, value in changed.items():

@@ -21,6 +21,7 @@ from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.reading import ranges_of
 from kstreams_repl.session import Application, Session
 from kstreams_repl.session.internal_names import internal_names
+from kstreams_repl.session.store_view import StoreView
 
 TARGET = "kstreams_repl"
 PICTURE_TARGET = "kstreams_repl.picture"
@@ -121,11 +122,7 @@ def state_of(session: Session | None) -> dict[str, Any]:
         except KStreamsError as error:  # the rest can be said all the same
             state["problem"] = clean_text(error.message)
     applications = tuple(session.applications.values())
-    state["stores"] = [
-        {"name": one_line(store.name), "kind": store.kind, "rows": store.count(), "application": one_line(app.name)}
-        for app in applications
-        for store in app.stores.values()
-    ]
+    state["stores"] = [_store_row(app, store, state) for app in applications for store in app.stores.values()]
     state["applications"] = [_application_row(app) for app in applications]
     apart = {name: status for name, status in session.detached.items() if name not in session.applications}
     state["apart"] = [{"name": one_line(name), "status": one_line(status)} for name, status in apart.items()]
@@ -140,6 +137,15 @@ def _topics(session: Session) -> list[dict[str, Any]]:
         records = sum(item.end - item.start for item in ranges)
         rows.append({"name": one_line(name), "partitions": counts[name], "records": records, "internal": name in own})
     return rows
+
+
+def _store_row(app: Application, store: StoreView, state: dict[str, Any]) -> dict[str, Any]:
+    rows = None
+    try:
+        rows = store.count()
+    except KStreamsError as error:  # damaged, say
+        state["problem"] = clean_text(error.message)
+    return {"name": one_line(store.name), "kind": store.kind, "rows": rows, "application": one_line(app.name)}
 
 
 def _application_row(app: Application) -> dict[str, Any]:

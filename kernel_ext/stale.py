@@ -1,15 +1,20 @@
 """After each cell: which nodes of running applications have other code in the notebook now than the one that runs.
 
-Cheap where nothing happened: a builder whose calls are the ones of the last look is not built again.
+Cheap where nothing happened: a builder whose calls are the ones of the last look, with functions that read what they read then, is not
+built again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from kernel_ext.workspace import Workspace
 from kstreams_repl.session import Application
+from kstreams_repl.topology.fingerprint import all_names, is_users
 
 
 class StaleNodes:
@@ -23,7 +28,7 @@ class StaleNodes:
         session = self._workspace.current
         for app in () if session is None or session.closed else tuple(session.applications.values()):
             log = getattr(app.definition, "_log", None)
-            now = (app.topology, None if log is None else [(call, call.args, call.kwargs) for call in log.calls])
+            now = (app.topology, None if log is None else [(call, call.args, call.kwargs, *_read_by(call)) for call in log.calls])
             if not _same(self._seen.get(app), now):
                 self._seen[app] = now
                 app.changes()
@@ -35,5 +40,37 @@ def _same(before: Any, now: Any) -> bool:
     if now[1] is None:
         return True
     return len(before[1]) == len(now[1]) and all(
-        one is other for old, new in zip(before[1], now[1], strict=True) for one, other in zip(old, new, strict=True)
+        len(old) == len(new) and all(one is other for one, other in zip(old, new, strict=True))
+        for old, new in zip(before[1], now[1], strict=True)
     )
+
+
+def _read_by(call: Any) -> list[Any]:
+    """What the functions of a call read from the notebook and from modules: helpers that a cell or `%autoreload` may have changed."""
+    found: dict[int, Any] = {}
+
+    def look(item: Any) -> None:
+        item = getattr(item, "__func__", item)
+        if isinstance(item, type) and is_users(item.__module__):
+            for value in tuple(vars(item).values()):
+                look(value)
+        elif isinstance(item, FunctionType) and is_users(item.__module__) and id(item.__code__) not in found:
+            found[id(item.__code__)] = item.__code__
+            for value in _named_in(item.__code__, item.__globals__):
+                if id(value) not in found:
+                    found[id(value)] = value
+                    look(value)
+
+    for item in (*call.args, *call.kwargs.values()):
+        with suppress(Exception):  # things of the user's that do not like being looked at
+            look(item)
+    return list(found.values())
+
+
+def _named_in(code: CodeType, known: dict[str, Any]) -> Iterator[Any]:
+    """What a code names of a module, and of modules that it names."""
+    names = sorted(all_names(code))
+    for value in (known[name] for name in names if name in known):
+        yield value
+        if isinstance(value, ModuleType) and is_users(value.__name__):
+            yield from (vars(value)[name] for name in names if name in vars(value))

@@ -119,7 +119,8 @@ def __getattr__(name: str) -> Any:
     place = _PLACE_OF.get(name)
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(place), name)
+    with importlib.import_module(f"{__name__}.extras").extras():  # the session needs DuckDB, say
+        value = getattr(importlib.import_module(place), name)
     if name in _SHOWN:
         importlib.import_module(f"{__name__}.display.objects").install()
     if name in _WITH_EXAMPLES:
@@ -134,7 +135,8 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(ipython: Any) -> None:
     """``%load_ext kstreams_repl``: magics, completion, short errors, pictures. Loading twice does nothing."""
-    importlib.import_module("kernel_ext").load_ipython_extension(ipython)
+    with importlib.import_module(f"{__name__}.extras").extras():
+        importlib.import_module("kernel_ext").load_ipython_extension(ipython)
 
 
 def unload_ipython_extension(ipython: Any) -> None:

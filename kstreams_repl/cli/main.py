@@ -14,9 +14,11 @@ from collections.abc import Sequence
 
 import click
 
+from kstreams_repl import __version__
 from kstreams_repl.cli.registry import COMMANDS
 from kstreams_repl.display.markup import clean_text
 from kstreams_repl.errors import KStreamsError, did_you_mean
+from kstreams_repl.extras import missing
 
 INTERRUPTED = 130
 
@@ -46,7 +48,7 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, envvar="KSTREAMS_DEBUG", help="Show the traceback of an error.")
-@click.version_option(package_name="kstreams-repl", prog_name="kstreams")
+@click.version_option(__version__, prog_name="kstreams")
 def root(debug: bool) -> None:
     """Kafka Streams' topologies in Python, run inside Spark, looked into with DuckDB.
 
@@ -83,6 +85,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if wants_traceback(given):
             traceback.print_exception(error)
         click.echo(describe_error(error), err=True)
+        return 1
+    except ModuleNotFoundError as error:
+        told = missing(error)
+        if told is None:
+            raise
+        if wants_traceback(given):
+            traceback.print_exception(error)
+        click.echo(describe_error(told), err=True)
         return 1
     except click.ClickException as error:
         error.show()

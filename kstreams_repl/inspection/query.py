@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from kstreams_repl.display.table import MAX_ROWS, Table
 from kstreams_repl.errors import SqlError, did_you_mean
+from kstreams_repl.extras import extras
 from kstreams_repl.inspection.columns import TableData
 from kstreams_repl.inspection.json_values import JsonColumn, read_json
 from kstreams_repl.inspection.running import interruptible
@@ -121,6 +122,8 @@ class SqlResult:
             raise explain(error, self._empty) from error
 
     def _frame(self) -> Any:
+        with extras():
+            import pandas  # noqa: F401 - DuckDB needs it, and would say so in words of its own
         frame = self.relation.df()
         rounded = self._rounded(frame)
         return self._exact(frame, rounded) if rounded else frame

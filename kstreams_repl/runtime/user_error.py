@@ -9,8 +9,8 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import NamedTuple
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent)
-_STORES = str(Path(_PACKAGE) / "stores") + os.sep
+_PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
+_STORES = _PACKAGE + "stores" + os.sep
 _NOT_USERS = (_PACKAGE, sysconfig.get_path("stdlib") + os.sep, "<frozen")
 
 

@@ -1,4 +1,5 @@
-"""What was said where nobody looked: the broker's and Spark's log files, and what instances report of trouble and failure."""
+"""What was said where nobody looked: the broker's log file, Spark's, in which is what user functions print on workers, and what instances
+report of trouble and failure."""
 
 from __future__ import annotations
 
@@ -24,11 +25,20 @@ def session_logs(session: Session, name: str | None, n: int) -> Table:
     if name is None and broker is not None and broker.log is not None:
         files.append(("broker", broker.log))
     if name is None and session._uses_spark():
-        from kstreams_repl.spark.session import spark_log
-
-        files.append(("Spark", spark_log()))
-    files += [(app.name, app.log) for app in apps if app.log is not None]
+        files.append(("Spark", _spark_log()))
+    for app in apps:
+        if app.log is not None:
+            files.append((app.name, app.log))
+        driver = None if app._apart is None else app._apart.mailbox.record
+        if driver is not None:
+            files.append((f"{app.name}, Spark", _spark_log(driver.pid)))
     return logs_table(apps, files, n)
+
+
+def _spark_log(pid: int | None = None) -> Path:
+    from kstreams_repl.spark.session import spark_log
+
+    return spark_log(pid)
 
 
 def logs_table(applications: Iterable[Application], files: Iterable[tuple[str, Path]], n: int) -> Table:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, overload
 
 from kstreams_repl.display.table import Table
+from kstreams_repl.extras import extras
 from kstreams_repl.types import Headers
 
 EXACT = 2**53
@@ -62,7 +63,8 @@ class Records(Sequence[ReadRecord]):
 
     def df(self) -> Any:
         """A pandas DataFrame, one row per record; timestamps as dates in UTC."""
-        import pandas
+        with extras():
+            import pandas
 
         frame = pandas.DataFrame(list(self._records), columns=list(ReadRecord._fields))
         for name in ("key", "value"):  # pandas makes floats of integers beside None, and large ones lose their digits

@@ -462,6 +462,9 @@ class Session:
                 raise
             error.add_note(f"while closing: {closing}")  # the cause is what the caller is to see
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a Session lives in the process that opened it")  # a copy on a worker would start a broker of its own
+
     def __repr__(self) -> str:
         if self.closed:
             return "Session(closed)"

@@ -2,7 +2,8 @@
 no other way.
 
 Modules of the user's that a worker may not have, or may have in an older version (a notebook, a file beside it), travel by
-value, if the topology holds one of their functions; installed packages, this one and what those functions read by reference. The
+value, whether a function of theirs is given itself or is called by one; installed packages and this one by reference. A module
+that holds what cannot be sent (a lock, a connection) is left to the worker's import, as long as nothing of it is given itself. The
 driver's module path goes along, so that what is imported by reference is found, and workers import it again when its file has changed.
 """
 
@@ -12,17 +13,24 @@ import hashlib
 import importlib
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from kstreams_repl.errors import DeployError
 from kstreams_repl.instance.plan import ApplicationPlan
+from kstreams_repl.spark.unsendable import culprit, read_globals
+from kstreams_repl.topology.fingerprint import content_of
 
 _OWN = ("kstreams_repl", "kernel_ext")
+_DEPTH = 8
+_MOST_ITEMS = 10_000
+_registering = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +46,60 @@ def pack(plan: ApplicationPlan) -> Shipment:
     """Pickle the plan.
 
     Raises:
-        DeployError: a function of the topology holds something that cannot be sent (an open file, a lock, a Spark session).
+        DeployError: a function of the topology holds something that cannot be sent (an open file, a lock, a session). Fields: ``node``,
+            ``variable``, where they are known.
     """
+    given, called = _user_modules(plan)
+    try:
+        content = _pickled(plan, {**called, **given})
+    except Exception as cause:
+        try:
+            if not called:
+                raise
+            content = _pickled(plan, given)  # a module that is only called holds what cannot be sent: workers import it
+        except Exception:
+            raise _cannot_be_sent(plan, given, cause) from cause
+    return Shipment(content, hashlib.sha256(content).hexdigest(), tuple(sys.path))
+
+
+def _pickled(item: Any, modules: Mapping[str, ModuleType]) -> bytes:
     from pyspark import cloudpickle
 
-    try:
-        with _by_value(_user_modules(plan)):
-            content = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
-    except Exception as cause:
-        raise DeployError(
-            f"the topology's functions cannot be sent to the workers: {type(cause).__name__}: {cause}",
-            hint="a function uses something that lives in this process only; create it inside the function instead",
-        ) from cause
-    return Shipment(content, hashlib.sha256(content).hexdigest(), tuple(sys.path))
+    with _by_value(modules):
+        content: bytes = cloudpickle.dumps(item)  # type: ignore[no-untyped-call]
+    return content
+
+
+def _cannot_be_sent(plan: ApplicationPlan, modules: Mapping[str, ModuleType], cause: BaseException) -> DeployError:
+    """The error that names the node and the variable, as far as they are found."""
+
+    def sends(item: Any) -> bool:
+        try:
+            _pickled(item, modules)
+        except Exception:
+            return False
+        return True
+
+    why = f"{type(cause).__name__}: {cause}"
+    for part in _parts(plan):
+        if sends(part):
+            continue
+        found = None
+        with suppress(Exception):  # things of the user's that do not like being looked at
+            found = culprit(part, sends)
+        variable, thing = found or ("", part)
+        named = f"variable {variable!r} holds a {type(thing).__name__}" if variable else f"they hold a {type(thing).__name__}"
+        return DeployError(
+            f"the functions of {part.name} cannot be sent to the workers: {named} ({why})",
+            hint="what lives in this process only (a file, a lock, a connection, a session) is to be made where it is used: "
+            "in the function, or in a processor's init",
+            node=part.name,
+            variable=variable or None,
+        )
+    return DeployError(
+        f"the topology's functions cannot be sent to the workers: {why}",
+        hint="a function uses something that lives in this process only; create it inside the function instead",
+    )
 
 
 def unpack(shipment: Shipment) -> ApplicationPlan:
@@ -104,61 +153,94 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 @contextmanager
-def _by_value(modules: list[ModuleType]) -> Iterator[None]:
+def _by_value(modules: Mapping[str, ModuleType]) -> Iterator[None]:
     from pyspark import cloudpickle
 
     registered = []
-    try:
-        for module in modules:
-            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-            registered.append(module)
-        yield
-    finally:
-        for module in registered:
-            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    with _registering:  # the register is one for the whole process, and applications may be deployed at once
+        try:
+            for module in modules.values():
+                cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+                registered.append(module)
+            yield
+        finally:
+            for module in registered:
+                cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def _user_modules(plan: ApplicationPlan) -> list[ModuleType]:
-    """Modules of functions in the topology that are neither ours nor installed."""
-    found: dict[str, ModuleType] = {}
-    seen: set[int] = set()
+def _parts(plan: ApplicationPlan) -> list[Any]:
+    """Nodes and stores of all sub-topologies."""
+    parts = {id(spec.subtopology): spec.subtopology for tasks in plan.assignment for spec in tasks}
+    return [part for sub in (*parts.values(), *plan.global_subtopologies) for part in (*sub.nodes, *sub.stores)]
 
-    def visit(item: Any, depth: int) -> None:
-        if id(item) in seen or depth > 6 or item is None or isinstance(item, (str, bytes, int, float, bool)):
+
+def _user_modules(plan: ApplicationPlan) -> tuple[dict[str, ModuleType], dict[str, ModuleType]]:
+    """Modules that are neither ours nor installed: (of functions that the topology was given, of what these read and call)."""
+    given: dict[str, ModuleType] = {}
+    called: dict[str, ModuleType] = {}
+    seen: set[tuple[int, bool]] = set()
+
+    def note(name: Any, found: dict[str, ModuleType]) -> ModuleType | None:
+        module = sys.modules.get(name) if isinstance(name, str) and name != "__main__" else None
+        if module is None or not _is_users(module):
+            return None
+        found[module.__name__] = module
+        return module
+
+    def visit(item: Any, depth: int, found: dict[str, ModuleType]) -> None:
+        key = id(item), found is given
+        if key in seen or depth > _DEPTH or item is None or isinstance(item, (str, bytes, int, float, bool)):
             return
-        seen.add(id(item))
-        if callable(item) and isinstance(name := getattr(item, "__module__", None), str):
-            module = sys.modules.get(name)
-            if module is not None and name != "__main__" and _is_users(module):
-                found[name] = module
+        if isinstance(item, (dict, list, tuple, set, frozenset)) and len(item) > _MOST_ITEMS:
+            return  # data
+        seen.add(key)
+        if isinstance(item, ModuleType):
+            if note(item.__name__, called) is not None:
+                for value in list(vars(item).values()):
+                    look(value, depth + 1)
+            return
+        if callable(item):
+            note(getattr(item, "__module__", None), found)
         if isinstance(item, dict):
-            for value in item.values():
-                visit(value, depth + 1)
+            for value in list(item.values()):
+                visit(value, depth + 1, found)
         elif isinstance(item, (list, tuple, set, frozenset)):
-            for value in item:
-                visit(value, depth + 1)
+            for value in list(item):
+                visit(value, depth + 1, found)
+        elif isinstance(item, type):
+            if _is_of_users(item):
+                for value in list(vars(item).values()):
+                    look(getattr(value, "__func__", value), depth + 1)
         else:
             for cell in getattr(item, "__closure__", None) or ():
-                try:
-                    visit(cell.cell_contents, depth + 1)
-                except ValueError:  # a cell that is not filled yet
-                    continue
+                visit(content_of(cell), depth + 1, found)
+            if isinstance(item, FunctionType) and _is_of_users(item):
+                for _, value in read_globals(item):
+                    look(value, depth + 1)
             for name in getattr(item, "__slots__", ()) or ():
-                visit(getattr(item, name, None), depth + 1)
+                visit(getattr(item, name, None), depth + 1, found)
             attributes = getattr(item, "__dict__", None)
-            if isinstance(attributes, dict) and not isinstance(item, (type, ModuleType)):
-                visit(attributes, depth + 1)
+            if isinstance(attributes, dict):
+                visit(attributes, depth + 1, found)
+            look(type(item), depth + 1)
 
-    subtopologies = {id(spec.subtopology): spec.subtopology for tasks in plan.assignment for spec in tasks}
-    for sub in (*subtopologies.values(), *plan.global_subtopologies):
-        for node in sub.nodes:
-            visit(node, 0)
-        for store in sub.stores:
-            visit(store, 0)
-    visit(dict(plan.config), 0)
-    return list(found.values())
+    def look(item: Any, depth: int) -> None:
+        with suppress(Exception):  # whatever it is that stands in a notebook, it need not like being looked at
+            visit(item, depth, called)
+
+    for part in _parts(plan):
+        visit(part, 0, given)
+    visit(dict(plan.config), 0, given)
+    return given, {name: module for name, module in called.items() if name not in given}
 
 
+def _is_of_users(item: Any) -> bool:
+    name = getattr(item, "__module__", None)
+    module = sys.modules.get(name) if isinstance(name, str) else None
+    return name == "__main__" or module is None or _is_users(module)
+
+
+@cache
 def _is_users(module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     if file is None or module.__name__.split(".")[0] in _OWN or module.__name__ in sys.builtin_module_names:

@@ -17,13 +17,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from kstreams_repl.errors import DeployError
+from kstreams_repl.extras import extras
 from kstreams_repl.java import shim_cache, spark_environment
 from kstreams_repl.spark.jvm import start_jvm
 
 LOCAL_SLOTS = 32
 """More than cores: instances mostly wait. A slot that is free costs nothing."""
 TASK_FAILURES = 8
+KEPT_LOGS = 10
 RESERVED_SLOTS = 2
 """Kept free for the user's own Spark jobs."""
 
@@ -111,9 +115,11 @@ def get_session(master: str | None = None, *, slots: int = LOCAL_SLOTS, settings
     Raises:
         JavaNotFoundError: there is no Java to start Spark with.
         DeployError: the JVM ended before Spark could be reached.
+        KStreamsError: PySpark is not installed.
     """
-    from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
+    with extras():
+        from pyspark import SparkConf, SparkContext
+        from pyspark.sql import SparkSession
 
     with _lock:
         if _jvm_has_ended():
@@ -132,6 +138,7 @@ def get_session(master: str | None = None, *, slots: int = LOCAL_SLOTS, settings
             own = spark_environment()
             environment = {**os.environ, **own, "PYTHONPATH": python_path(os.environ.get("PYTHONPATH"))}
             os.environ.update({name: own[name] for name in own if name != "JAVA_HOME"})  # PySpark reads them in this process, too
+            _forget_old_logs()
             SparkContext._gateway = start_jvm(chosen, environment, spark_log())
             SparkContext._jvm = SparkContext._gateway.jvm
         session = SparkSession.builder.config(conf=conf).getOrCreate()
@@ -165,9 +172,17 @@ def python_path(before: str | None) -> str:
     return os.pathsep.join(filter(None, (_ROOT, before)))
 
 
-def spark_log() -> Path:
-    """What the Spark JVM, and `print` in its workers, write to stderr; of the Spark started last."""
-    return shim_cache().parent / "logs" / "spark.log"
+def spark_log(pid: int | None = None) -> Path:
+    """What the Spark JVM that a process started, and `print` in its workers, write to stderr; None: this process."""
+    return shim_cache().parent / "logs" / f"spark-{os.getpid() if pid is None else pid}.log"
+
+
+def _forget_old_logs() -> None:
+    """Of processes that have ended the last few logs are kept."""
+    ended = [path for path in spark_log().parent.glob("spark-[0-9]*.log") if not psutil.pid_exists(int(path.stem.removeprefix("spark-")))]
+    with suppress(OSError):  # another process removes them, too
+        for path in sorted(ended, key=lambda path: path.stat().st_mtime)[:-KEPT_LOGS]:
+            path.unlink()
 
 
 def stop_session() -> None:

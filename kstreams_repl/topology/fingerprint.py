@@ -96,7 +96,7 @@ class _Fingerprint:
 
     def _deep(self, value: Any, depth: int) -> Any:
         if isinstance(value, types.FunctionType):
-            cells = tuple(self.of(_content(cell), depth - 1) for cell in value.__closure__ or ())
+            cells = tuple(self._closed_over(content_of(cell), depth - 1, value.__code__) for cell in value.__closure__ or ())
             defaults = self.of(value.__defaults__, depth - 1), self.of(value.__kwdefaults__, depth - 1)
             read = (self._read(value, depth),) if self._reads else ()
             return "function", self._code(value.__code__), cells, defaults, *read
@@ -136,7 +136,7 @@ class _Fingerprint:
         return kind, frozenset(items) if isinstance(value, (set, frozenset)) else tuple(items), *own
 
     def _class(self, value: type, depth: int) -> Any:
-        if not _is_users(value.__module__) and hasattr(sys.modules.get(value.__module__), value.__qualname__.partition(".")[0]):
+        if not is_users(value.__module__) and hasattr(sys.modules.get(value.__module__), value.__qualname__.partition(".")[0]):
             return "class", value.__module__, value.__qualname__
         own = {
             name: item
@@ -144,50 +144,54 @@ class _Fingerprint:
             if isinstance(item, types.FunctionType)
             or not (name[0] == name[-1] == "_" or name == "_abc_impl" or isinstance(item, _SLOTS))
         }
-        bases = tuple(self.of(base, depth - 1) for base in value.__bases__ if _is_users(base.__module__))
+        bases = tuple(self.of(base, depth - 1) for base in value.__bases__ if is_users(base.__module__))
         return "class", value.__qualname__, self.of(own, depth - 1), bases
 
     def _object(self, value: Any, depth: int) -> Any:
         kind = type(value)
         if dataclasses.is_dataclass(value):
             return kind.__qualname__, self._behind(kind, depth), self.of(fields_of(value), depth - 1)
-        library = not _is_users(kind.__module__) and kind.__module__.split(".")[0] not in _OURS
+        library = not is_users(kind.__module__) and kind.__module__.split(".")[0] not in _OURS
         state = None if library else getattr(value, "__dict__", None)
         depth = max(depth, DEPTH_OF_LIBRARIES) if library else depth
         content = self.of(state, depth - 1) if state else tuple(self.of(part, depth - 1) for part in _reduced(value))
         return kind.__qualname__, self._behind(kind, depth), content
 
     def _behind(self, kind: type, depth: int) -> Any:
-        return self.of(kind, depth - 1) if _is_users(kind.__module__) else None
+        return self.of(kind, depth - 1) if is_users(kind.__module__) else None
 
     def _read(self, function: types.FunctionType, depth: int) -> Any:
         """By name: what the code of a user's function looks up in its module."""
-        if not _is_users(function.__module__):
+        if not is_users(function.__module__):
             return ()
-        names = sorted({name for name in _global_names(function.__code__) if name in function.__globals__})
+        names = sorted({name for name in global_names(function.__code__) if name in function.__globals__})
         return tuple((name, self._known(function.__globals__[name], depth - 1, function.__code__)) for name in names)
 
+    def _closed_over(self, value: Any, depth: int, code: types.CodeType) -> Any:
+        return self._known(value, depth, code) if self._reads and isinstance(value, types.ModuleType) else self.of(value, depth)
+
     def _known(self, value: Any, depth: int, code: types.CodeType) -> Any:
-        if isinstance(value, (types.FunctionType, type)) and not _is_users(value.__module__):
+        if isinstance(value, (types.FunctionType, type)) and not is_users(value.__module__):
             return value.__module__, value.__qualname__
-        if isinstance(value, types.ModuleType) and _is_users(value.__name__):  # `helpers.scale(v)`: what the code may look up in it
-            found = vars(value)
-            read = tuple((name, self.of(found[name], depth - 1)) for name in sorted(_attribute_names(code)) if name in found)
-            return "module", value.__name__, read
+        if isinstance(value, types.ModuleType) and depth > 0 and is_users(value.__name__):
+            asked = sorted(all_names(code) & vars(value).keys())  # `helpers.shout`: the code names both
+            return "module", value.__name__, tuple((name, self._known(vars(value)[name], depth - 1, code)) for name in asked)
         return self.of(value, depth)
 
 
-def _global_names(code: types.CodeType) -> Iterator[str]:
+def global_names(code: types.CodeType) -> Iterator[str]:
+    """Names that a code, and the codes inside it, look up in their module."""
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             yield step.argval
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _global_names(constant)
+            yield from global_names(constant)
 
 
-def _attribute_names(code: types.CodeType) -> set[str]:
-    inner = (_attribute_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
+def all_names(code: types.CodeType) -> set[str]:
+    """Every name in a code and the codes inside it, those of attributes, too."""
+    inner = (all_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
     return set(code.co_names).union(*inner)
 
 
@@ -232,7 +236,7 @@ def _reduced(value: Any) -> Iterator[Any]:
 
 
 @functools.cache
-def _is_users(module: str | None) -> bool:
+def is_users(module: str | None) -> bool:
     """Whether a module is the user's own: a notebook, a script or a file beside it."""
     if module is None or module.split(".")[0] in (*_OURS, "builtins"):
         return False
@@ -245,7 +249,8 @@ def _is_users(module: str | None) -> bool:
     return not any(Path(file).resolve().is_relative_to(place) for place in installed)
 
 
-def _content(cell: Any) -> Any:
+def content_of(cell: Any) -> Any:
+    """What a variable of an enclosing function holds; None while it holds nothing."""
     try:
         return cell.cell_contents
     except ValueError:  # not yet filled

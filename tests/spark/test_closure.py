@@ -6,8 +6,10 @@ import importlib
 import pickle
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,8 @@ from kstreams_repl.errors import DeployError
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.runtime.task import TaskSpec
-from kstreams_repl.spark.closure import Shipment, pack, unpack
+from kstreams_repl.session import Session
+from kstreams_repl.spark.closure import Shipment, _by_value, pack, unpack
 from kstreams_repl.topology.nodes import ProcessorNode
 from kstreams_repl.types import TaskId, TopicPartition
 
@@ -64,11 +67,92 @@ def test_same_plan_has_the_same_digest_and_another_function_another() -> None:
     assert pack(plan_of(one)).digest != pack(plan_of(two)).digest
 
 
-def test_what_cannot_be_sent_is_told_before_anything_starts() -> None:
+CALLS = {
+    "by the module": "import my_helpers\ndef call(value): return my_helpers.shout(value)",
+    "by its name": "from my_helpers import shout\ndef call(value): return shout(value)",
+    "in a class": "import my_helpers\nclass Call:\n    def __call__(self, value): return my_helpers.shout(value)\ncall = Call()",
+}
+
+
+@pytest.mark.parametrize("how", CALLS)
+def test_a_module_that_a_function_calls_travels_by_value(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that had imported it went on with the module of then after an edit; one on another host had none."""
+    (tmp_path / "my_helpers.py").write_text("import deeper\ndef shout(value):\n    return deeper.loud(value)\n")
+    (tmp_path / "deeper.py").write_text("def loud(value):\n    return value.upper()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    space: dict[str, Any] = {"__name__": "__main__"}
+    exec(CALLS[how], space)
+    shipment = pack(plan_of(space["call"]))
+    for name in ("my_helpers", "deeper"):
+        (tmp_path / f"{name}.py").unlink()
+        del sys.modules[name]
+    assert mapper_of(unpack(shipment))("a") == "A"  # type: ignore[operator]
+
+
+def test_a_module_that_holds_what_cannot_be_sent_is_imported_by_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_locked.py").write_text("import threading\nLOCK = threading.Lock()\ndef shout(value):\n    return value.upper()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    space: dict[str, Any] = {"__name__": "__main__"}
+    exec("import my_locked\ndef call(value): return my_locked.shout(value)", space)
+    shipment = pack(plan_of(space["call"]))
+    del sys.modules["my_locked"]
+    assert mapper_of(unpack(shipment))("a") == "A"  # type: ignore[operator]
+    assert sys.modules.pop("my_locked") is not None
+
+
+def test_two_applications_may_be_deployed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the one had registered was taken out by the other: it could not be sent, or went by reference."""
+    (tmp_path / "my_both.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import my_both  # type: ignore[import-not-found]
+
+    def other() -> None:
+        with _by_value({"my_both": my_both}):
+            pass
+
+    second = threading.Thread(target=other)
+    with _by_value({"my_both": my_both}):
+        second.start()
+        second.join(0.2)
+    second.join()
+    del sys.modules["my_both"]
+
+
+def add(value: int, number: Any) -> Any:
+    return number
+
+
+class Wrapped:
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __call__(self, value: Any) -> Any:
+        return self.inner
+
+
+@pytest.mark.parametrize("kind", ["closure", "global", "helper", "partial", "attribute", "generator", "file", "session"])
+def test_what_cannot_be_sent_is_told_with_its_name_before_anything_starts(kind: str, tmp_path: Path) -> None:
     lock = threading.Lock()
-    with pytest.raises(DeployError, match="cannot be sent") as told:
-        pack(plan_of(lambda value: lock))
-    assert told.value.__cause__ is not None
+    space: dict[str, Any] = {"__name__": "__main__", "lock": lock}
+    exec("def direct(value): return lock\ndef helper(value): return direct(value)", space)
+    numbers = (number for number in range(3))
+    session = Session(ClientSettings("b:1"))
+    with (tmp_path / "out").open("w") as out:
+        given: dict[str, tuple[object, str, str]] = {
+            "closure": (lambda value: lock, "lock", "lock"),
+            "global": (space["direct"], "lock", "lock"),
+            "helper": (space["helper"], "lock", "lock"),
+            "partial": (partial(add, number=lock), "number", "lock"),
+            "attribute": (Wrapped([lock]), "inner", "lock"),
+            "generator": (lambda value: next(numbers), "numbers", "generator"),
+            "file": (lambda value: print(value, file=out), "out", "TextIOWrapper"),
+            "session": (lambda value: session.sql(value), "session", "Session"),
+        }
+        function, variable, thing = given[kind]
+        with pytest.raises(DeployError, match="cannot be sent") as told:
+            pack(plan_of(function))
+    assert told.value.__cause__ is not None and told.value.node == "shape"
+    assert told.value.variable == variable and f"variable {variable!r} holds a {thing}" in told.value.message
 
 
 def test_only_a_plan_is_unpacked() -> None:

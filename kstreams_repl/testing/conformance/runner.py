@@ -42,11 +42,23 @@ class Outcome:
 
 
 def read_cases(path: Path) -> Iterator[dict[str, Any]]:
-    """The cases of a file, one JSON object a line."""
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            if line.strip():
-                yield json.loads(line)
+    """The cases of a file, one JSON object a line.
+
+    Raises:
+        KStreamsError: a line is none. Fields: ``path``, ``line``.
+    """
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                case = json.loads(line)
+            except ValueError:
+                case = None
+            if not isinstance(case, dict) or "id" not in case:
+                hint = "a case file is JSON Lines: one object with id, ops, events and expect in each line"
+                raise KStreamsError(f"{path}, line {number} is no conformance case", hint=hint, path=str(path), line=number)
+            yield case
 
 
 def run_case(case: dict[str, Any]) -> Outcome:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 import types
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 import pytest
 
+import kstreams_repl
 from kstreams_repl.cli import registry
 from kstreams_repl.cli.main import describe_error, main
 from kstreams_repl.errors import ConfigError, KStreamsError
@@ -107,3 +110,17 @@ def test_a_closed_pipe_is_no_traceback() -> None:
 def test_what_an_error_quotes_cannot_steer_the_terminal() -> None:
     shown = describe_error(KStreamsError("no topic 'a\x1b]0;owned\x07'", hint="there is 'b\x1b[2J'"))
     assert "\x1b" not in shown and "\x07" not in shown and "\\x1b]0;owned" in shown
+
+
+def test_the_version_is_told_where_nothing_was_installed(capsys: pytest.CaptureFixture[str]) -> None:
+    """From a checkout on PYTHONPATH it was a RuntimeError with its traceback."""
+    project = tomllib.loads((Path(kstreams_repl.__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"kstreams, version {project['version']}\n"
+
+
+@pytest.mark.parametrize("line", [b"[tool]", b"\xff\xfe", b"[]", b'{"ops": []}'])
+def test_a_file_without_cases_is_told_with_its_line(line: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x").write_bytes(b"\n" + line)
+    assert main(["conformance", str(tmp_path / "x")]) == 1
+    assert "line 2 is no conformance case\nHint: " in capsys.readouterr().err

@@ -11,14 +11,18 @@ from typing import Any
 
 import pandas
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from traitlets.config import Config
 
 import kstreams_repl as ks
 from kernel_ext.cells import cell_of
 from kernel_ext.errors import three_lines
+from kernel_ext.extension import Extension
 from kernel_ext.magics import TopoMagics, _split_options
+from kstreams_repl.errors import BrokerUnavailableError
 from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.failures import kafka_errors
 
 
 @pytest.fixture
@@ -140,6 +144,19 @@ def test_an_error_of_ours_takes_three_lines_with_the_users_line_and_a_hint(shell
     assert lines[2].startswith("Hint: ")
 
 
+def test_the_line_of_an_error_is_the_users_and_no_librarys(shell: InteractiveShell) -> None:
+    """An error that a context manager of ours had translated showed a line of contextlib."""
+    shell.user_ns["ask"] = ask_nobody
+    result, printed = run(shell, "x = 1\nask()", "one")
+    assert isinstance(result.error_in_exec, BrokerUnavailableError)
+    assert 'kafka_errors("asking"' in printed and "gen.throw" not in printed
+
+
+def ask_nobody() -> None:
+    with kafka_errors("asking", bootstrap_servers="b:1"):
+        raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+
+
 def test_the_whole_trace_is_there_on_request(shell: InteractiveShell) -> None:
     run(shell, "import kstreams_repl as ks; ks.StreamsBuilder().stream('bad name!')")
     _, printed = run(shell, "%tb")
@@ -201,6 +218,17 @@ def test_magics_complete_topologies_and_settings(shell: InteractiveShell) -> Non
     run(shell, "%%topo word_count\nbuilder.stream('words').to('copy')")
     assert "word_count" in completions(shell, "%topo_deploy word")
     assert "processing.guarantee=" in completions(shell, "%topo_deploy word_count -c processing.g")
+
+
+def test_a_query_in_one_line_of_a_cell_leaves_the_other_lines_to_python(shell: InteractiveShell) -> None:
+    """Topics and stores were all that was offered below it."""
+    shell.user_ns["session"] = SimpleNamespace()
+    shell.user_ns["orders_frame"] = 1
+    matcher: Any = Extension.of(shell)._matcher  # type: ignore[union-attr]
+    matcher._sql_names = lambda text: ["orders"]
+    assert "orders_frame" in completions(shell, "%topo_sql SELECT 1\nx = orde")
+    assert completions(shell, "x = 1\n%topo_sql SELECT * FROM orde") == ["orders"]
+    assert completions(shell, "%%topo_sql\nSELECT * FROM\norde") == ["orders"]
 
 
 def test_completion_starts_no_broker(shell: InteractiveShell) -> None:

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import re
+import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import comm
+import pytest
+from comm.base_comm import BaseComm as PlainComm
+from IPython.core.interactiveshell import InteractiveShell
 
 import kernel_ext.panel as panel
+from kernel_ext.extension import Extension
+from kernel_ext.live import LivePicture
+from kernel_ext.panel import Panel
+from kernel_ext.side_panel import state_of
 from kernel_ext.subshells import heard_at_once
+from kstreams_repl.errors import StateStoreError
+from tests.unit.kernel_ext.test_extension import run
+from tests.unit.kernel_ext.test_topo_edit import BUILD, cluster, shell  # noqa: F401 - fixtures
 
 SOURCE = (Path(panel.__file__).parent / "static" / "panel.js").read_text(encoding="utf-8")
 
@@ -29,9 +45,179 @@ def test_what_a_front_end_says_to_a_subshell_is_handled_there_whoever_spoke_last
     """ipykernel asks a comm where a message is to go, before a browser test would notice."""
     from ipykernel.comm.comm import BaseComm
 
-    comm = BaseComm(target_name="kstreams_repl", comm_id="1")
-    heard_at_once(comm)
-    route = getattr(comm, "_reply_subshell_for")  # noqa: B009
-    comm._reply_subshell_id = None
+    one = BaseComm(target_name="kstreams_repl", comm_id="1")
+    heard_at_once(one)
+    route = getattr(one, "_reply_subshell_for")  # noqa: B009
+    one._reply_subshell_id = None
     assert route({"method": "custom", "content": {"do": "pause"}}, "subshell-1") == "subshell-1"
     heard_at_once(None)
+
+
+class Wire(PlainComm):  # type: ignore[misc]
+    """A comm that keeps what a front end would know."""
+
+    seen: dict[str, Any]
+
+    def publish_msg(self, msg_type: str, data: Any = None, metadata: Any = None, buffers: Any = None, **keys: Any) -> None:
+        if not hasattr(self, "seen"):
+            self.seen = {}
+        self.seen.update((data or {}).get("state", {}))
+
+
+@pytest.fixture
+def wired(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comm, "create_comm", Wire)
+
+
+def a_panel() -> Panel:
+    return Panel(SimpleNamespace(name="app", session=SimpleNamespace(closed=True)))  # type: ignore[arg-type]
+
+
+def test_two_threads_that_change_the_picture_lose_no_change(wired: None) -> None:
+    """One thread's end of `hold_sync` took away what the other had not sent yet: the buttons stayed as they are while one acts."""
+    shown = a_panel()
+    sending, second = threading.Event(), threading.Event()
+    publish = shown.comm.publish_msg
+
+    def slow(*about: Any, **more: Any) -> None:
+        if threading.current_thread().name == "first":
+            sending.set()
+            second.wait(0.3)
+        publish(*about, **more)
+
+    shown.comm.publish_msg = slow
+    first = threading.Thread(target=lambda: shown.live.set(note="one"), name="first")
+
+    def in_between(change: Any) -> None:
+        second.set()
+        first.join(0.3)  # it goes on, and clears what is to be sent
+
+    shown.observe(in_between, "busy")
+    first.start()
+    assert sending.wait(10)
+    shown.live.set(busy=True)
+    first.join()
+    assert shown.comm.seen["busy"] is True and shown.comm.seen["note"] == "one"
+
+
+def test_what_was_said_last_is_what_a_front_end_hears_last() -> None:
+    told: list[dict[str, Any]] = []
+    telling, later = threading.Event(), threading.Event()
+
+    def tell(changed: dict[str, Any]) -> None:
+        if changed["status"] == "running":
+            telling.set()
+            later.wait(0.3)
+        told.append(changed)
+        later.set()
+
+    live = LivePicture(SimpleNamespace(name="app"), tell)  # type: ignore[arg-type]
+    first = threading.Thread(target=lambda: live.set(status="running"))
+    first.start()
+    assert telling.wait(10)
+    live.set(status="paused")
+    first.join()
+    assert told[-1] == {"status": "paused"} == {"status": live.state["status"]}
+
+
+def test_a_panel_that_was_closed_is_made_anew(shell: InteractiveShell, wired: None) -> None:  # noqa: F811
+    """Its model is gone: what was shown in its place was an error of the front end."""
+    extension, app = Extension.of(shell), shell.user_ns["app"]
+    assert extension is not None
+    app.stop()
+    extension.show_application(app)
+    before = extension._panels[app]
+    extension.show_application(app)
+    assert extension._panels[app] is before
+    before.comm._closed = True  # a front end says so
+    extension.show_application(app)
+    after = extension._panels[app]
+    assert after is not before
+    after.close()
+    extension.show_application(app)
+    assert extension._panels[app] is not after
+
+
+def plan_button(live: LivePicture) -> str:
+    live._control(live._plan)
+    return str(live.state["detail"])
+
+
+def test_apply_applies_the_plan_that_is_shown_and_no_other(shell: InteractiveShell) -> None:  # noqa: F811
+    """Cells that ran after the plan was shown were applied unseen."""
+    app = shell.user_ns["app"]
+    live = LivePicture(app, lambda changed: None)
+    run(shell, BUILD.replace("value > 0", "value > 1"), "build")
+    assert "kept" in plan_button(live) and live.state["planned"]
+    run(shell, BUILD.replace("value > 0", "value > 2").replace('.to("out"', '.to("elsewhere"'), "build")
+    live._control(live._apply)
+    assert len(app.versions) == 1 and live.state["planned"]
+    assert "have run since" in live.state["detail"] and "sink" in live.state["detail"]
+    run(shell, BUILD.replace("value > 0", "value > 2"), "build")
+    assert "kept" in plan_button(live)
+    live._control(live._apply)
+    assert len(app.versions) == 2 and not live.state["planned"], live.state["detail"]
+    live._control(live._apply)
+    assert "says what runs already" in live.state["detail"] and len(app.versions) == 2
+
+
+def test_edit_tells_why_there_is_no_plan(shell: InteractiveShell) -> None:  # noqa: F811
+    """It said that the builder says what runs already, of one that cannot be built, and of one that is not there."""
+    app = shell.user_ns["app"]
+    live = LivePicture(app, lambda changed: None)
+    assert "says what runs already" in plan_button(live)
+    run(shell, "b.stream('in', name='numbers')", "more")
+    run(shell, "b.stream('other').process(lambda: None, stores=['nowhere'])", "wrong")
+    assert "nowhere" in plan_button(live) and "already" not in live.state["detail"]
+    app.definition = None
+    assert "session.attach" in plan_button(live)
+
+
+def test_a_node_is_stale_when_what_its_function_calls_has_changed(
+    shell: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    """In another cell, or in a module that `%autoreload` takes in anew; only a changed cell of the node itself was noticed."""
+    (tmp_path / "panel_helpers.py").write_text("def large(value):\n    return value > 10\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    app = shell.user_ns["app"]
+    run(shell, "import panel_helpers\nLIMIT = 5\ndef helper(value):\n    return value > LIMIT", "helper")
+    run(shell, BUILD.replace("value > 0", "helper(value) or panel_helpers.large(value)"), "build")
+    run(shell, "app.edit(b)", "edit")
+    assert app.stale == frozenset()
+    run(shell, "LIMIT = 6", "limit")
+    assert app.stale == {"kept"}
+    run(shell, "LIMIT = 5", "limit")
+    assert app.stale == frozenset()
+    module = sys.modules.pop("panel_helpers")
+    module.large.__code__ = (lambda value: value > 20).__code__
+    run(shell, "1", "any")
+    assert app.stale == {"kept"}
+
+
+def test_nothing_of_a_button_is_printed_by_its_thread() -> None:
+    """An error that is none of ours ended the thread with a traceback in whatever cell ran."""
+
+    def picture() -> Any:
+        raise RuntimeError("<b>dictionary changed size")
+
+    app: Any = SimpleNamespace(name="app", session=SimpleNamespace(closed=False), picture=picture)
+    live = LivePicture(app, lambda changed: None)
+    live._watched.hear("one")
+    live._update()
+    assert live.state["note"] == "RuntimeError: <b>dictionary changed size"
+    live.set(note="")
+    live._control(lambda: None)
+    assert live.state["note"] == "RuntimeError: <b>dictionary changed size" and not live.state["busy"]
+
+
+def test_a_store_that_cannot_be_counted_leaves_the_side_panel_the_rest(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    from kstreams_repl.session.store_view import StoreView
+
+    def damaged(store: StoreView) -> int:
+        raise StateStoreError("a page does not fit its checksum")
+
+    monkeypatch.setattr(StoreView, "count", damaged)
+    monkeypatch.setattr("kernel_ext.side_panel._application_row", lambda app: {"name": app.name})  # reports are a deployment's
+    state = state_of(shell.user_ns["session"])
+    assert [row["name"] for row in state["applications"]] == ["app"]
+    assert [(row["name"], row["rows"]) for row in state["stores"]] == [("totals", None)] and "checksum" in state["problem"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import operator
 import re
+import sys
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pandas
@@ -440,3 +442,29 @@ def test_what_a_function_reads_from_its_module_is_compared_with_what_it_was() ->
     assert changes(diff(topology, topology, ran=ran)) == {"kept": NodeChange.CODE}
     exec("def large(value): return value > LIMIT", space)
     assert diff(topology, topology, ran=ran).empty
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "import helpers_of_test as h\ncall = h.shout",
+        "import helpers_of_test as h\ndef call(value): return h.shout(value)",
+        "from helpers_of_test import shout\ndef call(value): return shout(value)",
+        "def make():\n    import helpers_of_test as h\n    return lambda value: h.shout(value)\ncall = make()",
+    ],
+)
+def test_a_function_of_a_module_that_was_reloaded_is_another_one(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`helpers.shout(value)` was compared by the module's name alone: an edit after `%autoreload` said that nothing had changed."""
+    (tmp_path / "helpers_of_test.py").write_text("def shout(value): return value.upper()\ndef other(value): return value\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("helpers_of_test", None)
+    space: dict[str, Any] = {"__name__": "__main__", "StreamsBuilder": StreamsBuilder}
+    exec(f"{how}\nbuilder = StreamsBuilder()\nbuilder.stream('in').map_values(call, name='shout')\ntopology = builder.build()", space)
+    module, topology = sys.modules["helpers_of_test"], space["topology"]
+    ran = whole_code(topology)
+    module.other.__code__ = (lambda value: [value]).__code__
+    assert diff(topology, topology, ran=ran).empty, "nobody calls it"
+    module.shout.__code__ = (lambda value: value.lower()).__code__  # what autoreload does
+    assert changes(diff(topology, topology, ran=ran)) == {"shout": NodeChange.CODE}
