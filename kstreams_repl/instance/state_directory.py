@@ -45,8 +45,3 @@ def task_directory(root: Path, application_id: str, task: TaskId, executor: str 
 def tasks_folder(root: Path, application_id: str, executor: str = "driver") -> Path:
     """Where the tasks' directories of an executor are."""
     return application_directory(root, application_id) / ("tasks" if executor == "driver" else f"executor-{executor}")
-
-
-def global_directory(root: Path, application_id: str, slot: int) -> Path:
-    """Global stores: one environment per instance."""
-    return application_directory(root, application_id) / f"global-{slot}"

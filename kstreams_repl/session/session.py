@@ -1,8 +1,7 @@
 """`Session`: one cluster, one Spark, the applications of one notebook. Everything starts when it is first needed.
 
 Actors: the cluster (given, or an embedded broker), the Spark session (given, or a local one that the first deploy starts), applications.
-Invariants: nothing runs after `close`; `close` is also called at exit, and what a killed process leaves ends by itself (the broker by its
-supervisor, the JVM by its driver's pipe).
+Invariants: nothing runs after `close`, which exit calls too; what a killed process leaves ends by itself (supervisor, driver's pipe).
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.table import Table
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.inspection import Limits, SqlResult, run_sql
+from kstreams_repl.instance.state_directory import state_root
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.session.application import Application
@@ -430,7 +430,6 @@ class Session:
 
     def close(self) -> None:
         """Stop the applications (detached ones go on), Spark (unless it was given) and the embedded broker; remove what is temporary.
-
         Closing twice does nothing.
         """
         if self.closed:
@@ -462,8 +461,8 @@ class Session:
                 raise
             error.add_note(f"while closing: {closing}")  # the cause is what the caller is to see
 
-    def __reduce__(self) -> Any:
-        raise TypeError("a Session lives in the process that opened it")  # a copy on a worker would start a broker of its own
+    def __reduce__(self) -> Any:  # a copy on a worker would start a broker of its own
+        raise TypeError("a Session lives in the process that opened it")
 
     def __repr__(self) -> str:
         if self.closed:
@@ -484,8 +483,6 @@ class Session:
         return self._master if self._spark is None else str(self._spark.sparkContext.master)
 
     def _state_root(self) -> Any:
-        from kstreams_repl.instance.state_directory import state_root
-
         return state_root(StreamsConfig({"state.dir": str(self.directory.state), **self.config}))
 
     def _config(self, name: str, settings: Mapping[str, Any]) -> StreamsConfig:

@@ -168,11 +168,13 @@ def test_a_worker_that_stays_imports_a_module_again_that_has_changed(tmp_path: P
 
     def shipped(number: int) -> Shipment:
         """By a driver that has just imported the file."""
-        (tmp_path / "my_rates.py").write_text(f"def rate(value):\n    return {number}\n")
+        (tmp_path / "my_rates.py").write_text(
+            f"import threading\nLOCK = threading.Lock()  # so it is imported there\ndef rate(value):\n    return {number}\n"
+        )
         importlib.invalidate_caches()
         sys.modules.pop("my_rates", None)
         space: dict[str, object] = {"__name__": "__main__"}
-        exec("from my_rates import rate\ndef mapper(value): return rate(value)", space)
+        exec("import my_rates\ndef mapper(value): return my_rates.rate(value)", space)
         return pack(plan_of(space["mapper"]))
 
     try:
