@@ -36,6 +36,7 @@ def test_broker_on_a_small_disk_tells_what_it_needs_and_starts_nothing(small_dis
 
 
 @pytest.mark.kafka
+@pytest.mark.slow
 def test_broker_whose_disk_fills_is_told_as_that_and_goes_on_when_there_is_room(small_disk: Disks) -> None:
     disk = small_disk(320)
     with connect(directory=disk.path / "session", report=lambda line: None) as session:

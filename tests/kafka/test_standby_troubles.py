@@ -122,6 +122,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.slow
 def test_a_directory_that_cannot_be_made_is_tried_again(copies: Copies) -> None:
     folder = tasks_folder(copies.directory, copies.name, "here")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -165,6 +166,7 @@ def test_an_error_between_fetching_and_writing_leaves_no_hole(
     assert [copies.rows(task) for task in copies.tasks] == [copies.sent] * len(copies.tasks)
 
 
+@pytest.mark.slow
 def test_where_a_task_runs_its_copy_is_not_opened(copies: Copies, opened: list[str]) -> None:
     first, last = copies.tasks
     with subprocess.Popen(

@@ -128,6 +128,7 @@ def test_a_module_in_the_callers_folder_is_not_taken_for_ours(built: Checkout, t
     assert built.run("x", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_changed_lock_makes_the_environment_anew(checkout: Checkout) -> None:
     checkout.run()
     (checkout.venv / "left-over").touch()
@@ -177,6 +178,7 @@ def test_first_calls_at_the_same_time_make_one_environment(checkout: Checkout) -
     assert sum("ready after" in err for _, err in ended) == 1
 
 
+@pytest.mark.slow
 def test_a_moved_checkout_gets_an_environment_of_its_own(checkout: Checkout, tmp_path: Path) -> None:
     checkout.run()
     checkout.root.rename(tmp_path / "moved")
@@ -196,6 +198,7 @@ def test_somebody_elses_environment_is_not_touched(checkout: Checkout) -> None:
     assert os.listdir(checkout.venv) == ["precious"]
 
 
+@pytest.mark.slow
 def test_the_environment_may_be_elsewhere(checkout: Checkout, tmp_path: Path) -> None:
     done = checkout.run("x", KSTREAMS_VENV=str(tmp_path / "other"))
     assert done.stdout == f"{tmp_path / 'other'}|x\n"
@@ -221,6 +224,7 @@ def test_without_a_usable_python_it_says_so(checkout: Checkout) -> None:
     assert "\nHint: " in done.stderr
 
 
+@pytest.mark.slow
 def test_a_disk_without_room_is_told_with_what_is_needed_and_the_next_call_starts_over(
     checkout: Checkout, small_disk: Callable[[int], SmallDisk]
 ) -> None:
