@@ -186,7 +186,7 @@ class GlobalTask:
 
     def close(self) -> None:
         """Close processors and stores; everything is tried even if one fails."""
-        failed = None
+        failed: Exception | None = None
         for node, callback in self.services.close_callbacks:
             try:
                 callback()
@@ -195,7 +195,10 @@ class GlobalTask:
                     failed = _told(error, node, "its close")
                     failed.__cause__ = error
         for store in self.services.stores.values():
-            store.close()
+            try:
+                store.close()
+            except Exception as error:
+                failed = failed or error
         if failed is not None:
             raise failed
 

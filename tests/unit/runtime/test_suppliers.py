@@ -182,6 +182,24 @@ def test_errors_in_init_and_close_of_a_global_stores_processor_are_named() -> No
         driver.close()
 
 
+def test_every_global_store_is_closed_though_one_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = StreamsBuilder()
+    for name in ("first", "second"):
+        builder.add_global_store(StoreBuilder(name, StoreKind.KEY_VALUE, logging=False), f"{name}-topic", Passing, name=f"filling-{name}")
+    driver = TopologyTestDriver(builder.build(), TEXT)
+    first, second = (driver.state_store(name) for name in ("first", "second"))
+    closed = []
+
+    def fails() -> None:
+        raise OSError("boom")
+
+    monkeypatch.setattr(first, "close", fails)
+    monkeypatch.setattr(second, "close", lambda: closed.append("second"))
+    with pytest.raises(OSError, match="boom"):
+        driver.close()
+    assert closed == ["second"]
+
+
 def test_print_to_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     builder = StreamsBuilder()
     builder.stream("in").print(path=str(tmp_path / "missing" / "file"), name="printing")
