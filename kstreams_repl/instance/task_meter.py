@@ -178,14 +178,15 @@ def _timed(inside: Callable[..., Any], add: Callable[[float], None], inner: list
             return inside(*args, **named)
         inner[0] = True
         began = clock()
-        found = None
+        lasts = False
         try:
             found = inside(*args, **named)
+            lasts = isinstance(found, Iterator)
         finally:
             inner[0] = False
-            if not isinstance(found, Iterator):
+            if not lasts:
                 add(clock() - began)
-        return _Rows(found, began, add) if isinstance(found, Iterator) else found
+        return _Rows(found, began, add) if lasts else found
 
     return timed
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -25,7 +24,7 @@ from typing import Any
 from kstreams_repl.errors import DeployError
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.spark.unsendable import culprit, read_globals
-from kstreams_repl.topology.fingerprint import content_of
+from kstreams_repl.topology.fingerprint import content_of, is_installed
 
 _OWN = ("kstreams_repl", "kernel_ext")
 _DEPTH = 8
@@ -245,9 +244,7 @@ def _is_users(module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     if file is None or module.__name__.split(".")[0] in _OWN or module.__name__ in sys.builtin_module_names:
         return False
-    path = Path(file).resolve()
-    installed = {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return not any(path.is_relative_to(place) for place in installed)
+    return not is_installed(file)
 
 
 Unpack = Callable[[Shipment], ApplicationPlan]

@@ -245,8 +245,13 @@ def is_users(module: str | None) -> bool:
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:
         return module not in sys.modules
-    installed = {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return not any(Path(file).resolve().is_relative_to(place) for place in installed)
+    return not is_installed(file)
+
+
+def is_installed(file: str) -> bool:
+    """Whether a file belongs to Python or to an installed package."""
+    places = {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return any(Path(file).resolve().is_relative_to(place) for place in places)
 
 
 def content_of(cell: Any) -> Any:
