@@ -107,7 +107,9 @@ which the system takes back when it needs them; *peak rss* has everything, the b
 run as above; its clock starts after the same number of records.
 *kill -9 to ready*: all workers are killed at once while 20,000 records a second come in, until every instance runs again;
 `restored` is what they read of the changelogs; as much as an instance's share of the keys means that its store was wiped, and fails.
-*Peer ratio*: the peer's own *largest to smallest*, which ours is to stay below.""",
+*Peer ratio*: the peer's own *largest to smallest*, which ours is to stay below. *Kafka clients alone* (`--clients`): as many processes as
+there are instances send two records for each one read, in transactions of the same interval, and do nothing else; *times smallest*: its
+cost to that of a count of the fewest keys.""",
     ),
 }
 _SKIPPED = ("bench", "case", "value", "unit")

@@ -20,6 +20,7 @@ from pathlib import Path
 import click
 
 from kstreams_repl.bench import lines
+from kstreams_repl.bench.clients_alone import seconds_alone
 from kstreams_repl.bench.deployed import Settings, run_workload
 from kstreams_repl.bench.memory import Pace
 from kstreams_repl.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer, chosen_jdk, peer_option
@@ -61,6 +62,11 @@ _READY_SECONDS = 120.0
     type=click.IntRange(0),
     help="statestore.cache.max.bytes of both systems; 0: every record is an update of its own, whatever the number of keys.",
 )
+@click.option(
+    "--clients",
+    is_flag=True,
+    help="Also what the Kafka clients alone cost a count of the last size: two records sent for each one read, nothing counted.",
+)
 @peer_option
 @where
 def main(
@@ -70,6 +76,7 @@ def main(
     instances: int,
     max_seconds: int,
     cache_bytes: int | None,
+    clients: bool,
     peer: str | None,
     bootstrap: str | None,
     directory: Path | None,
@@ -90,6 +97,8 @@ def main(
             if beside is not None:  # first: our own kill adds records
                 costs[f" {KAFKA_STREAMS}"].append(size.measure_peer(beside))
             costs[""].append(size.measure())
+            if clients and size is sized[-1]:
+                size.measure_clients(costs[""][0])
             site.admin.delete_topics([size.input])
     if len(sized) > 1:
         ratios = {system: round(found[-1] / found[0], 2) for system, found in costs.items()}
@@ -183,6 +192,24 @@ class _Size:
         if not run.complete:
             raise give_up(f"the peer's count over {self.keys:,} keys", self.settings.max_seconds)
         return self._emit(f" {KAFKA_STREAMS}", run.seconds, run.records, {"peak_rss_mb": run.rss_mb})
+
+    def measure_clients(self, smallest: float) -> None:
+        """The floor: reading, and sending a changelog record and a result for each record read; `smallest` is the first size's cost."""
+        outputs = [self.site.fresh_topic(f"clients-{self.keys}-{kind}") for kind in ("changelog", "out")]
+        seconds = seconds_alone(self.site, self.input, outputs, self.settings, f"clients-{self.keys}")
+        self.site.admin.delete_topics(outputs)
+        cost = seconds / self.total * 1e6
+        lines.emit(
+            BENCH,
+            f"Kafka clients alone, {self.keys:,} keys",
+            round(cost, 3),
+            "us/record",
+            times_smallest=round(cost / smallest, 2),
+            records=self.total,
+            seconds=round(seconds, 1),
+            keys=self.keys,
+            instances=self.settings.instances,
+        )
 
     def _emit(self, system: str, seconds: float, records: int, memory: dict[str, int]) -> float:
         cost = seconds / records * 1e6
