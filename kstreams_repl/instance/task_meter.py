@@ -112,6 +112,8 @@ class TaskMeter:
 
     def store(self, builder: StoreBuilder, store: Any) -> None:
         inner = [False]
+        if getattr(store, "cached", None) is not None:
+            store.cached = None  # operators would count on in its slots, past these calls
         for method, call in CALLS.items():
             inside = getattr(store, method, None)
             if inside is not None:
