@@ -76,6 +76,16 @@ class RecordMetadata:
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class SinkMetadata(RecordMetadata):
+    """What a topic is chosen by beside key and value: where the source record came from, and the outgoing record's time and headers
+    (Kafka Streams' `RecordContext`). The headers are a copy.
+    """
+
+    timestamp: int
+    headers: Headers
+
+
 @dataclass(slots=True)
 class RecordBatch:
     """Consecutive records of one partition in columns: one list per attribute, all of one length.

@@ -340,7 +340,8 @@ class JoinSide:
 
 
 class StreamStreamJoinGraphNode(GraphNode):
-    """Both sides of a windowed join, the merge behind them and their stores; or one self-join node (`self_join`)."""
+    """Both sides of a windowed join, the merge behind them and their stores; or one self-join node (`self_join`), where there is an
+    operator for it."""
 
     def __init__(
         self,
@@ -351,7 +352,7 @@ class StreamStreamJoinGraphNode(GraphNode):
         right: JoinSide,
         merge: Operator,
         outer_store: StoreBuilder | None,
-        self_join_operator: Operator,
+        self_join_operator: Operator | None,
     ) -> None:
         super().__init__(name, origin)
         self.left = left
@@ -364,7 +365,7 @@ class StreamStreamJoinGraphNode(GraphNode):
     def write(self, topology: Topology) -> None:
         left, right = self.left, self.right
         assert left.store is not None and right.store is not None
-        if self.self_join:
+        if self.self_join and self.self_join_operator is not None:
             topology.add_processor(self.name, self.self_join_operator, left.windowed, origin=self.origin)
             topology.add_state_store(left.store, left.windowed, self.name)
             return

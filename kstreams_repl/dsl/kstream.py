@@ -218,7 +218,8 @@ class KStream(AbstractStream):
         """Write the stream to a topic, or to the topic that `topic(key, value, record_metadata)` names for each record.
 
         Args:
-            topic: a name or a function.
+            topic: a name or a function; its third argument has `topic`, `partition` and `offset` of the source record, and the
+                `timestamp` and `headers` of the one to be written.
             name: of the node.
             key_serde, value_serde: None = the stream's, else the application's defaults.
             partitioner: (topic, key, value, partitions) -> a partition, a set of them (empty: drop the record) or None (by key).

@@ -200,7 +200,7 @@ def _attribute_to_merge_nodes(builder: GraphBuilder) -> None:
 
 def _rewrite_self_joins(node: GraphNode, visited: set[GraphNode]) -> None:
     visited.add(node)
-    if isinstance(node, StreamStreamJoinGraphNode) and len(node.parents) == 1:
+    if isinstance(node, StreamStreamJoinGraphNode) and len(node.parents) == 1 and node.self_join_operator is not None:
         parent = next(iter(node.parents))
         windowed = {child.name: child for child in parent.children if isinstance(child, WindowedGraphNode)}
         left, right = windowed.get(node.left.windowed), windowed.get(node.right.windowed)

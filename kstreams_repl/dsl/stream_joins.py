@@ -174,6 +174,7 @@ def _windowed_join(left: KStream, right: KStream, plan: StreamJoinPlan) -> KStre
             outer_name,
             merge_name,
             plan.with_key,
+            plan.prior,
         )
 
     node = StreamStreamJoinGraphNode(
@@ -183,9 +184,9 @@ def _windowed_join(left: KStream, right: KStream, plan: StreamJoinPlan) -> KStre
         right=JoinSide(right_name, side(False), right_windowed, right_store),
         merge=PassThrough(),
         outer_store=outer_store,
-        self_join_operator=StreamStreamSelfJoin(
-            left_store.name, windows.before_ms, windows.after_ms, windows.grace_ms, plan.joiner, plan.with_key
-        ),
+        self_join_operator=None
+        if plan.prior
+        else StreamStreamSelfJoin(left_store.name, windows.before_ms, windows.after_ms, windows.grace_ms, plan.joiner, plan.with_key),
     )
     node.relaxed_null_key = plan.left_outer or plan.right_outer
     graph.add((left._node, right._node), node)

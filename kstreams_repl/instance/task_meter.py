@@ -31,6 +31,9 @@ CALLS = {
 }  # fmt: skip
 """A store's method -> what Kafka Streams calls it."""
 
+_AT_ONCE = frozenset({"put", "put_raw", "put_cell", "get", "get_raw", "fetch_raw"})
+"""What is called for each record, and gives no iterator."""
+
 
 def task_meter(spec: TaskSpec) -> TaskMeter | None:
     """The meter of a task; None at INFO, where it is compiled without one."""
@@ -112,11 +115,13 @@ class TaskMeter:
 
     def store(self, builder: StoreBuilder, store: Any) -> None:
         inner = [False]
+        if getattr(store, "cached", None) is not None:
+            store.cached = None  # operators would count on in its slots, past these calls
         for method, call in CALLS.items():
             inside = getattr(store, method, None)
             if inside is not None:
                 counter = self.calls.setdefault((builder.name, call), Counter())
-                timed = _timed(inside, counter.add, inner)
+                timed = (_timed_at_once if method in _AT_ONCE else _timed)(inside, counter.add, inner)
                 if self._trace and call == "put":
                     timed = self._aged(timed, self.stored_ages.setdefault(builder.name, Counter()))
                 setattr(store, method, timed)
@@ -187,6 +192,24 @@ def _timed(inside: Callable[..., Any], add: Callable[[float], None], inner: list
             if not lasts:
                 add(clock() - began)
         return _Rows(found, began, add) if lasts else found
+
+    return timed
+
+
+def _timed_at_once(inside: Callable[..., Any], add: Callable[[float], None], inner: list[bool]) -> Callable[..., Any]:
+    """As `_timed`, for what is done when it returns."""
+    clock = time.perf_counter_ns
+
+    def timed(*args: Any, **named: Any) -> Any:
+        if inner[0]:
+            return inside(*args, **named)
+        inner[0] = True
+        began = clock()
+        try:
+            return inside(*args, **named)
+        finally:
+            add(clock() - began)
+            inner[0] = False
 
     return timed
 

@@ -15,6 +15,8 @@ from kstreams_repl.operators.base import NodeContext, Process
 from kstreams_repl.stores.api import NOT_PUT
 from kstreams_repl.types import Headers
 
+_UNCHANGEABLE = frozenset({int, float, str, bytes, bool, type(None)})
+
 Keep = Callable[[Any, Any, Any, int, Headers], None]
 """(key, new, old, timestamp, headers): store the new row and forward the change."""
 
@@ -61,6 +63,24 @@ def old_value(store: Any) -> Callable[[Any], Any]:
     return old
 
 
+def as_stored(read: Callable[..., Any], first: Callable[[], Any]) -> Callable[..., Any]:
+    """(old, *where) -> the old value as it is stored: an aggregator may have changed the object that it was given
+    (`aggregate.append(value)`), and what is forwarded as old would be the new one.
+
+    Args:
+        read: (*where) -> the row, a tuple that begins with its value, or None.
+        first: makes the value that stands for a row that is not there.
+    """
+
+    def stored(old: Any, *where: Any) -> Any:
+        if type(old) in _UNCHANGEABLE:
+            return old
+        row = read(*where)
+        return first() if row is None else row[0]
+
+    return stored
+
+
 def deleter(node: NodeContext, put: Callable[[Any, Any], None]) -> Callable[[Any, int, Headers], None]:
     """(key, timestamp, headers): delete a row for a record of this time and these headers.
 
@@ -79,18 +99,28 @@ def deleter(node: NodeContext, put: Callable[[Any, Any], None]) -> Callable[[Any
 
 
 def keeper(
-    node: NodeContext, name: str, forward: Process, *, send_old_values: bool, versioned: bool, own_time: bool = False
+    node: NodeContext,
+    name: str,
+    forward: Process,
+    *,
+    send_old_values: bool,
+    versioned: bool,
+    own_time: bool = False,
+    first: Callable[[], Any] | None = None,
 ) -> Keep:
     """The call that keeps a table's result in its store. The caller passes `old` None where old values are not sent.
 
     A tombstone has the time of the record that brought it: the `timestamp` passed (`deleter`), or with `own_time` (an aggregate passes
-    the time of its result) that of the record context.
+    the time of its result) that of the record context. With `first` the old value is one that an aggregator was given (`as_stored`).
     """
     store = node.store(name)
     put = store.put
+    stored = as_stored(store.get, first) if first is not None and send_old_values else None
     if versioned:
 
         def keep_version(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
+            if stored is not None:
+                old = stored(old, key)
             valid_to = put(key, new, timestamp)
             if valid_to != NOT_PUT:
                 forward(key, (new, old, valid_to is None), timestamp, headers)
@@ -108,6 +138,8 @@ def keeper(
         return keep_cached
 
     def keep(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
+        if stored is not None:
+            old = stored(old, key)
         if new is not None:
             put(key, (new, timestamp))
         else:

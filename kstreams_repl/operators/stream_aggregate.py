@@ -8,8 +8,12 @@ from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.inline import Inline, slot_lines, with_inline
-from kstreams_repl.operators.materialized import deleter, forwards_on_flush, keeper, slots_of
+from kstreams_repl.operators.materialized import as_stored, deleter, forwards_on_flush, keeper, slots_of
 from kstreams_repl.types import Headers
+
+
+def nothing() -> None:
+    """What a reduce begins with."""
 
 
 @dataclass(slots=True)
@@ -70,6 +74,8 @@ class StreamAggregate(Operator):
 
             return aggregate_cached
 
+        stored = as_stored(get, initializer)
+
         def aggregate(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
                 drop("null key or value")
@@ -84,17 +90,18 @@ class StreamAggregate(Operator):
                 new = aggregator(key, value, old)
                 if before > timestamp:
                     timestamp = before
+            old = stored(old, data) if send_old else None
             if new is not None:
                 put(data, (new, timestamp))
             else:
                 delete(data, came, headers)
-            forward(key, (new, old if send_old else None, True), timestamp, headers)
+            forward(key, (new, old, True), timestamp, headers)
 
         return aggregate
 
     def _build_versioned(self, node: NodeContext, forward: Process) -> Process:
         get, drop, send_old = node.store(self.store).get, node.drop, self.send_old_values
-        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=True)
+        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=True, first=self.initializer)
         initializer, aggregator = self.initializer, self.aggregator
 
         def aggregate_versioned(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -168,6 +175,8 @@ class StreamReduce(Operator):
             inline = None if store.cached is None else _reduce_lines(node.name, store, reducer, reduce_cached, drop)
             return with_inline(reduce_cached, inline)
 
+        stored = as_stored(get, nothing)
+
         def reduce(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
                 drop("null key or value")
@@ -181,17 +190,18 @@ class StreamReduce(Operator):
                 new = reducer(old, value)
                 if before > timestamp:
                     timestamp = before
+            old = stored(old, data) if send_old else None
             if new is not None:
                 put(data, (new, timestamp))
             else:
                 delete(data, came, headers)
-            forward(key, (new, old if send_old else None, True), timestamp, headers)
+            forward(key, (new, old, True), timestamp, headers)
 
         return reduce
 
     def _build_versioned(self, node: NodeContext, forward: Process) -> Process:
         get, drop, send_old = node.store(self.store).get, node.drop, self.send_old_values
-        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=True)
+        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=True, first=nothing)
         reducer = self.reducer
 
         def reduce_versioned(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.materialized import as_stored
 from kstreams_repl.operators.window_close import SessionCloser
 from kstreams_repl.types import Headers, Windowed
 
@@ -57,6 +58,7 @@ class StreamSessionWindowAggregate(Operator):
                 forward(key, (new, old, True), key[2], headers)
 
             to_children = None if store.set_flush_listener(flushed, send_old) else _without_headers(node, forward)
+        stored = as_stored(lambda *window: (store.fetch_session(*window),), initializer)
         observed = -1
 
         def sessions(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -85,6 +87,8 @@ class StreamSessionWindowAggregate(Operator):
             record.timestamp, record.headers = timestamp, headers
             if start != timestamp or end != timestamp:
                 for window, part in merged:
+                    if to_children is not None and send_old:
+                        part = stored(part, *window)
                     remove(window)
                     if to_children is not None:
                         to_children(window, (None, part if send_old else None, True), window[2], [])

@@ -9,6 +9,7 @@ from typing import Any
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.flushed import forward_flushed
+from kstreams_repl.operators.materialized import as_stored
 from kstreams_repl.operators.window_close import WindowCloser
 from kstreams_repl.types import Headers, Windowed
 
@@ -94,6 +95,7 @@ class _SlidingWindows:
         self._store = store
         self._forward = forward
         self._drop = drop
+        self._stored = as_stored(store.fetch, operator.initializer)
 
     def regular(self, key: Any, value: Any, timestamp: int, headers: Headers, close: int) -> None:
         """A record whose left window `[timestamp - difference, timestamp]` does not start before 0."""
@@ -102,6 +104,7 @@ class _SlidingWindows:
         left_cell = right_cell = None
         left_exists = right_exists = False
         previous: int | None = None
+        left_start = 0
         # One past the record catches its own right window.
         for start, cell in self._store.backward_fetch(key, max(0, timestamp - 2 * difference), timestamp + 1):
             starts.add(start)
@@ -110,7 +113,7 @@ class _SlidingWindows:
                 right_exists = True
             elif end > timestamp:
                 if right_cell is None:
-                    right_cell = cell
+                    right_cell = self._kept(key, start, cell, timestamp)
                 self._update(key, value, timestamp, headers, start, cell, close)
             elif end == timestamp:
                 left_exists = True
@@ -119,7 +122,7 @@ class _SlidingWindows:
                     return
                 previous = latest
             else:
-                left_cell, previous = cell, latest
+                left_cell, previous, left_start = cell, latest, start
                 break
         if previous is not None and previous + 1 not in starts and previous + 1 + difference >= timestamp:
             self._update(key, value, timestamp, headers, previous + 1, self._first(timestamp), close)
@@ -127,8 +130,8 @@ class _SlidingWindows:
             if previous is not None and left_cell is not None and timestamp - difference <= previous:
                 cell = (left_cell[0], timestamp)
             else:
-                cell = self._first(timestamp)
-            self._update(key, value, timestamp, headers, timestamp - difference, cell, close)
+                cell, left_start = self._first(timestamp), timestamp - difference
+            self._update(key, value, timestamp, headers, timestamp - difference, cell, close, left_start)
         if not right_exists:
             self._make_right(key, timestamp, headers, right_cell)
 
@@ -145,7 +148,7 @@ class _SlidingWindows:
                 if cell[1] < timestamp:
                     previous = cell[1]
             elif start <= timestamp:
-                right_cell = cell
+                right_cell = self._kept(key, start, cell, timestamp)
                 self._update(key, value, timestamp, headers, start, cell, close)
             else:
                 right_exists = True
@@ -162,6 +165,10 @@ class _SlidingWindows:
         initial = self._initializer()
         return None if initial is None else (initial, timestamp)
 
+    def _kept(self, key: Any, start: int, cell: tuple[Any, int], timestamp: int) -> tuple[Any, int]:
+        """The cell as it will be wanted for a right window: without this record, which the aggregator may put into it in place."""
+        return (self._stored(cell[0], key, start), cell[1]) if cell[1] > timestamp else cell
+
     def _make_right(self, key: Any, timestamp: int, headers: Headers, cell: tuple[Any, int] | None) -> None:
         """The window that starts just after the record, when later records are known: their aggregate is its first."""
         if cell is None or cell[1] <= timestamp:
@@ -172,8 +179,17 @@ class _SlidingWindows:
             self._forward(Windowed(key, start, start + self._difference), (cell[0], None, True), cell[1], headers)
 
     def _update(
-        self, key: Any, value: Any, timestamp: int, headers: Headers, start: int, cell: tuple[Any, int] | None, close: int
+        self,
+        key: Any,
+        value: Any,
+        timestamp: int,
+        headers: Headers,
+        start: int,
+        cell: tuple[Any, int] | None,
+        close: int,
+        read_at: int | None = None,
     ) -> None:
+        """Aggregate the record into one window, whose cell was read from the window that starts at `read_at`, if not from itself."""
         end = start + self._difference
         if end < close:
             self._drop("expired window")
@@ -182,6 +198,8 @@ class _SlidingWindows:
         if latest < timestamp:
             latest = timestamp
         new = self._aggregator(key, value, old)
+        if self._send_old and self._forward is not None:
+            old = self._stored(old, key, start if read_at is None else read_at)
         self._store.put(key, None if new is None else (new, latest), start)
         if self._forward is not None:
             self._forward(Windowed(key, start, end), (new, old if self._send_old else None, True), latest, headers)

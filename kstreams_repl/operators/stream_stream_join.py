@@ -35,6 +35,8 @@ class StreamStreamJoin(Operator):
         outer_store: name of the shared store of parked records (kind `OUTER_JOIN`); None for inner joins.
         time_tracker: both sides of one join carry the same name and share one stream time and emit throttle per task.
         with_key: the joiner also takes the key.
+        prior: only earlier records join (KIP-28's `join_prior`): a window that ends before 0 is empty. Kafka Streams takes such an
+            end for 0.
     """
 
     left_side: bool
@@ -49,6 +51,7 @@ class StreamStreamJoin(Operator):
     outer_store: str | None
     time_tracker: str
     with_key: bool = False
+    prior: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         if self.outer_store is None and not self.outer:
@@ -60,6 +63,8 @@ class StreamStreamJoin(Operator):
         store.index_by_key()
         fetch, drop, before, after = store.fetch, node.drop, self.before_ms, self.after_ms
         join = joiner_of_side(self.joiner, with_key=self.with_key, left_side=self.left_side)
+        if after < 0 and not self.prior:
+            fetch = _up_to_zero(fetch)
 
         def stream_stream_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
@@ -76,7 +81,7 @@ class StreamStreamJoin(Operator):
         store.index_by_key()
         fetch, drop, before, after = store.fetch, node.drop, self.before_ms, self.after_ms
         join = joiner_of_side(self.joiner, with_key=self.with_key, left_side=self.left_side)
-        outer, left_side = self.outer, self.left_side
+        outer, left_side, lowest = self.outer, self.left_side, -1 if self.prior else 0
         time: JoinTime = node.task.shared.setdefault(
             self.time_tracker, JoinTime(node.task.config["repl.outer.join.emit.interval.ms"])
         )
@@ -108,6 +113,8 @@ class StreamStreamJoin(Operator):
                 parked.emit_closed(headers)
             first = timestamp - before
             last = timestamp + after
+            if last < lowest:
+                last = lowest
             alone = outer
             for other_time, other in fetch(key, first if first > 0 else 0, last):
                 alone = False
@@ -121,6 +128,10 @@ class StreamStreamJoin(Operator):
                     parked.park(timestamp, left_side, key, value)
 
         return stream_stream_outer_join
+
+
+def _up_to_zero(fetch: Callable[[Any, int, int], Any]) -> Callable[[Any, int, int], Any]:
+    return lambda key, first, last: fetch(key, first, last if last > 0 else 0)
 
 
 @dataclass(slots=True)

@@ -102,8 +102,6 @@ class StreamTableJoin(Operator):
         def stream_table_join_with_grace(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if value is None or (key is None and not left):
                 drop("null join key or value")
-            elif buffer.observed_time - grace > timestamp:
-                join(key, value, timestamp, headers)
             elif key is None:
                 raise NullKeyError(
                     f"{node.name}: a stream-table join with a grace period cannot buffer a record without a key",
@@ -111,6 +109,8 @@ class StreamTableJoin(Operator):
                     node=node.name,
                     store=store,
                 )
+            elif buffer.observed_time - grace > timestamp:
+                join(key, value, timestamp, headers)
             else:
                 context = ContextSnapshot(record.topic, record.partition, record.offset, timestamp, headers)
                 put(timestamp, key, value, context)

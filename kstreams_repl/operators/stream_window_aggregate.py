@@ -8,7 +8,7 @@ from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.inline import Inline, slot_lines, with_inline
-from kstreams_repl.operators.materialized import forwards_on_flush, window_slots_of
+from kstreams_repl.operators.materialized import as_stored, forwards_on_flush, window_slots_of
 from kstreams_repl.operators.window_close import WindowCloser
 from kstreams_repl.types import Headers, Windowed
 
@@ -163,6 +163,7 @@ class StreamWindowAggregate(Operator):
         to_bytes, fetch, put, drop, record = store.serialize_key, store.fetch_raw, store.put_raw, node.drop, node.record
         size, grace, send_old, windowed = self.size_ms, self.grace_ms, self.send_old_values, Windowed
         initializer, aggregator = self.initializer, self.aggregator
+        stored = as_stored(fetch, initializer) if send_old and forward is not None else None
         close = -1 - grace
 
         def tumbling(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -185,6 +186,8 @@ class StreamWindowAggregate(Operator):
                 if latest < timestamp:
                     latest = timestamp
             new = aggregator(key, value, old)
+            if stored is not None:
+                old = stored(old, data, start)
             record.timestamp, record.headers = timestamp, headers
             put(data, None if new is None else (new, latest), start)
             if forward is not None:
@@ -195,6 +198,7 @@ class StreamWindowAggregate(Operator):
     def _update(self, node: NodeContext, store: Any, forward: Process | None) -> _Update:
         fetch, put, record = store.fetch_raw, store.put_raw, node.record
         initializer, aggregator, send_old = self.initializer, self.aggregator, self.send_old_values
+        stored = as_stored(fetch, initializer) if send_old and forward is not None else None
 
         def update(key: Any, data: bytes, value: Any, timestamp: int, headers: Headers, start: int, end: int) -> None:
             cell = fetch(data, start)
@@ -205,6 +209,8 @@ class StreamWindowAggregate(Operator):
                 if latest < timestamp:
                     latest = timestamp
             new = aggregator(key, value, old)
+            if stored is not None:
+                old = stored(old, data, start)
             record.timestamp, record.headers = timestamp, headers
             put(data, None if new is None else (new, latest), start)
             if forward is not None:

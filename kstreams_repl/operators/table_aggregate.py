@@ -8,6 +8,7 @@ from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.materialized import keeper
+from kstreams_repl.operators.stream_aggregate import nothing
 from kstreams_repl.types import Headers
 
 
@@ -37,7 +38,7 @@ class TableAggregate(Operator):
     def build(self, node: NodeContext, forward: Process) -> Process:
         get, send_old = node.store(self.store).get, self.send_old_values
         initializer, add, remove = self.initializer, self.add, self.remove
-        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned, own_time=True)
+        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned, own_time=True, first=initializer)
 
         def aggregate(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             new, old = value[0], value[1]
@@ -76,7 +77,7 @@ class TableReduce(Operator):
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         get, add, remove, send_old = node.store(self.store).get, self.add, self.remove, self.send_old_values
-        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned, own_time=True)
+        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned, own_time=True, first=nothing)
 
         def reduce(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             new, old = value[0], value[1]

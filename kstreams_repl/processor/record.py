@@ -20,7 +20,8 @@ class Record:
     Attributes:
         key, value: deserialized; either may be None.
         timestamp: ms since the epoch, a whole number, never negative.
-        headers: shared with every node that gets this very record; a new record, as each `with_*` copy, has its own list. None: no headers.
+        headers: shared with every node that gets this very record; a new record, as each `with_*` copy, has its own list. None: no headers;
+            a dict: its items.
     """
 
     key: Any
@@ -67,7 +68,8 @@ class FixedKeyRecord:
 
 
 def _make_own(record: Record | FixedKeyRecord) -> None:
-    timestamp, headers = record.timestamp, record.headers
+    timestamp = record.timestamp
+    headers: Any = record.headers
     if timestamp.__class__ is not int:
         try:
             object.__setattr__(record, "timestamp", index(timestamp))
@@ -78,7 +80,8 @@ def _make_own(record: Record | FixedKeyRecord) -> None:
             ) from None
     if record.timestamp < 0:
         raise _negative(timestamp)
-    object.__setattr__(record, "headers", list(headers) if headers else [])
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    object.__setattr__(record, "headers", list(pairs) if pairs else [])
 
 
 def sharing(kind: type[Any]) -> Callable[[Any, Any, int, Headers], Any]:

@@ -15,7 +15,7 @@ from kstreams_repl.runtime.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.serdes.base import Serde
 from kstreams_repl.topology.nodes import SinkNode
-from kstreams_repl.types import Headers, Outlet
+from kstreams_repl.types import Headers, Outlet, SinkMetadata
 
 if TYPE_CHECKING:
     from kstreams_repl.runtime.compile import TaskNode
@@ -159,7 +159,9 @@ def _chosen(
     topic_of, partitioner, fixed = node.topic_extractor, node.partitioner, node.topic
 
     def sink_chosen(key: Any, value: Any, timestamp: int, headers: Any) -> None:
-        topic: Any = fixed if topic_of is None else topic_of(key, value, record.metadata())
+        topic: Any = fixed
+        if topic_of is not None:
+            topic = topic_of(key, value, SinkMetadata(record.topic, record.partition, record.offset, timestamp, list(headers)))
         if not isinstance(topic, str):
             raise TypeError(f"the topic for this record is {topic!r}, and must be a name")
         real = services.real_topic(topic)

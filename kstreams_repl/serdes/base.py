@@ -122,11 +122,21 @@ class Serde:
         if self._recipe is not None:
             return self._recipe
         how = (self.serialize, self.deserialize, self.name, self.passthrough, self.canonical, tuple(self.immutable), self.size_of)
-        return _rebuild, how
+        return _rebuild, (*how, self.base_key_suffix, self.layout, self.deserialize_many, self.ascii_safe)
 
 
 def _rebuild(
-    serialize: Any, deserialize: Any, name: str, passthrough: bool, canonical: Any, immutable: tuple[type, ...], size_of: Any
+    serialize: Any,
+    deserialize: Any,
+    name: str,
+    passthrough: bool,
+    canonical: Any,
+    immutable: tuple[type, ...],
+    size_of: Any,
+    base_key_suffix: int = 0,
+    layout: str | None = None,
+    deserialize_many: Any = None,
+    ascii_safe: bool = False,
 ) -> Serde:
     return Serde(
         serialize,
@@ -137,6 +147,10 @@ def _rebuild(
         immutable=immutable,
         size_of=size_of,
         none_safe=True,
+        base_key_suffix=base_key_suffix,
+        layout=layout,
+        deserialize_many=deserialize_many,
+        ascii_safe=ascii_safe,
     )
 
 

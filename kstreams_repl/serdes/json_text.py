@@ -1,7 +1,8 @@
 """JSON as compact UTF-8 text, the way Jackson writes it by default: no spaces, keys in order, non-ASCII characters kept.
 
 A number that is a whole value comes back as it was, also one that JSON has no word for (NaN, Infinity) or an integer of any size: stores
-keep numbers as objects and must find the same ones after a restart.
+keep numbers as objects and must find the same ones after a restart. Inside lists and dicts NaN and Infinity become null, and integers of
+more than 64 bits are written as they are but come back as floats: keep such numbers as text there.
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+from datetime import timedelta
 from typing import Any
 
+from kstreams_repl.errors import ConfigError
 from kstreams_repl.serdes.base import Serde, wrong_bytes, wrong_type
 from kstreams_repl.types import Windowed
 
@@ -19,12 +21,24 @@ def _resolved(inner: Serde | str) -> Serde:
     return resolve(inner)
 
 
-def time_windowed(inner: Serde | str, size_ms: int) -> Serde:
+def _millis(size: Any) -> int:
+    if isinstance(size, timedelta):
+        size = size // timedelta(milliseconds=1)
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+        raise ConfigError(f"windows cannot be {size!r} ms long", hint="give their size as milliseconds (int) or a timedelta")
+    return size
+
+
+def time_windowed(inner: Serde | str, size_ms: int | timedelta) -> Serde:
     """Keys of time windows of one size, as Kafka Streams' `TimeWindowedSerde`.
 
-    The end of a window is not in the bytes: it is start + `size_ms`, capped at the largest long. `inner` is a serde or its name.
+    The end of a window is not in the bytes: it is start + `size_ms` (ms, or a timedelta), capped at the largest long. `inner` is a serde
+    or its name.
+
+    Raises:
+        ConfigError: the size is no number of milliseconds, or negative.
     """
-    inner = _resolved(inner)
+    inner, size = _resolved(inner), _millis(size_ms)
     key_to_bytes, key_from_bytes = inner.serialize, inner.deserialize
     pack, unpack_from = _LONG.pack, _LONG.unpack_from
 
@@ -38,14 +52,14 @@ def time_windowed(inner: Serde | str, size_ms: int) -> Serde:
         if len(data) < 8:
             raise wrong_bytes("time-windowed", data, "a key followed by 8 bytes of window start")
         start = unpack_from(data, len(data) - 8)[0]
-        return Windowed(key_from_bytes(data[:-8]), start, min(start + size_ms, MAX_LONG))
+        return Windowed(key_from_bytes(data[:-8]), start, min(start + size, MAX_LONG))
 
     return Serde(
         serialize,
         deserialize,
-        name=f"time-windowed({inner.name}, {size_ms})",
+        name=f"time-windowed({inner.name}, {size})",
         base_key_suffix=8,
-        recipe=(time_windowed, (inner, size_ms)),
+        recipe=(time_windowed, (inner, size)),
     )
 
 

@@ -237,10 +237,12 @@ class TopologyTestDriver:
     def close(self) -> None:
         """Close processors and stores; idempotent. What was written can still be read."""
         self._closed = True
-        if self._task is not None:
-            self._task.close()
-        if self._global is not None:
-            self._global.close()
+        try:
+            if self._task is not None:
+                self._task.close()
+        finally:
+            if self._global is not None:
+                self._global.close()
 
     def __enter__(self) -> TopologyTestDriver:
         return self

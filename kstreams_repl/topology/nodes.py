@@ -65,7 +65,7 @@ class SinkNode:
 
     Attributes:
         topic: the topic's name, or None when `topic_extractor` chooses per record.
-        topic_extractor: callable (key, value, RecordMetadata) -> topic name.
+        topic_extractor: callable (key, value, SinkMetadata) -> topic name.
         partitioner: callable (topic, key, value, partitions) -> partition, a set of partitions (empty drops), or None for the
             default.
         internal: the topic belongs to the topology (repartition).

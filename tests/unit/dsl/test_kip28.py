@@ -161,6 +161,16 @@ def test_join_prior_leaves_records_of_the_same_time_and_newer_ones_out() -> None
     assert joined(False, [("r", "k", "x", 5), ("l", "k", "a", 5), ("l", "k", "late", 3)]) == ["ax", "latex"]
 
 
+@pytest.mark.parametrize("optimization", ["none", "all"])
+def test_join_prior_of_a_stream_with_itself_takes_older_records_only(optimization: str) -> None:
+    builder = KStreamBuilder()
+    stream = builder.from_("t").with_(10)
+    stream.join_prior(stream, lambda a, b: f"{a}{b}").to("out")
+    topology = builder.build({"topology.optimization": optimization})
+    (out,) = drive(topology, [("t", "k", "a", 0), ("t", "k", "b", 3), ("t", "k", "c", 20)], "out")
+    assert [value for _, value, _ in out] == ["ba", "ab"]
+
+
 def test_a_windowed_stream_is_still_a_stream() -> None:
     builder = KStreamBuilder()
     builder.from_("t").with_(10).filter(lambda k, v: v > 1).to("out")

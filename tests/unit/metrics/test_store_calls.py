@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import serdes
+from kstreams_repl import StreamsBuilder, TimeWindows, serdes
+from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.task_meter import TaskMeter
+from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.stores.factory import open_store
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
-from kstreams_repl.types import Windowed
+from kstreams_repl.types import RecordBatch, TaskId, TopicPartition, Windowed
+from tests.unit.runtime.rig import Outbox
 
 
 def metered(kind: StoreKind, **options: Any) -> tuple[Any, Callable[[], dict[str, int]]]:
@@ -63,3 +66,22 @@ def test_an_iterator_takes_until_it_is_used_up_or_let_go_of() -> None:
     for _ in store.range("a", "b"):
         break
     assert calls()["range"] == 1
+
+
+@pytest.mark.parametrize("windows", [None, TimeWindows.of_size(1000)], ids=["rows", "windows"])
+def test_calls_that_end_in_a_record_cache_are_counted(windows: TimeWindows | None) -> None:
+    builder = StreamsBuilder()
+    grouped = builder.stream("in").group_by_key()
+    (grouped if windows is None else grouped.windowed_by(windows)).count(store="counts")
+    (part,) = builder.build().subtopologies()
+    at, meter = TopicPartition("in", 0), TaskMeter("DEBUG")
+    config = StreamsConfig({"application.id": "app", "metrics.recording.level": "DEBUG"})
+    spec = TaskSpec("app", part, TaskId(0, 0), {at: part.nodes[0].name}, config)
+    task = StreamTask(spec, environment=MemoryEnvironment(), collector=Outbox(), wall_clock=lambda: 0, meter=meter)
+    task.initialize()
+    task.set_lag(at, 0)
+    task.add_records(at, RecordBatch([b"a"] * 100, [b"1"] * 100, [1] * 100, list(range(100))))
+    assert task.process(1000) == 100
+    read = "get" if windows is None else "fetch"
+    assert [meter.calls["counts", call].count for call in (read, "put")] == [100, 100]
+    task.close()

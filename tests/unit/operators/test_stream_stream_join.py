@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kstreams_repl import serdes
 from kstreams_repl.operators.stream_join_window import StreamJoinWindow
 from kstreams_repl.operators.stream_stream_join import StreamStreamJoin, StreamStreamSelfJoin
@@ -58,6 +60,13 @@ def test_the_edges_of_the_window_join_and_one_past_them_does_not() -> None:
     bench = join("inner", before=2, after=7, grace=50)
     bench.pipe("L", "a", "l", 20)
     assert [len(bench.pipe("R", "a", "r", at)) for at in (17, 18, 27, 28)] == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "outer"])
+def test_a_window_that_ends_before_zero_ends_at_zero(how: str) -> None:
+    bench = join(how, before=10, after=-5, grace=50)
+    bench.pipe("R", "a", "r", 0)
+    assert bench.pipe("L", "a", "l", 3) == [("a", "l-r", 3)]
 
 
 def test_several_records_of_one_time_all_join() -> None:

@@ -110,6 +110,10 @@ def test_with_grace_a_left_join_refuses_a_null_key() -> None:
     bench = join(left=True, versioned=True, grace=10)
     with pytest.raises(KStreamsError, match="without a key"):
         bench.pipe("S", None, 1, 1)
+    bench = join(left=True, versioned=True, grace=10)
+    bench.pipe("S", "a", 1, 50)
+    with pytest.raises(KStreamsError, match="without a key"):
+        bench.pipe("S", None, 2, 1)  # a late one, too
 
 
 def _global(*, left: bool, mapper: Any) -> Bench:

@@ -48,6 +48,13 @@ def test_headers_added_to_a_record_made_from_anothers_are_not_the_others() -> No
 
 
 @pytest.mark.parametrize("kind", [Record, FixedKeyRecord])
+def test_headers_may_be_a_dict(kind: Any) -> None:
+    record = kind("key", 1, 5, {"a": b"1"})
+    assert record.headers == record.with_value(2).headers == [("a", b"1")]
+    assert record.with_headers({"b": None}).headers == [("b", None)]
+
+
+@pytest.mark.parametrize("kind", [Record, FixedKeyRecord])
 def test_no_headers_may_be_none(kind: Any) -> None:
     assert kind("key", 1, 5, None).with_value(2).headers == []
 

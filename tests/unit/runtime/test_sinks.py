@@ -39,6 +39,12 @@ def test_a_function_names_the_topic_of_each_record() -> None:
     assert [topic for topic, _, _ in placed(rig)] == ["a-in-0", "b-in-1"]
 
 
+def test_the_topic_may_follow_from_time_and_headers_of_the_record() -> None:
+    rig = rig_of(lambda key, value, metadata: f"{dict(metadata.headers).get('kind', b'none').decode()}-{metadata.timestamp}")
+    rig.pipe("in", ("a", 1, 1, [("kind", b"paid")]), ("b", 2, 2)).run()
+    assert [topic for topic, _, _ in placed(rig)] == ["paid-1", "none-2"]
+
+
 @pytest.mark.parametrize(
     ("chosen", "partitions"), [(2, [2]), ({3, 1}, [1, 3]), (set(), []), (None, [None])], ids=["one", "several", "none", "by key"]
 )

@@ -200,6 +200,25 @@ def test_every_global_store_is_closed_though_one_cannot_be(monkeypatch: pytest.M
     assert closed == ["second"]
 
 
+def test_global_stores_are_closed_though_the_task_cannot_be() -> None:
+    closed = []
+
+    class Failing(Passing):
+        def close(self) -> None:
+            raise ValueError("boom")
+
+    class Filling(Passing):
+        def close(self) -> None:
+            closed.append(True)
+
+    builder = StreamsBuilder()
+    builder.add_global_store(StoreBuilder("rows", StoreKind.KEY_VALUE, logging=False), "rows-topic", Filling)
+    builder.stream("in").process(Failing).to("out")
+    with pytest.raises(StreamsProcessingError, match="at its close"):
+        TopologyTestDriver(builder.build(), TEXT).close()
+    assert closed == [True]
+
+
 def test_print_to_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     builder = StreamsBuilder()
     builder.stream("in").print(path=str(tmp_path / "missing" / "file"), name="printing")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +143,15 @@ def test_half_a_character_reads_as_in_java(data: str, read: str) -> None:
 
 def test_two_halves_of_a_character_write_as_in_java() -> None:
     assert serdes.string.serialize("a\ud83d\ude00b\ud800") == b"a\xf0\x9f\x98\x80b?"
+
+
+def test_the_size_of_windows_may_be_a_timedelta() -> None:
+    serde = serdes.time_windowed("string", timedelta(seconds=1))
+    assert serde.deserialize(serde.serialize(Windowed("a", 5, 1005))) == Windowed("a", 5, 1005)
+    assert serde.writes_like(serdes.time_windowed("string", 1000))
+
+
+@pytest.mark.parametrize("size", [-1, "1000", 1.5, True, None])
+def test_windows_of_no_size_are_refused(size: Any) -> None:
+    with pytest.raises(ConfigError, match="windows cannot be"):
+        serdes.time_windowed("string", size)

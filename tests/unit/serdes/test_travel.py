@@ -45,3 +45,9 @@ def test_window_bounds_have_no_say_in_the_partition_of_a_key() -> None:
         data = serde.serialize(key)
         assert data is not None and data[: -serde.base_key_suffix] == b"abc"
     assert serdes.string.base_key_suffix == 0
+
+
+def test_a_serde_of_the_users_keeps_what_it_says_of_itself() -> None:
+    windowed = serdes.Serde(bytes, bytes, base_key_suffix=8, deserialize_many=list, ascii_safe=True, layout="q", none_safe=True)
+    arrived = pickle.loads(pickle.dumps(windowed))
+    assert (arrived.base_key_suffix, arrived.deserialize_many, arrived.ascii_safe, arrived.layout) == (8, list, True, "q")
