@@ -272,7 +272,7 @@ class LmdbEnvironment(Hooks):
                 return
         with self._writing("restoring into") as transaction:
             if isinstance(engine, LmdbEngine):
-                engine.tree.write(transaction, dict(zip(keys, values, strict=True)))
+                engine.restore(transaction, dict(zip(keys, values, strict=True)))
             self._write_meta(transaction, reached, None)
         self._seal.forget()
         self._remember(reached, None)
