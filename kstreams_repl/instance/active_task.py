@@ -23,6 +23,8 @@ _SLICE_SECONDS = 0.05
 _SETTLE_SECONDS = 1.0
 _SETTLE_ROWS = 100_000
 _SETTLE_BYTES = 64 * 1024 * 1024
+_READERS_SECONDS = 30.0
+"""How far apart readers that died are looked for: each of them keeps the rows of its moment on the disk, whatever is written after."""
 
 
 class ActiveTask:
@@ -75,6 +77,7 @@ class ActiveTask:
         self._plan: CommitPlan | None = None
         self._places: dict[str, int] = {}
         self._settled_at = time.monotonic()
+        self._readers_at = self._settled_at + _READERS_SECONDS
         self._as_of = 0.0
         self.settled = True
         """Whether the local stores hold the last commit."""
@@ -245,6 +248,9 @@ class ActiveTask:
         self._places = {}
         self._settled_at = time.monotonic()
         self.settled = True
+        if self._settled_at >= self._readers_at:
+            self._readers_at = self._settled_at + _READERS_SECONDS
+            self.environment.reader_check()
 
     @property
     def on_disk(self) -> bool:

@@ -31,6 +31,7 @@ _SAME_SECONDS = 1.0
 
 
 _LAST_WORDS = frozenset({"failed", "paused", "stopped", "superseded"})
+_REPORTED = frozenset({"generation", "slot", "state", "pid", "at_ms"})
 
 
 class Signal(StrEnum):
@@ -150,7 +151,13 @@ def _read_lease(path: Path) -> tuple[int, Signal] | None:
 
 
 class LeaseWriter:
-    """The driver's side: one lease per application."""
+    """The driver's side: one lease per application.
+
+    Attributes:
+        remote: instances run elsewhere, on a cluster: what lies in the driver's own state directory is from before.
+    """
+
+    remote = False
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -160,7 +167,8 @@ class LeaseWriter:
         """Say what is wanted; False, and nothing written, when a higher generation is in force already."""
         if self.generation() > generation:
             return False
-        write_last_word(self.directory / LEASE, {"generation": generation, "signal": signal.value, "pid": os.getpid()})
+        content = {"generation": generation, "signal": signal.value, "pid": os.getpid(), "remote": self.remote}
+        write_last_word(self.directory / LEASE, content)
         keep_reserve(self.directory / LEASE)
         return True
 
@@ -183,10 +191,9 @@ class LeaseWriter:
         found = {}
         for path in self.directory.glob(f"report-{generation}-*.json"):
             report = read_whole(path)
-            if report is not None:
-                found[int(report["slot"])] = report
+            if report is not None and _REPORTED.issubset(report) and isinstance(report["slot"], int):  # else its bytes are damaged
+                found[report["slot"]] = report
         return found
-
 
     def metrics(self, generation: int) -> dict[int, dict[str, Any]]:
         """What the instances of that generation measured last, by slot (`metrics.snapshot`)."""

@@ -268,12 +268,8 @@ class Instance:
 
     def close(self) -> None:
         """Let go of everything; what is not committed is taken back by whoever comes next."""
-        if self.snapshotter is not None:
-            self.snapshotter.close()
-        if self.standbys is not None:
-            self.standbys.close()
-        restoring = [] if self.updater is None else [self.updater.close]
-        self._close([*restoring, *(task.close for task in self.tasks)])
+        beside = (self.snapshotter, self.standbys, self.updater)
+        self._close([*(each.close for each in beside if each is not None), *(task.close for task in self.tasks)])
 
     def give_up(self) -> Spares:
         """`close`, but leave the environments open, of tasks and of standby copies, for the generation that comes next in this

@@ -47,6 +47,8 @@ AS_OF = "as-of"
 """When (ms since 1970) an environment's rows were known to be all that its changelogs told: nothing deleted later is older."""
 _LONG = struct.Struct(">q")
 TOPIC_ID = "topic-id:"
+NOT_KEPT = b"in memory"
+"""In the place of the id of a changelog whose store is in memory now: rows that it left here grow old, however young the others are."""
 WHOSE = "whose"
 """Application and task that an environment's rows belong to."""
 INPUT = "input:"
@@ -219,6 +221,8 @@ def why_not_trusted(
         if position is None:
             continue
         known = environment.attribute(TOPIC_ID + log.partition.topic)
+        if known == NOT_KEPT:
+            return f"store {log.store.name} was kept in memory meanwhile"
         if known is not None and known.decode() != topic_ids.get(log.partition.topic, ""):
             return f"{log.partition.topic} was deleted and made again"
         if not log.is_source and position > ends[log.partition]:
@@ -269,7 +273,8 @@ def remember_topics(environment: Environment, logs: Sequence[Changelog], topic_i
     for log in logs:
         topic_id = topic_ids.get(log.partition.topic)
         if topic_id is not None:
-            environment.set_attribute(TOPIC_ID + log.partition.topic, topic_id.encode())
+            kept = log.store.persistent or log.is_source
+            environment.set_attribute(TOPIC_ID + log.partition.topic, topic_id.encode() if kept else NOT_KEPT)
 
 
 def remember_inputs(

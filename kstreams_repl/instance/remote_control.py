@@ -36,6 +36,10 @@ _HEARTBEAT_SECONDS = 5.0
 _STOPPED_SECONDS = 0.3
 _BARE = frozenset({"state", "trouble"})
 _MOST_METRICS = 900_000
+_MOST_FIGURES = 400_000
+"""Characters of a report: a record of the journal takes a megabyte, in which each quotation mark of the report counts twice."""
+_MOST_OF_FAILURE = 20_000
+"""Characters of an error's text and of its trace, where they make a report too long: what a user's function raises may quote its input."""
 _STATES = frozenset(get_args(InstanceStateName))
 
 
@@ -220,7 +224,7 @@ class RemoteControl:
                 at_ms,
                 host="" if bare else self._place,
                 failure=None if failure is None else Failure(str(failure.get("error")), str(failure.get("message"))[:2_000]),
-                figures="" if bare else json.dumps({**place, **content}, default=str),
+                figures="" if bare else _figures({**place, **content}),
             )
         )
 
@@ -238,6 +242,20 @@ class RemoteControl:
             self._follower.writer.send(Measured(self.generation, self.slot, text))
         else:
             _LOG.warning("metrics of %d characters are too many for the journal; record fewer", len(text))
+
+
+def _figures(content: Mapping[str, Any]) -> str:
+    """A report as JSON that a record of the journal has room for: shorter texts of a failure, then no tasks."""
+    text = json.dumps(content, default=str)
+    if len(text) > _MOST_FIGURES and content.get("failure"):
+        said = content["failure"]
+        fields = {name: value for name, value in dict(said.get("fields") or {}).items() if len(str(value)) < _MOST_OF_FAILURE}
+        texts = {"message": str(said.get("message"))[:_MOST_OF_FAILURE], "trace": str(said.get("trace"))[-_MOST_OF_FAILURE:]}
+        content = {**content, "failure": {**said, **texts, "fields": fields}}
+        text = json.dumps(content, default=str)
+    if len(text) > _MOST_FIGURES:
+        text = json.dumps({**content, "tasks": {}}, default=str)
+    return text
 
 
 _followers: dict[str, Follower] = {}

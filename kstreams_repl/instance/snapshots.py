@@ -23,12 +23,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import KStreamsError, SnapshotError
+from kstreams_repl.errors import KStreamsError, SnapshotError, TaskMigratedError
 from kstreams_repl.instance.local_state import TOPIC_ID, Changelog, discard, keeps_deletions_seconds
 from kstreams_repl.instance.snapshot_directory import SnapshotDirectory
 from kstreams_repl.types import TopicPartition
@@ -180,27 +181,37 @@ def why_refused(
 
 
 def fetch_snapshot(
-    directory: SnapshotDirectory, application_id: str, task: str, path: Path, refused: Callable[[Manifest], str | None]
+    directory: SnapshotDirectory,
+    application_id: str,
+    task: str,
+    path: Path,
+    refused: Callable[[Manifest], str | None],
+    *,
+    in_force: Callable[[], bool] = lambda: True,
 ) -> Manifest | None:
     """Put the newest snapshot that passes in the place of a task's environment, which must be closed.
 
     Args:
         refused: why a snapshot will not do, from its manifest.
+        in_force: asked before what lies at the path is thrown away: fetching may take long, and a successor may have opened it by then.
 
     Returns:
         Its manifest; None, and nothing changed, when there is none.
+
+    Raises:
+        TaskMigratedError: a successor is there already.
     """
     for manifest in manifests(directory, application_id, task):
         why = refused(manifest)
         if why is None:
-            why = _fetch(directory, manifest, path)
+            why = _fetch(directory, manifest, path, in_force)
             if why is None:
                 return manifest
         _LOG.warning("snapshot %s of task %s is not used: %s", manifest.name, task, why)
     return None
 
 
-def _fetch(directory: SnapshotDirectory, manifest: Manifest, path: Path) -> str | None:
+def _fetch(directory: SnapshotDirectory, manifest: Manifest, path: Path, in_force: Callable[[], bool]) -> str | None:
     incoming = path.with_name(f".{path.name}.incoming-{uuid.uuid4().hex[:8]}")
     incoming.mkdir(parents=True, mode=0o700)
     try:
@@ -211,6 +222,8 @@ def _fetch(directory: SnapshotDirectory, manifest: Manifest, path: Path) -> str 
         seconds = manifest.at_ms / 1000
         os.utime(data, (seconds, seconds))  # its age is that of what is in it
         os.utime(incoming)  # and is none of the cleanup's, which takes what lies about for long
+        if not in_force():
+            raise TaskMigratedError(f"a newer generation has the stores in {path}", path=str(path))
         discard(path)
         incoming.rename(path)
         return None
@@ -284,8 +297,9 @@ class Snapshotter:
 
     def _run(self) -> None:
         for left in self._work.glob("snapshot-*"):  # of a process that was killed
-            if time.time() - left.stat().st_mtime > _LEFT_SECONDS:
-                shutil.rmtree(left, ignore_errors=True)
+            with suppress(OSError):  # another instance takes it away, too
+                if time.time() - left.stat().st_mtime > _LEFT_SECONDS:
+                    shutil.rmtree(left, ignore_errors=True)
         while not self._over.wait(self._seconds):
             for task, environment in self._tasks:
                 if not self._over.is_set():

@@ -110,7 +110,8 @@ class StateUpdater:
     def release(self) -> list[Environment]:
         """End, and hand over the environments of the tasks that were not admitted, open."""
         self.rest()
-        self._restore.close()
+        with suppress(Exception):  # its client; the stores are what matters
+            self._restore.close()
         tasks, self.restoring = self.restoring, {}
         self._complete.clear()
         for task in tasks.values():

@@ -301,6 +301,7 @@ def _own_stores(
             end_former=not plan.config.exactly_once,
             in_force=in_force,
         )
+        undo.callback(_quietly(environment.close))
         mine = [log for log in logs if log.task == spec.task_id]
         former = known_ids(environment, list(spec.partitions))
         why = why_not_trusted(
@@ -316,7 +317,7 @@ def _own_stores(
             _LOG.warning("task %s is rebuilt from its changelogs: %s", spec.task_id, why)
             environment = fresh_environment(environment, token, in_force=in_force)
         if environment.path is not None and environment.commit_id < 0 and not environment.positions:
-            environment = _from_snapshot(instance, environment, spec, mine, (firsts, ends, topic_ids), token)
+            environment = _from_snapshot(instance, environment, spec, mine, (firsts, ends, topic_ids), token, in_force)
         undo.callback(_quietly(environment.close))
         remember_inputs(environment, list(spec.partitions), topic_ids, former)
         remember_topics(environment, mine, topic_ids)
@@ -331,6 +332,7 @@ def _from_snapshot(
     logs: list[Changelog],
     broker: tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int], Mapping[str, str]],
     token: str,
+    in_force: InForce,
 ) -> Environment:
     """The environment from the newest snapshot that fits the changelogs; the empty one when there is none."""
     plan = instance.plan
@@ -347,6 +349,7 @@ def _from_snapshot(
             str(spec.task_id),
             path,
             lambda made: why_refused(made, logs, *broker, config=plan.config, now_ms=now_ms),
+            in_force=in_force,
         )
     except (OSError, SnapshotError) as error:  # the changelog has it all
         instance.snapshot_trouble = f"snapshots of task {spec.task_id} cannot be read: {error}"

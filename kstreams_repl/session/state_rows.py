@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import InvalidStateStoreError, UnknownTopicError
 from kstreams_repl.inspection.stores import LogRows, StoreRows
+from kstreams_repl.instance.control import LEASE, read_whole
 from kstreams_repl.instance.cut import CUT, TaskCommit, at_one_commit, instance_commits
-from kstreams_repl.instance.state_directory import application_directory, state_root
+from kstreams_repl.instance.state_directory import application_directory, control_directory, state_root
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.topology.names import changelog_topic
@@ -55,8 +56,12 @@ def task_directories(config: StreamsConfig, topology: Topology, store: str) -> d
 
 
 def _task_directories(config: StreamsConfig) -> dict[TaskId, Path]:
+    """None of an application that runs on a cluster now: what lies here is from before it moved there."""
     application = application_directory(state_root(config), config["application.id"])
-    found = {}
+    found: dict[TaskId, Path] = {}
+    lease = read_whole(control_directory(state_root(config), config["application.id"]) / LEASE)
+    if lease is not None and lease.get("remote"):
+        return found
     for data in sorted(application.glob("tasks/*/data.mdb")):
         try:
             task = TaskId.parse(data.parent.name)

@@ -215,7 +215,7 @@ class Deployment:
     ) -> Deployment:
         """Run another topology, from what was committed: 1. pause at a commit · 2. put the topology in place, delete the changelogs
         of stores that begin empty, convert the rows of others · 3. start a new generation, if it was running. State and offsets stay.
-        When the new one cannot be started the old one is, and the error raised; what was emptied stays empty. After a conversion
+        When that fails the old one is started, and the error raised; what was emptied stays empty. After a conversion
         the new one stays in place.
 
         Args:
@@ -224,12 +224,12 @@ class Deployment:
         """
         with self._lock:
             running = self._status is Status.RUNNING
-            # 1. Pause.
-            if running:
-                self.pause()
             before, earlier = self.topology, self.version
             number = self._generations.version if self._generations is not None else None
             try:
+                # 1. Pause.
+                if running:
+                    self.pause()
                 # 2. Put it in place; what was shipped is of the old one.
                 self._rewrite(emptied, migrations, version)
                 self.topology, self._shipment, self.version = topology, None, version

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -40,13 +41,19 @@ def no_room(where: Path) -> StateStoreError:
 
 @contextmanager
 def disk_errors(where: Path) -> Iterator[None]:
-    """A full disk inside the block is told as one."""
+    """A full disk inside the block is told as one, and a state directory in which nothing can be made."""
     try:
         yield
     except OSError as error:
         if is_full(error):
             raise no_room(where) from error
-        raise
+        if error.filename is None or where not in (at := Path(os.fsdecode(error.filename)), *at.parents) and at not in where.parents:
+            raise
+        raise StateStoreError(
+            f"the state directory {where} cannot be used: {error.strerror or error} ({at})",
+            hint="give a directory that this user may write (state.dir), or mend what is in the way",
+            path=str(at),
+        ) from error
 
 
 def error_of_end(
@@ -60,7 +67,7 @@ def error_of_end(
     """
     failed = [report for report in told if report.get("state") == "failed"]
     if failed:
-        return error_from(failed[0]["failure"]), True
+        return error_from(failed[0].get("failure") or {"error": "an instance failed", "message": "its report does not say why"}), True
     if any(report.get("state") == "superseded" for report in told):
         taken = f"another session has taken {application_id} over"
         return TaskMigratedError(taken, hint=f"nothing is lost; session.attach({application_id!r}) takes it back"), False

@@ -25,6 +25,8 @@ class RemoteLease(LeaseWriter):
         directory: on the driver's host, for checkpoints.
     """
 
+    remote = True
+
     def __init__(self, directory: Path, settings: ClientSettings, application_id: str) -> None:
         super().__init__(directory)
         self._settings = settings

@@ -29,6 +29,13 @@ def not_timestamped(store: str, cell: object) -> SerializationError:
     )
 
 
+def prefix_bytes(prefix: Any, serialize: Any, key_serde: Serde) -> bytes | None:
+    """The bytes of a prefix; `serialize` as for `api.ReadOnlyKeyValueStore.prefix_scan`."""
+    given = serialize is None or isinstance(serialize, (Serde, str)) or not callable(serialize)
+    data: bytes | None = resolve(serialize, key_serde).serialize(prefix) if given else serialize(prefix)
+    return data
+
+
 class KeyValue:
     """A key-value store whose cells are plain values."""
 
@@ -109,8 +116,7 @@ class KeyValue:
 
     def prefix_scan(self, prefix: Any, serialize: Any = None) -> Iterator[tuple[Any, Any]]:
         from_bytes, present = self._key.deserialize, self._present
-        given = serialize is None or isinstance(serialize, (Serde, str)) or not callable(serialize)
-        data = resolve(serialize, self._key).serialize(prefix) if given else serialize(prefix)
+        data = prefix_bytes(prefix, serialize, self._key)
         rows = self._null_key() if data is None else self.prefix_scan_raw(data)
         return ((from_bytes(key), present(cell)) for key, cell in rows)
 

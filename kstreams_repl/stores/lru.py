@@ -8,7 +8,7 @@ use.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kstreams_repl.errors import NullKeyError
@@ -16,6 +16,7 @@ from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import Codec
 from kstreams_repl.stores.engine.base import Environment
+from kstreams_repl.stores.key_value import prefix_bytes
 
 _SIZE = struct.Struct(">I")
 MOST_SAVED = 10_000
@@ -86,10 +87,11 @@ class Lru:
     def _bytes(self, key: Any) -> bytes:
         data = self._key.serialize(key)
         if data is None:
-            raise NullKeyError(
-                f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first"
-            )
+            raise self._null_key()
         return data
+
+    def _null_key(self) -> NullKeyError:
+        return NullKeyError(f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first")
 
     def get(self, key: Any) -> Any:
         data = self._bytes(key)
@@ -128,7 +130,8 @@ class Lru:
 
     def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
         """All rows first, then their changelog records, as in Kafka Streams: what left for them is logged before."""
-        rows = [(self._bytes(key), self._codec.encode(value)) for key, value in entries]
+        pairs = entries.items() if isinstance(entries, dict) else entries
+        rows = [(self._bytes(key), self._codec.encode(value)) for key, value in pairs]
         for key, stored in rows:
             self._place(key, stored)
         for key, stored in rows:
@@ -152,9 +155,11 @@ class Lru:
     def reverse_all(self) -> Iterator[tuple[Any, Any]]:
         return self._rows(None, None, reverse=True)
 
-    def prefix_scan(self, prefix: Any, serialize: Callable[[Any], bytes]) -> Iterator[tuple[Any, Any]]:
+    def prefix_scan(self, prefix: Any, serialize: Any = None) -> Iterator[tuple[Any, Any]]:
         """Rows whose key's bytes begin with those of `prefix`."""
-        start = serialize(prefix)
+        start = prefix_bytes(prefix, serialize, self._key)
+        if start is None:
+            raise self._null_key()
         return (
             (self._key.deserialize(key), self._codec.decode(stored))
             for key, stored in self._snapshot(reverse=False)

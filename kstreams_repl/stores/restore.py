@@ -2,7 +2,8 @@
 
 A batch of one changelog goes in, rows and the position they reach come out in one store transaction, past the uncommitted writes. What a
 store only keeps beside its rows follows from the records too: observed time, the sequence of stores with duplicates, an LRU store's
-order. Rows that are already expired are left out. `finish` makes stores that are open read what was restored.
+order. Rows that are already expired are left out, and those that expire later go with their segment. `finish` makes stores that are open
+read what was restored.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Restorer:
         self._name = builder.name
         self._retention = builder.retention_ms if builder.retention_ms is not None else _DAY_MS
         self._interval = segment_interval_ms(self._retention)
+        self._live = 0
+        """The first segment that is kept; those before it are gone."""
         self._order: dict[bytes, None] | None = None
         """Of the rows of an LRU store; kept at the end of the restore."""
         self._versioned: VersionedRows | None = None
@@ -131,7 +134,8 @@ class Restorer:
         if len(keys) < len(logged):
             values = [value for key, value in zip(logged, values, strict=True) if key is not None]
         times = [unpack_from(key, len(key) - timestamp_at)[0] for key in keys]
-        live = max(self._raise_observed(max(times, default=-1)) - self._retention, 0) // interval
+        live = self._first_live(max(times, default=-1))
+        self._drop_before(live, live)
         segments = [time // interval for time in times]
         prefixes = {segment: pack(segment) for segment in set(segments) if segment >= live}
         if len(prefixes) == len(set(segments)):
@@ -144,7 +148,9 @@ class Restorer:
     def _time_ordered_window(self, batch: RecordBatch) -> _Rows:
         values = _with_timestamps(batch) if self.builder.options.get("timestamped", True) else batch.values
         rows = [(physical_key(key), value) for key, value in zip(batch.keys, values, strict=True) if key is not None]
-        self._raise_observed(max((_LONG.unpack_from(key)[0] for key, _ in rows), default=-1))
+        live = self._first_live(max((_LONG.unpack_from(key)[0] for key, _ in rows), default=-1))
+        self._drop_before(live, live * self._interval)
+        rows = [row for row in rows if _LONG.unpack_from(row[0])[0] >= live * self._interval]
         return [key for key, _ in rows], [value for _, value in rows]
 
     def _suppress_buffer(self, batch: RecordBatch) -> _Rows:
@@ -177,6 +183,18 @@ class Restorer:
         self._environment.commit(positions, self._environment.commit_id)
 
     # ---- what is kept beside the rows ----------------------------------------------------------------------------------------------
+
+    def _first_live(self, time: int) -> int:
+        """The first segment that a window or session store still keeps, once it has a row of that time."""
+        return max(self._raise_observed(time) - self._retention, 0) // self._interval
+
+    def _drop_before(self, live: int, start: int) -> None:
+        """Let go of the segments before `live`, whose physical keys begin below `start`, as the open store does: a standby copy follows
+        its log for as long as the application runs.
+        """
+        if live > self._live:
+            self._live = live
+            self._environment.engine(self._name, persistent=self.builder.persistent).delete_range(_LONG.pack(0), _LONG.pack(start))
 
     def _raise_observed(self, time: int) -> int:
         name = f"{self._name}/observed-time"

@@ -406,6 +406,8 @@ def _store_diff(
         if new.source_topic is not None:
             return StoreDiff(new.name, StoreChange.REBUILT, f"is filled from topic {new.source_topic}")
         return StoreDiff(new.name, StoreChange.REBUILT, "gets a changelog of its own")
+    if new.logging and not old.logging and old.persistent:
+        return StoreDiff(new.name, StoreChange.REFUSED, "its rows are in no changelog, and the one it would get would lack them")
     if (old.retention_ms or 0) > (new.retention_ms or 0):
         return StoreDiff(
             new.name, StoreChange.MIGRATED, f"keeps {new.retention_ms} ms instead of {old.retention_ms} ms: older rows go"

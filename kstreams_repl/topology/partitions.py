@@ -131,9 +131,17 @@ def own_topics(topology: TopologyGraph, application_id: str) -> frozenset[str]:
 def _groups(part: int, sizes: Mapping[str, int], grouper: PartitionGrouper) -> list[tuple[TopicPartition, ...]]:
     """A grouper's answer in a fixed order, checked: each partition is in exactly one group."""
     order = {topic: position for position, topic in enumerate(sizes)}
-    groups = [
-        tuple(sorted(group, key=lambda tp: (order.get(tp.topic, -1), tp.partition))) for group in grouper.group(dict(sizes))
-    ]
+    try:
+        groups = [
+            tuple(sorted(group, key=lambda tp: (order.get(tp.topic, -1), tp.partition))) for group in grouper.group(dict(sizes))
+        ]
+    except Exception as error:  # code of the user's; also asked when an input has grown, where nobody would see it
+        raise TopologyError(
+            f"the partition grouper cannot group sub-topology {part} with {', '.join(f'{topic}: {sizes[topic]}' for topic in sizes)} "
+            f"partitions: {type(error).__name__}: {error}",
+            hint="return a list of sets of TopicPartition for whatever counts it is given",
+            topic=next(iter(sizes), None),
+        ) from error
     given = [partition for group in groups for partition in group]
     wanted = {TopicPartition(topic, number) for topic, count in sizes.items() for number in range(count)}
     if len(given) != len(wanted) or set(given) != wanted:

@@ -12,6 +12,8 @@ IN_MEMORY = "in_memory"
 """The value of ``default.dsl.store`` that keeps stores in memory."""
 NO_END = 2**63 - 1
 """Size of a window without an end."""
+HISTORY_SUFFIX = ".history"
+"""Behind a versioned store's name: where a task keeps its older versions."""
 
 
 class StoreKind(StrEnum):

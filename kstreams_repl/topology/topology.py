@@ -16,7 +16,7 @@ from kstreams_repl.topology.graph import TopologyGraph
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.nodes import Node, Origin, ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.topology.origin import user_origin
-from kstreams_repl.topology.stores import StoreBuilder
+from kstreams_repl.topology.stores import HISTORY_SUFFIX, StoreBuilder, StoreKind
 from kstreams_repl.topology.suppliers import supplied_stores
 
 TopicExtractor = Callable[..., str]
@@ -170,6 +170,7 @@ class Topology(TopologyGraph):
                 store=name,
                 node=next(iter([*processors, *self._store_users.get(name, ())]), None),
             )
+        self._check_history(builder)
         self._stores[name] = builder
         self._store_users.setdefault(name, [])
         for processor in processors:
@@ -224,6 +225,7 @@ class Topology(TopologyGraph):
         name = self._store_name(builder)
         if name in self._stores or name in self._global_stores:
             raise TopologyError(f"a different store named {name!r} was already added", hint="choose another name", store=name)
+        self._check_history(builder)
         if builder.logging:
             raise TopologyError(
                 f"global store {name!r} cannot have a changelog", hint="its topic is its changelog: use logging=False", store=name
@@ -369,6 +371,18 @@ class Topology(TopologyGraph):
                 hint='StoreBuilder("name", StoreKind.KEY_VALUE); connect_processor_and_state_stores connects a store by name',
             )
         return validate_name(builder.name, "store")
+
+    def _check_history(self, builder: StoreBuilder) -> None:
+        """The history of a versioned store is kept under a name of its own beside the other stores of its task."""
+        known = {**self._stores, **self._global_stores, builder.name: builder}
+        for store in known.values():
+            other = store.name + HISTORY_SUFFIX
+            if store.kind is StoreKind.VERSIONED and other in known and builder.name in (store.name, other):
+                raise TopologyError(
+                    f"a store cannot be named {other!r} beside the versioned store {store.name!r}, which keeps its history under that name",
+                    hint="choose another name",
+                    store=builder.name,
+                )
 
     def _free_node_name(self, name: Any) -> None:
         if not isinstance(name, str) or not name:

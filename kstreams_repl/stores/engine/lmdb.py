@@ -128,8 +128,11 @@ class LmdbEnvironment(Hooks):
     def owner(self) -> str | None:
         """The token of whoever took the stores last; read afresh."""
         self._check_usable()
-        with self._env.begin(db=self._meta) as transaction:
-            token = transaction.get(b"owner")
+        try:
+            with self._env.begin(db=self._meta) as transaction:
+                token = transaction.get(b"owner")
+        except lmdb.Error as error:
+            raise storage_error(error, self._where, "asking for the owner of") from error
         return None if token is None else token.decode()
 
     def _peek_owner(self) -> str | None:
@@ -272,7 +275,7 @@ class LmdbEnvironment(Hooks):
                 return
         with self._writing("restoring into") as transaction:
             if isinstance(engine, LmdbEngine):
-                engine.tree.write(transaction, dict(zip(keys, values, strict=True)))
+                engine.restore(transaction, dict(zip(keys, values, strict=True)))
             self._write_meta(transaction, reached, None)
         self._seal.forget()
         self._remember(reached, None)
@@ -330,7 +333,6 @@ class LmdbEnvironment(Hooks):
 
     def _take_ownership(self, token: str, unless: Callable[[str, bool], bool] | None) -> None:
         self._check_usable()
-        self._end_reading()
         try:
             with self._env.begin(write=True) as transaction:
                 owner = transaction.get(b"owner", db=self._meta)

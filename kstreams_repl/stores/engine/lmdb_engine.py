@@ -186,6 +186,13 @@ class LmdbEngine:
         self.tree.write(transaction, self.overlay.rows)
         return left
 
+    def restore(self, transaction: Any, rows: dict[bytes, bytes | None]) -> None:
+        """Write rows past the overlay, and take some more of the deleted ranges away."""
+        if self._doomed:
+            self._doomed[:] = self._delete_doomed(transaction)
+            self._committed_doomed = list(self._doomed)
+        self.tree.write(transaction, rows)
+
     def _delete_doomed(self, transaction: Any) -> list[tuple[bytes, bytes]]:
         budget, left = DELETIONS_PER_COMMIT, []
         for low, high in self._doomed:

@@ -74,3 +74,12 @@ def test_a_damaged_lease_leaves_what_was_said_last(tmp_path: Path, damaged: str)
     assert control.signal() is Signal.RUN and writer.generation() == 0
     writer.write(1, Signal.PAUSE)
     assert control.signal() is Signal.PAUSE
+
+
+@pytest.mark.parametrize("damaged", ["{}", '{"slou": 0, "state": "x"}', '{"slot":"x","state":"failed","pid":1,"generation":1,"at_ms":1}'])
+def test_a_damaged_report_hides_no_other(tmp_path: Path, damaged: str) -> None:
+    """The driver's watching thread ended at it: the application was "running" for ever, whatever became of it."""
+    writer, control = make(tmp_path)
+    (writer.directory / "report-1-1.json").write_text(damaged)
+    control.report({"state": "failed"})
+    assert {slot: report["state"] for slot, report in writer.reports(1).items()} == {0: "failed"}

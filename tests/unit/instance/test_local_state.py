@@ -127,6 +127,21 @@ def test_opening_and_replaying_do_not_make_an_old_copy_young(tmp_path: Path) -> 
     environment.close()
 
 
+def test_rows_of_a_store_that_was_in_memory_meanwhile_are_not_trusted(tmp_path: Path) -> None:
+    """The store's deletions since then may be gone from its changelog, while the commits of others keep the environment young."""
+    environment = made(tmp_path / "e")
+    in_memory = Changelog(LOG.task, LOG.store.with_(persistent=False), AT)
+    remember_topics(environment, [in_memory], {AT.topic: "id-1"})
+    environment.commit({}, 2)
+    assert why(environment, end=20, log=in_memory) is None
+    assert "in memory" in (why(environment, end=20) or "")
+    environment = fresh_environment(environment, "me")  # type: ignore[assignment]
+    remember_topics(environment, [LOG], {AT.topic: "id-1"})
+    environment.commit({str(AT): 20}, 3)
+    assert why(environment, end=20) is None
+    environment.close()
+
+
 def test_old_copy_of_an_earlier_release_is_as_old_as_its_file(tmp_path: Path) -> None:
     environment = made(tmp_path / "e")
     environment.set_attribute(AS_OF, None)

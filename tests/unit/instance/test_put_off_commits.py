@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from kstreams_repl.instance import active_task
 from kstreams_repl.instance.active_task import INPUT, ActiveTask
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.stores.engine.snapshot import LmdbSnapshot
 from kstreams_repl.types import RecordBatch, TaskId, TopicPartition
 from tests.unit.runtime.rig import Outbox
 
@@ -104,3 +108,24 @@ def test_many_rows_and_long_ones_do_not_wait(make: Make, monkeypatch: pytest.Mon
     assert environment.commit_id == 1
     commit(active, 3, "c", more=True)
     assert environment.commit_id == 3
+
+
+def look_and_die(path: str) -> None:
+    with LmdbSnapshot(path) as snapshot:
+        snapshot.tree("counts")
+        with snapshot.transaction():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("due", [True, False])
+def test_a_reader_that_was_killed_is_forgotten_while_the_task_runs_on(make: Make, monkeypatch: pytest.MonkeyPatch, due: bool) -> None:
+    """It kept all that was written over on the disk for as long as the environment was open: weeks, until the map was full."""
+    monkeypatch.setattr(active_task, "_READERS_SECONDS", 0.0 if due else 3600.0)
+    active, environment = make()
+    commit(active, 1, "a", more=False)
+    reader = multiprocessing.get_context("spawn").Process(target=look_and_die, args=(environment.path,))
+    reader.start()
+    reader.join()
+    assert reader.exitcode == -signal.SIGKILL
+    commit(active, 2, "a", more=False)
+    assert environment.reader_check() == (0 if due else 1)

@@ -7,8 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from kstreams_repl.errors import ApplicationFailedError, StreamsProcessingError
 from kstreams_repl.instance.control import LeaseWriter, Signal
+from kstreams_repl.instance.loop import failure_of
 from kstreams_repl.instance.remote_control import RemoteControl
+from kstreams_repl.kafka.journal_records import encode
+from kstreams_repl.spark.failures import error_of_end
+from kstreams_repl.spark.remote_lease import _content
 
 
 class _Sent:
@@ -61,3 +68,26 @@ def test_an_epoch_that_finds_the_application_at_rest_says_nothing_of_where_the_s
     control.report({"state": "paused"})
     control.report({"state": "paused", "tasks": {}})
     assert [(said.host, bool(said.figures)) for said in sent] == [("", False), ("host-a", True)]
+
+
+@pytest.mark.parametrize("tasks", [1, 20_000])
+def test_a_failure_that_quotes_its_input_gets_into_the_journal(tmp_path: Path, tasks: int) -> None:
+    """The client refused a report of more than a megabyte where it was made: Spark ran the epoch again and again, and told of workers that
+    could not load the application.
+    """
+    follower: Any = _Sent()
+    error = StreamsProcessingError('ValueError: not a number: "' + '"' * 2_000_000, hint="fix it", node="parse", offset=7)
+    told = {f"0_{number}": {"records": number, "lag": -1} for number in range(tasks)}
+    RemoteControl(follower, 1, 0, place="host-a", directory=tmp_path).report(
+        {"state": "failed", "failure": failure_of(error), "tasks": told}
+    )
+    (report,) = follower.records
+    assert sum(map(len, encode(report))) < 1_000_000
+    shown, failed = error_of_end("app", [_content(report)], None, tmp_path, "python")
+    assert failed and isinstance(shown, StreamsProcessingError) and shown.message.startswith("ValueError: not a number")
+    assert (shown.hint, shown.node, shown.offset) == ("fix it", "parse", 7)
+
+
+def test_a_failed_instance_whose_report_is_cut_is_an_error_all_the_same(tmp_path: Path) -> None:
+    error, failed = error_of_end("app", [{"state": "failed"}], None, tmp_path, "python")
+    assert failed and isinstance(error, ApplicationFailedError)

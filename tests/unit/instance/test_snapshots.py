@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import ConfigError, InvalidNameError
+from kstreams_repl.errors import ConfigError, InvalidNameError, TaskMigratedError
 from kstreams_repl.instance.local_state import TOMBSTONE_SECONDS, Changelog, remember_topics
 from kstreams_repl.instance.snapshot_directory import LocalDirectory, snapshot_directory
 from kstreams_repl.instance.snapshots import Manifest, Snapshotter, fetch_snapshot, manifests, prune, take_snapshot, why_refused
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.stores.engine.snapshot import LmdbSnapshot
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import TaskId, TopicPartition
 
@@ -178,6 +179,35 @@ def test_snapshots_are_taken_while_the_task_goes_on(directory: LocalDirectory, t
     restored = LmdbEnvironment(tmp_path / "new")
     assert restored.engine("s").get(b"k") == b"%d" % newest.commit_id and restored.positions == {str(AT): newest.commit_id * 10}
     restored.close()
+
+
+def test_a_copy_that_another_process_takes_away_ends_no_snapshots(directory: LocalDirectory, tmp_path: Path) -> None:
+    environment, work = made(tmp_path / "e"), tmp_path / "work"
+    work.mkdir()
+    (work / "snapshot-0").symlink_to(work / "gone")
+    commit(environment, 1)
+    snapshotter = Snapshotter([("0_0", environment)], directory, "app", seconds=0.01, keep=2, work=work).start()
+    while not manifests(directory, "app", "0_0"):
+        assert snapshotter._thread.is_alive()
+        time.sleep(0.002)
+    snapshotter.close()
+    snapshotter._thread.join(20)
+    environment.close()
+
+
+def test_a_snapshot_that_comes_late_takes_nothing_from_a_successor(directory: LocalDirectory, tmp_path: Path) -> None:
+    """Fetching may last for minutes. What a zombie had fetched by then took the place of the stores that its successor had open."""
+    environment = made(tmp_path / "e")
+    snapshots(environment, directory, tmp_path, 3)
+    environment.close()
+    successor = made(tmp_path / "new")
+    commit(successor, 7)
+    with pytest.raises(TaskMigratedError):
+        fetch_snapshot(directory, "app", "0_0", tmp_path / "new", anything, in_force=lambda: False)
+    with LmdbSnapshot(tmp_path / "new") as there:
+        assert there.commit_id == 7
+    successor.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e", "new", "remote", "work"]
 
 
 def test_no_name_leads_out_of_the_directory(directory: LocalDirectory) -> None:

@@ -16,11 +16,13 @@ import kstreams_repl as ks
 from kstreams_repl.errors import InvalidStateStoreError
 from kstreams_repl.inspection import TableData
 from kstreams_repl.inspection.stores import LogRows
+from kstreams_repl.instance.control import LeaseWriter, Signal
 from kstreams_repl.kafka.reading import OffsetRange
 from kstreams_repl.session import state_rows
 from kstreams_repl.session.state_rows import count_rows, get_row, read_store, read_stores
 from kstreams_repl.session.store_view import StoreView
 from kstreams_repl.session.tables import all_stores
+from kstreams_repl.spark.remote_lease import RemoteLease
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.types import RecordBatch, TopicPartition
 
@@ -250,3 +252,23 @@ def test_an_older_version_that_is_logged_later_is_not_the_latest() -> None:
     log.add(RecordBatch([b"b", b"b"], [None, b"older"], [40, 35], [3, 4]))
     rows = log.rows()
     assert (list(rows.keys), [value[8:] for value in rows.values]) == ([b"a"], [b"new"])
+
+
+@pytest.mark.parametrize("moved", [True, False], ids=["on a cluster by now", "here again"])
+def test_rows_that_an_application_left_here_are_not_those_it_has_on_a_cluster(
+    moved: bool, topology: ks.Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were shown for ever, as of the last commit before it moved."""
+    control = tmp_path / "app" / "control"
+    (tmp_path / "app" / "tasks" / "0_0").mkdir(parents=True)
+    write(str(tmp_path / "app" / "tasks" / "0_0"), [(b"a", struct.pack(">qq", 1000, 1))])
+    batch = RecordBatch([b"a"], [struct.pack(">q", 5)], [2000], [0])
+    app = reading(topology, tmp_path, "app-counts-changelog", batch, monkeypatch)
+    RemoteLease(control, None, "app").write(1, Signal.RUN)  # type: ignore[arg-type]
+    if not moved:
+        LeaseWriter(control).write(2, Signal.RUN)
+    store = topology.store("counts")
+    rows = read_store(app.session.admin, app.config, topology, store, limit=None)
+    assert rows.as_of == ("from topic app-counts-changelog" if moved else "as of commits 0_0: 7")
+    assert StoreView(app, store).get("a") == (5 if moved else 1)
+    assert count_rows(app.config, topology, store) == (None if moved else 1)

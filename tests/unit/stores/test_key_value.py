@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstreams_repl import serdes
-from kstreams_repl.errors import SerializationError, StateStoreError
+from kstreams_repl.errors import NullKeyError, SerializationError, StateStoreError
 from kstreams_repl.runtime.record_context import RecordContext
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
@@ -184,6 +184,15 @@ def test_an_lru_store_is_read_in_the_order_of_its_keys_and_reading_ranges_is_no_
     assert list(store.prefix_scan("a", str.encode)) == [("a", 1), ("ab", 2)]
     store.put("d", 4)
     assert [key for key, _ in store.all()] == ["a", "ab", "d"]
+
+
+def test_an_lru_store_takes_prefixes_and_rows_as_other_key_value_stores_do(open_kind: Any) -> None:
+    for kind, described in ((StoreKind.LRU, {"max_entries": 3}), (StoreKind.KEY_VALUE, {})):
+        store = open_kind(kind, **described).store
+        store.put_all({"a": 1, "ab": 2, "b": 3})
+        assert list(store.prefix_scan("a")) == list(store.prefix_scan("a", "string")) == [("a", 1), ("ab", 2)]
+        with pytest.raises(NullKeyError):
+            store.prefix_scan(None)
 
 
 def test_put_all_of_an_lru_store_logs_what_had_to_leave_before_what_came(open_kind: Any) -> None:

@@ -430,6 +430,8 @@ def test_more_iterators_than_may_be_open_say_what_to_do(tmp_path: Path, monkeypa
             next(kept[-1])
             rewrite(environment, 1)
     assert raised.value.hint
+    with pytest.raises(StateStoreError, match="no reader is free"):  # asked before each commit at least once
+        environment.owner  # noqa: B018
     kept.clear()
     del raised
     environment.close()

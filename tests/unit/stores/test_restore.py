@@ -11,6 +11,7 @@ from kstreams_repl import serdes
 from kstreams_repl.errors import TaskCorruptedError
 from kstreams_repl.runtime.record_context import ContextSnapshot
 from kstreams_repl.stores import lru
+from kstreams_repl.stores.engine import lmdb_engine
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.stores.restore import Restorer
@@ -166,3 +167,30 @@ def test_an_lru_store_on_the_disk_has_its_order_again_after_a_restart_and_a_roll
     store.put("b", 1)
     assert [key for key, _ in store.all()] == ["a", "b", "z"]
     environment.close()
+
+
+@pytest.mark.parametrize("kind", [StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW, StoreKind.SESSION])
+@pytest.mark.parametrize("persistent", [True, False])
+def test_a_copy_that_follows_its_log_keeps_no_more_windows_than_the_store(
+    open_kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: StoreKind, persistent: bool
+) -> None:
+    """A standby copy kept every window there ever was, until its disk was full."""
+    monkeypatch.setattr(lmdb_engine, "DELETIONS_PER_COMMIT", 3)
+    described = {"retention_ms": 600_000, **({} if kind is StoreKind.SESSION else {"window_size_ms": 10})}
+    original = open_kind(kind, **described)
+    copied = LmdbEnvironment(tmp_path / "copy", map_bytes=64 << 20)
+    restorer = Restorer(original.builder.with_(persistent=persistent), copied, "app-st-changelog-0")
+    for number in range(60):
+        at = number * 100_000
+        for key in "ab":
+            if kind is StoreKind.SESSION:
+                original.store.put(Windowed(key, at, at), 1)
+            else:
+                original.store.put(key, 1 if kind is StoreKind.WINDOW else (1, at), at)
+        original.store.flush()
+        original.environment.commit({}, number)
+        restorer.apply(batch_of(original.sent[2 * number :], 2 * number))
+    engine = copied.engine("st", persistent=persistent)
+    assert list(engine.range()) == list(original.environment.engine("st").range())
+    assert engine.approximate_count() == original.environment.engine("st").approximate_count() < 30
+    copied.close()

@@ -136,6 +136,13 @@ def test_other_surroundings_migrate_the_store(keep: dict[str, Any]) -> None:
     assert only_store(diff(counting(), counting(**keep))).change is StoreChange.MIGRATED
 
 
+def test_a_changelog_that_would_begin_without_the_rows_there_are_is_refused() -> None:
+    """They stayed where they were, and went with the first restore: on another executor the counts began anew."""
+    found = only_store(diff(counting(logging=False), counting()))
+    assert found.change is StoreChange.REFUSED and "in no changelog" in found.reason and found.hint == "give it a new name"
+    assert only_store(diff(counting(logging=False, persistent=False), counting(persistent=False))).change is StoreChange.MIGRATED
+
+
 def test_new_and_removed_stores_are_shown() -> None:
     empty = StreamsBuilder().build()
     assert only_store(diff(empty, counting())).change is StoreChange.NEW

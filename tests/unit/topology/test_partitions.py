@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 
 import pytest
 
@@ -169,6 +170,16 @@ def test_a_grouper_that_leaves_a_partition_out_is_refused() -> None:
     with pytest.raises(TopologyError, match="a-1") as refused:
         resolve_partitions(Topology().add_source("in", "a"), "app", {"a": 2}, grouper=Forgetful())
     assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "group", [lambda counts: [{TopicPartition("a", number)} for number in {2: (0, 1)}[counts["a"]]], lambda counts: None]
+)
+def test_a_grouper_that_cannot_group_is_named(group: Callable[[Mapping[str, int]], list[set[TopicPartition]]]) -> None:
+    """Of an input that had grown the thread that looks for that ended with it, and nobody ever read the new partitions."""
+    with pytest.raises(TopologyError, match="partition grouper cannot group sub-topology 0 with a: 3 partitions") as refused:
+        resolve_partitions(Topology().add_source("in", "a"), "app", {"a": 3}, grouper=SimpleNamespace(group=group))
+    assert refused.value.hint and refused.value.topic == "a"
 
 
 def test_topic_settings_are_defaults_of_internal_topics() -> None:

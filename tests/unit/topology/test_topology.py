@@ -111,6 +111,15 @@ def test_a_different_store_of_the_same_name_is_refused() -> None:
     assert error.store == "s"
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_store_named_like_another_one_s_history_is_refused(order: int) -> None:
+    """Both kept their rows in one place, where each took the other's for its own."""
+    pair = [StoreBuilder("prices", StoreKind.VERSIONED, retention_ms=1000), store("prices.history")][::order]
+    topology = chain().add_state_store(pair[0], "work")
+    assert "prices.history" in refusal(lambda: topology.add_state_store(pair[1], "work")).message
+    chain().add_state_store(store("prices"), "work").add_state_store(store("prices.history"), "work")
+
+
 def test_the_same_store_may_be_added_again_to_connect_it() -> None:
     builder = store()
     topology = chain().add_processor("more", Processor, "in").add_state_store(builder, "work").add_state_store(builder, "more")
