@@ -23,7 +23,6 @@ from kstreams_repl.types import TopicPartition
 
 _INIT_SECONDS = 30.0
 _GRACE_SECONDS = 0.5
-_ABANDONED: list[Any] = []
 
 
 class TransactionDoubtError(KStreamsError):
@@ -119,8 +118,7 @@ class TransactionalProducer:
 
     def close(self) -> None:
         """Give the producer up at once; what is open is aborted by the next holder of the id."""
-        if self._calls.stuck:
-            _ABANDONED.append(self.client)  # a thread is still inside: closing would pull the client away under it
+        if self._calls.stuck:  # a thread is still inside, which keeps the client; closing would pull it away under that
             return
         self._calls.close()
         client = self.__dict__.pop("client", None)
