@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -56,6 +56,9 @@ class InstanceControl(Protocol):
         """What is wanted. With the monotonic time `now` it may be some milliseconds old and costs next to nothing; without, it
         is as of this call.
         """
+
+    def signal_when_fenced(self) -> Signal:
+        """What is wanted, as of now, by an instance whose transactional id somebody has taken: of this generation, or of a later one."""
 
     def told(self, state: str) -> bool:
         """Whether the last report of this slot and generation says so already."""
@@ -203,9 +206,18 @@ class Control:
 
     Args:
         parent: process whose end ends the instance too; None: nobody's.
+        in_force: asks the journal for the generation in force; None: it does not tell.
     """
 
-    def __init__(self, directory: str, generation: int, slot: int, *, parent: int | None = None) -> None:
+    def __init__(
+        self,
+        directory: str,
+        generation: int,
+        slot: int,
+        *,
+        parent: int | None = None,
+        in_force: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self.directory = Path(directory)
         self._lease = os.path.join(directory, LEASE)
         self._said: Mapping[str, Any] | None = None
@@ -215,6 +227,7 @@ class Control:
         self.generation = generation
         self.slot = slot
         self._parent = parent
+        self._in_force = in_force
         self._seen: tuple[int, int] | None = None
         self._signal = Signal.RUN
         self._next_check = 0.0
@@ -240,6 +253,13 @@ class Control:
                 self._seen = seen
                 self._signal = lease[1] if lease[0] == self.generation else Signal.SUPERSEDED
         return self._signal
+
+    def signal_when_fenced(self) -> Signal:
+        """A driver with another state directory raises the generation in the journal alone; without a look there, its instances and ours
+        would fence each other for ever.
+        """
+        signal = self.signal()
+        return Signal.SUPERSEDED if signal is Signal.RUN and self._in_force() not in (None, self.generation) else signal
 
     def told(self, state: str) -> bool:
         """Whether the report that lies there says so already, in this generation."""

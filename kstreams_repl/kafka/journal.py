@@ -44,6 +44,19 @@ def ensure_journal(admin: Admin, application_id: str) -> str:
     return journal_topic_name(application_id)
 
 
+def generation_in_force(settings: ClientSettings, application_id: str) -> int | None:
+    """The generation that the application's journal tells now; None when it tells none, or cannot be read."""
+    try:
+        reader = JournalReader(settings, application_id, reports=False)
+        try:
+            desired = reader.catch_up(Admin(settings)).desired
+        finally:
+            reader.close()
+    except KStreamsError:
+        return None
+    return None if desired is None else desired.generation
+
+
 class JournalControl:
     """The writer of control keys; there is one per application at any time, and the latest to open wins.
 

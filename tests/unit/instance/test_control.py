@@ -74,3 +74,14 @@ def test_a_damaged_lease_leaves_what_was_said_last(tmp_path: Path, damaged: str)
     assert control.signal() is Signal.RUN and writer.generation() == 0
     writer.write(1, Signal.PAUSE)
     assert control.signal() is Signal.PAUSE
+
+
+def test_who_is_fenced_looks_into_the_journal_for_a_driver_with_another_directory(tmp_path: Path) -> None:
+    writer, _ = make(tmp_path)
+
+    def fenced(in_force: int | None) -> Signal:
+        return Control(str(writer.directory), 1, 0, in_force=lambda: in_force).signal_when_fenced()
+
+    assert [fenced(2), fenced(1), fenced(None)] == [Signal.SUPERSEDED, Signal.RUN, Signal.RUN]
+    writer.write(1, Signal.STOP)
+    assert fenced(2) is Signal.STOP
