@@ -36,6 +36,9 @@ _HEARTBEAT_SECONDS = 5.0
 _STOPPED_SECONDS = 0.3
 _BARE = frozenset({"state", "trouble"})
 _MOST_METRICS = 900_000
+_MOST_FIGURES = 400_000
+"""As JSON inside JSON it may become twice as long, and a client takes a million bytes."""
+_MOST_TEXT = 10_000
 _STATES = frozenset(get_args(InstanceStateName))
 
 
@@ -222,8 +225,8 @@ class RemoteControl:
                 self._state if self._state in _STATES else "running",  # type: ignore[arg-type]
                 at_ms,
                 host="" if bare else self._place,
-                failure=None if failure is None else Failure(str(failure.get("error")), str(failure.get("message"))[:2_000]),
-                figures="" if bare else json.dumps({**place, **content}, default=str),
+                failure=None if failure is None else Failure(str(failure.get("error")), _as_utf8(str(failure.get("message"))[:2_000])),
+                figures="" if bare else _figures({**place, **content}),
             )
         )
 
@@ -241,6 +244,27 @@ class RemoteControl:
             self._follower.writer.send(Measured(self.generation, self.slot, text))
         else:
             _LOG.warning("metrics of %d characters are too many for the journal; record fewer", len(text))
+
+
+def _figures(content: Mapping[str, Any]) -> str:
+    """The whole report as JSON; where that is too long for a record of the journal it lacks the tasks, and the middle of long texts."""
+    text = json.dumps(content, default=str)
+    if len(text) <= _MOST_FIGURES:
+        return text
+    return json.dumps({name: _cut(said) for name, said in content.items() if name != "tasks"}, default=str)
+
+
+def _cut(said: Any) -> Any:
+    if isinstance(said, Mapping):
+        return {name: _cut(part) for name, part in said.items()}
+    if isinstance(said, str) and len(said) > _MOST_TEXT:
+        return f"{said[: _MOST_TEXT // 2]} … {said[-_MOST_TEXT // 2 :]}"
+    return said
+
+
+def _as_utf8(text: str) -> str:
+    """Half a character, which a text of the user's may have, as its escape."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 _followers: dict[str, Follower] = {}

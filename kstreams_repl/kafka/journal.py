@@ -8,6 +8,7 @@ records is seen whole or not at all; what the records mean is `journal_state`'s 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -32,6 +33,7 @@ from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.kafka.reading import READ_GROUP, positions
 from kstreams_repl.types import TopicPartition
 
+_LOG = logging.getLogger("kstreams_repl.kafka")
 CALL_SECONDS = 10.0
 TRANSACTION_MS = 10_000
 Beside = tuple[str, int, bytes, bytes | None, int]
@@ -160,13 +162,17 @@ class JournalReports:
         self._producer = make_producer(settings, on_delivery_error=self._on_failure, linger_ms=0, message_timeout_ms=30_000)
 
     def send(self, record: InstanceRecord) -> None:
-        """Queues a record; drops it when the queue is full (the broker has been away for long)."""
+        """Queues a record; drops it when the queue is full (the broker has been away for long) or the client does not take it."""
         key, value = encode(record)
         try:
-            self._producer.produce(self._topic, key=key, value=value, partition=0)
-        except BufferError:
+            try:
+                self._producer.produce(self._topic, key=key, value=value, partition=0)
+            except BufferError:
+                self.failed += 1
+            self._producer.poll(0)
+        except KafkaException as error:
             self.failed += 1
-        self._producer.poll(0)
+            _LOG.warning("a report of %d bytes was not sent: %s", len(value), error)
 
     def flush(self, seconds: float = CALL_SECONDS) -> bool:
         """Waits until everything queued is delivered; False when that took too long."""

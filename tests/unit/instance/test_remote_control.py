@@ -7,8 +7,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from kstreams_repl.errors import StreamsProcessingError
 from kstreams_repl.instance.control import LeaseWriter, Signal
 from kstreams_repl.instance.remote_control import RemoteControl
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.journal import JournalReports
+from kstreams_repl.kafka.journal_records import InstanceReport
+from kstreams_repl.spark.failures import error_from
+from kstreams_repl.spark.remote_lease import _content
 
 
 class _Sent:
@@ -61,3 +69,31 @@ def test_an_epoch_that_finds_the_application_at_rest_says_nothing_of_where_the_s
     control.report({"state": "paused"})
     control.report({"state": "paused", "tasks": {}})
     assert [(said.host, bool(said.figures)) for said in sent] == [("", False), ("host-a", True)]
+
+
+@pytest.mark.parametrize("word", ["no ", "ö", '"', "\x00", "\ud800"], ids=["plain", "not ASCII", "quotes", "control", "half a character"])
+def test_a_failure_with_a_long_text_reaches_the_driver(tmp_path: Path, word: str) -> None:
+    """The client refused a report of more than a megabyte, and half a character is no UTF-8: Spark ran the slot again and again, and nobody
+    was told what the user's function had raised.
+    """
+    follower: Any = _Sent()
+    text = f"ValueError: begins {400_000 * word} and ends"
+    failure = {"error": "StreamsProcessingError", "message": text, "trace": text, "fields": {"node": "n", "line": text}}
+    RemoteControl(follower, 1, 0, place="host-a", directory=tmp_path).report({"state": "failed", "failure": failure, "records": 7})
+    (report,) = follower.records
+    reports = JournalReports(ClientSettings("127.0.0.1:1"), "app")
+    reports.send(report)
+    assert reports.failed == 0 and len(reports._producer) == 1
+    reports.close()
+    told = _content(report)
+    assert (told["state"], told["records"]) == ("failed", 7)
+    error = error_from(told["failure"])
+    assert type(error) is StreamsProcessingError and error.message.startswith("ValueError: begins") and error.message.endswith("and ends")
+
+
+def test_a_report_that_the_client_does_not_take_is_left_out() -> None:
+    """It raised in the middle of whatever the instance was at, though a report never fails."""
+    reports = JournalReports(ClientSettings("127.0.0.1:1"), "app")
+    reports.send(InstanceReport(1, 0, "me", "running", 1, figures="x" * 2_000_000))
+    assert reports.failed == 1
+    reports.close()
