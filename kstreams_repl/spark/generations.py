@@ -155,7 +155,7 @@ class Generations:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the control id is of no more use, though nobody else has taken it: the broker was away."""
+        """Whether the control id is of no more use, though nobody else has taken it: the broker was away, or has forgotten it."""
         broken = self._control.broken
         return broken is not None and not isinstance(broken, ProducerFencedError)
 
@@ -309,8 +309,9 @@ def announce(version: VersionText, settings: ClientSettings, admin: Admin, appli
 def held(
     holding: Generations | None, settings: ClientSettings, application_id: str, lease: LeaseWriter
 ) -> Iterator[Generations]:
-    """What is held of an application's journal, or a hold for this block."""
-    generations = holding or Generations(settings, Admin(settings), application_id, lease)
+    """What is held of an application's journal, or a hold for this block where none is, or it is lost."""
+    usable = holding is not None and not holding.is_broken
+    generations = holding if holding and usable else Generations(settings, Admin(settings), application_id, lease)
     try:
         yield generations
     finally:
