@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kstreams_repl.errors import (
     BrokerUnavailableError,
+    ConfigError,
     InvalidNameError,
     KStreamsError,
     ProducerFencedError,
@@ -113,6 +114,12 @@ def translate(
     if code == KafkaError.TOPIC_EXCEPTION:
         return InvalidNameError(
             f"{doing}: Kafka refuses the topic {topic!r}: {text}", hint="use letters, digits, '.', '_' and '-'", topic=topic
+        )
+    if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+        return ConfigError(
+            f"{doing}: transaction.timeout.ms is more than the broker allows: {text}",
+            hint="make it shorter (10,000 by default), or raise transaction.max.timeout.ms of the broker",
+            key="transaction.timeout.ms",
         )
     if code in _TOO_LARGE:
         return ProductionError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -36,6 +37,7 @@ from kstreams_repl.types import TopicPartition
 _LOG = logging.getLogger("kstreams_repl.kafka")
 CALL_SECONDS = 10.0
 TRANSACTION_MS = 10_000
+_ABORT_SECONDS = 1.0
 Beside = tuple[str, int, bytes, bytes | None, int]
 """A record of another topic that goes into a control transaction: topic, partition, key, value, timestamp."""
 
@@ -111,7 +113,10 @@ class JournalControl:
                 self._producer.send_offsets_to_transaction(client_offsets(offsets), self._group(), self._seconds)
             self._producer.commit_transaction(self._seconds)
         except KafkaException as error:
-            raise self._failed(error, "writing to the journal") from error
+            failed = self._failed(error, "writing to the journal")
+            with suppress(KafkaException):  # readers would wait for what is open; a broker that is away ends it after its time
+                self._producer.abort_transaction(_ABORT_SECONDS)
+            raise failed from error
 
     def _group(self) -> Any:
         consumer = make_consumer(self._settings, group_id=self.application_id, isolation="read_committed", events=self._events)

@@ -5,6 +5,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kstreams_repl.errors import (
     BrokerUnavailableError,
+    ConfigError,
     InvalidNameError,
     KStreamsError,
     ProducerFencedError,
@@ -25,6 +26,7 @@ from kstreams_repl.kafka.failures import is_fenced, is_unreachable, kafka_errors
         (KafkaError.UNKNOWN_TOPIC_OR_PART, UnknownTopicError),
         (KafkaError.TOPIC_EXCEPTION, InvalidNameError),
         (KafkaError.MSG_SIZE_TOO_LARGE, ProductionError),
+        (KafkaError.INVALID_TRANSACTION_TIMEOUT, ConfigError),
         (KafkaError._FENCED, ProducerFencedError),
         (KafkaError.INVALID_PRODUCER_EPOCH, ProducerFencedError),
         (KafkaError.CORRUPT_MESSAGE if hasattr(KafkaError, "CORRUPT_MESSAGE") else KafkaError._BAD_MSG, KStreamsError),
