@@ -31,6 +31,17 @@ _UNREACHABLE = {
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.NETWORK_EXCEPTION,
 }
+_NOT_READY = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+}
 _REFUSED = {
     KafkaError._AUTHENTICATION,
     KafkaError._SSL,
@@ -54,9 +65,9 @@ def error_of(error: KafkaException | KafkaError) -> KafkaError | None:
 
 
 def is_unreachable(error: KafkaException | KafkaError) -> bool:
-    """Whether the error says that nobody answered (and not that somebody refused)."""
+    """Whether the error says that nobody answered, or is ready to (and not that somebody refused)."""
     inside = error_of(error)
-    return inside is not None and inside.code() in _UNREACHABLE
+    return inside is not None and inside.code() in _UNREACHABLE | _NOT_READY
 
 
 def is_unknown_topic(error: KafkaException | KafkaError) -> bool:
@@ -108,6 +119,13 @@ def translate(
             f"{doing}: no broker answered at {bootstrap_servers}{why}",
             hint="check the address and that the broker runs; without a cluster: connect() with no address starts an embedded broker",
             bootstrap_servers=bootstrap_servers,
+        )
+    if code in _NOT_READY:
+        return BrokerUnavailableError(
+            f"{doing}: the broker that is asked at {bootstrap_servers} is not ready: {text}",
+            hint="what it looks after moves from one broker to another, or is being loaded; that passes, unless a broker stays away",
+            bootstrap_servers=bootstrap_servers,
+            topic=topic,
         )
     if code in _NO_TOPIC:
         return unknown_topic(topic, known_topics)
