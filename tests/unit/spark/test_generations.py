@@ -16,7 +16,7 @@ from kstreams_repl.instance.control import Signal
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.kafka.admin import CommittedOffset, TopicDescription
 from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.journal_records import encode
+from kstreams_repl.kafka.journal_records import encode, source_hash
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.spark import deployment as deployment_module
@@ -232,3 +232,14 @@ def test_an_edit_at_rest_takes_a_hold_of_its_own_where_the_one_there_is_lost(
     lost: Any = SimpleNamespace(is_broken=True)
     module.declare(lost, VersionText(2, "two", ""), world.settings, "app", lease)
     assert world.journal.desired is not None and world.journal.desired.version == 2
+
+
+@pytest.mark.parametrize(("source", "description"), [("界" * 390_000, "d"), ("s" * 1000, "ö" * 600_000)], ids=["source", "description"])
+def test_of_a_version_that_is_too_long_for_the_journal_the_hash_is_kept(
+    world: World, opened: Callable[[], Generations], source: str, description: str
+) -> None:
+    """The source was measured in characters, the description not at all: the client refused the record, and the deploy with it."""
+    generations = opened()
+    generations.raise_to(plan(1), VersionText(1, source, description))
+    (written,) = world.journal.versions.values()
+    assert len(encode(written)[1]) < 1_000_000 and written.source_hash == source_hash(source)
