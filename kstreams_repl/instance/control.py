@@ -9,12 +9,13 @@ each of these files there is a reserve of blocks on the disk already.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,6 +29,7 @@ LEASE = "lease.json"
 RESERVE_BYTES = 16 * 1024
 CHECK_SECONDS = 0.005
 _SAME_SECONDS = 1.0
+_ALONE_SECONDS = 1.0
 
 
 _LAST_WORDS = frozenset({"failed", "paused", "stopped", "superseded"})
@@ -152,6 +154,29 @@ def _read_lease(path: Path) -> tuple[int, Signal] | None:
         return None
 
 
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Between a look at the lease and its writing no other kernel may raise the generation, or its instances would leave. Another one is
+    waited for a second (it may be stopped), and none where there is no room for the file.
+    """
+    try:
+        file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        deadline = time.monotonic() + _ALONE_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                time.sleep(CHECK_SECONDS)
+        yield
+    finally:
+        os.close(file)
+
+
 class LeaseWriter:
     """The driver's side: one lease per application."""
 
@@ -161,11 +186,12 @@ class LeaseWriter:
 
     def write(self, generation: int, signal: Signal) -> bool:
         """Say what is wanted; False, and nothing written, when a higher generation is in force already."""
-        if self.generation() > generation:
-            return False
-        write_last_word(self.directory / LEASE, {"generation": generation, "signal": signal.value, "pid": os.getpid()})
-        keep_reserve(self.directory / LEASE)
-        return True
+        with _alone(self.directory / f".{LEASE}.lock"):
+            if self.generation() > generation:
+                return False
+            write_last_word(self.directory / LEASE, {"generation": generation, "signal": signal.value, "pid": os.getpid()})
+            keep_reserve(self.directory / LEASE)
+            return True
 
     def generation(self) -> int:
         """The generation of the last lease; 0 before the first."""
