@@ -261,7 +261,7 @@ class JournalReader:
         self._consumer.close()
 
     def _fold(self, messages: list[Message]) -> bool:
-        changed = False
+        changed, failed = False, None
         for message in messages:
             error = message.error()
             if error is None:
@@ -272,9 +272,10 @@ class JournalReader:
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._reached = message.offset()
             elif error.code() == KafkaError._AUTO_OFFSET_RESET or not error.retriable() and error.code() not in _PASSING:
-                raise translate(
-                    error, "reading the journal", bootstrap_servers=self._settings.bootstrap_servers, topic=self._at.topic
-                )
+                failed = error
+        if failed is not None:  # what came with it is folded in first: it does not come again
+            servers = self._settings.bootstrap_servers
+            raise translate(failed, "reading the journal", bootstrap_servers=servers, topic=self._at.topic)
         return changed
 
 
