@@ -9,12 +9,13 @@ each of these files there is a reserve of blocks on the disk already.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,6 +29,7 @@ LEASE = "lease.json"
 RESERVE_BYTES = 16 * 1024
 CHECK_SECONDS = 0.005
 _SAME_SECONDS = 1.0
+_ALONE_SECONDS = 1.0
 
 
 _LAST_WORDS = frozenset({"failed", "paused", "stopped", "superseded"})
@@ -57,6 +59,9 @@ class InstanceControl(Protocol):
         """What is wanted. With the monotonic time `now` it may be some milliseconds old and costs next to nothing; without, it
         is as of this call.
         """
+
+    def signal_when_fenced(self) -> Signal:
+        """What is wanted, as of now, by an instance whose transactional id somebody has taken: of this generation, or of a later one."""
 
     def told(self, state: str) -> bool:
         """Whether the last report of this slot and generation says so already."""
@@ -150,6 +155,29 @@ def _read_lease(path: Path) -> tuple[int, Signal] | None:
         return None
 
 
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Between a look at the lease and its writing no other kernel may raise the generation, or its instances would leave. Another one is
+    waited for a second (it may be stopped), and none where there is no room for the file.
+    """
+    try:
+        file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        deadline = time.monotonic() + _ALONE_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                time.sleep(CHECK_SECONDS)
+        yield
+    finally:
+        os.close(file)
+
+
 class LeaseWriter:
     """The driver's side: one lease per application.
 
@@ -165,12 +193,13 @@ class LeaseWriter:
 
     def write(self, generation: int, signal: Signal) -> bool:
         """Say what is wanted; False, and nothing written, when a higher generation is in force already."""
-        if self.generation() > generation:
-            return False
         content = {"generation": generation, "signal": signal.value, "pid": os.getpid(), "remote": self.remote}
-        write_last_word(self.directory / LEASE, content)
-        keep_reserve(self.directory / LEASE)
-        return True
+        with _alone(self.directory / f".{LEASE}.lock"):
+            if self.generation() > generation:
+                return False
+            write_last_word(self.directory / LEASE, content)
+            keep_reserve(self.directory / LEASE)
+            return True
 
     def generation(self) -> int:
         """The generation of the last lease; 0 before the first."""
@@ -210,9 +239,18 @@ class Control:
 
     Args:
         parent: process whose end ends the instance too; None: nobody's.
+        in_force: asks the journal for the generation in force; None: it does not tell.
     """
 
-    def __init__(self, directory: str, generation: int, slot: int, *, parent: int | None = None) -> None:
+    def __init__(
+        self,
+        directory: str,
+        generation: int,
+        slot: int,
+        *,
+        parent: int | None = None,
+        in_force: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self.directory = Path(directory)
         self._lease = os.path.join(directory, LEASE)
         self._said: Mapping[str, Any] | None = None
@@ -222,6 +260,7 @@ class Control:
         self.generation = generation
         self.slot = slot
         self._parent = parent
+        self._in_force = in_force
         self._seen: tuple[int, int] | None = None
         self._signal = Signal.RUN
         self._next_check = 0.0
@@ -247,6 +286,13 @@ class Control:
                 self._seen = seen
                 self._signal = lease[1] if lease[0] == self.generation else Signal.SUPERSEDED
         return self._signal
+
+    def signal_when_fenced(self) -> Signal:
+        """A driver with another state directory raises the generation in the journal alone; without a look there, its instances and ours
+        would fence each other for ever.
+        """
+        signal = self.signal()
+        return Signal.SUPERSEDED if signal is Signal.RUN and self._in_force() not in (None, self.generation) else signal
 
     def told(self, state: str) -> bool:
         """Whether the report that lies there says so already, in this generation."""

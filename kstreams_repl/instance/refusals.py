@@ -100,17 +100,19 @@ def producer_settings(plan: ApplicationPlan, admin: Admin, refusals: Refusals) -
     """What the slot's producer needs so that a refusal is that of one record.
 
     A broker refuses a whole batch that is larger than its topic allows, and the client does not divide it: batches are kept within the
-    smallest limit of the sinks' topics.
+    smallest limit of the topics that it writes: sinks', and the application's own, which settings (``topic.max.message.bytes``) may limit.
     """
     if refusals.careful:
         return dict(_CAREFUL_PRODUCER)
-    nodes = (node for tasks in plan.assignment for spec in tasks for node in spec.subtopology.nodes)
-    named = {node.topic for node in nodes if isinstance(node, SinkNode) and node.topic is not None}
+    named = set(plan.changelogs())
+    for spec in (spec for tasks in plan.assignment for spec in tasks):
+        sinks = {node.topic for node in spec.subtopology.nodes if isinstance(node, SinkNode) and node.topic is not None}
+        named |= {f"{plan.application_id}-{topic}" if topic in spec.internal_topics else topic for topic in sinks}
     topics = named & set(plan.partition_counts)
     try:
         limits = [int(found.get("max.message.bytes", _BATCH_BYTES)) for found in admin.topic_configs(topics).values()]
     except KStreamsError as error:  # not everybody may read them; a batch that is too large then costs a careful pass
-        _LOG.info("the limits of the sinks' topics are not known: %s", error)
+        _LOG.info("the limits of the topics it writes are not known: %s", error)
         return {}
     smallest = min([_BATCH_BYTES, *limits])
     return {} if smallest == _BATCH_BYTES else {"batch_size": max(1, smallest)}

@@ -38,8 +38,8 @@ _BARE = frozenset({"state", "trouble"})
 _MOST_METRICS = 900_000
 _MOST_FIGURES = 400_000
 """Characters of a report: a record of the journal takes a megabyte, in which each quotation mark of the report counts twice."""
-_MOST_OF_FAILURE = 20_000
-"""Characters of an error's text and of its trace, where they make a report too long: what a user's function raises may quote its input."""
+_MOST_TEXT = 10_000
+"""Characters of each text of a report that is too long: what a user's function raises may quote its input."""
 _STATES = frozenset(get_args(InstanceStateName))
 
 
@@ -194,6 +194,9 @@ class RemoteControl:
         wanted = self._follower.signal(self.generation)
         return Signal.SUPERSEDED if self._resting and wanted is Signal.RUN else wanted
 
+    def signal_when_fenced(self) -> Signal:
+        return self.signal()
+
     def told(self, state: str) -> bool:
         return self._state == state
 
@@ -223,7 +226,7 @@ class RemoteControl:
                 self._state if self._state in _STATES else "running",  # type: ignore[arg-type]
                 at_ms,
                 host="" if bare else self._place,
-                failure=None if failure is None else Failure(str(failure.get("error")), str(failure.get("message"))[:2_000]),
+                failure=None if failure is None else Failure(str(failure.get("error")), _as_utf8(str(failure.get("message"))[:2_000])),
                 figures="" if bare else _figures({**place, **content}),
             )
         )
@@ -245,17 +248,27 @@ class RemoteControl:
 
 
 def _figures(content: Mapping[str, Any]) -> str:
-    """A report as JSON that a record of the journal has room for: shorter texts of a failure, then no tasks."""
+    """A report as JSON that a record of the journal has room for: long texts without their middle, then no tasks."""
     text = json.dumps(content, default=str)
-    if len(text) > _MOST_FIGURES and content.get("failure"):
-        said = content["failure"]
-        fields = {name: value for name, value in dict(said.get("fields") or {}).items() if len(str(value)) < _MOST_OF_FAILURE}
-        texts = {"message": str(said.get("message"))[:_MOST_OF_FAILURE], "trace": str(said.get("trace"))[-_MOST_OF_FAILURE:]}
-        content = {**content, "failure": {**said, **texts, "fields": fields}}
+    if len(text) > _MOST_FIGURES:
+        content = {name: _cut(said) for name, said in content.items()}
         text = json.dumps(content, default=str)
     if len(text) > _MOST_FIGURES:
         text = json.dumps({**content, "tasks": {}}, default=str)
     return text
+
+
+def _cut(said: Any) -> Any:
+    if isinstance(said, Mapping):
+        return {name: _cut(part) for name, part in said.items()}
+    if isinstance(said, str) and len(said) > _MOST_TEXT:
+        return f"{said[: _MOST_TEXT // 2]} … {said[-_MOST_TEXT // 2 :]}"
+    return said
+
+
+def _as_utf8(text: str) -> str:
+    """Half a character, which a text of the user's may have, as its escape."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 _followers: dict[str, Follower] = {}

@@ -204,7 +204,7 @@ class _Runner:
                     raise
                 self._retries += 1
                 self.drop()
-                signal = self._wanted()
+                signal = self._wanted(error)
                 if signal is not Signal.RUN:
                     return self._ended(signal)
                 if attendance.leaves() or not attendance.lasts():
@@ -215,10 +215,11 @@ class _Runner:
                 time.sleep(min(backoff, max(0.0, attendance.until - time.monotonic())))
                 backoff = min(2 * backoff, _BACKOFF_MOST_SECONDS)
 
-    def _wanted(self) -> Signal:
+    def _wanted(self, error: KStreamsError | None = None) -> Signal:
         """What is wanted now. On a cluster it cannot be learnt while the broker is away; then the last command holds."""
+        fenced, control = isinstance(error, ProducerFencedError | OutputRetryError), self.control
         try:
-            return self.control.signal()
+            return control.signal_when_fenced() if fenced else control.signal()
         except BrokerUnavailableError:
             return self.control.signal(now=time.monotonic())
 

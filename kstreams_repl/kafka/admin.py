@@ -96,7 +96,12 @@ def committed_by(
     return found
 
 
-_NOT_YET = (KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+_NOT_YET = (
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+)
 
 
 class Admin:
@@ -310,8 +315,20 @@ class Admin:
             consumer.close()
 
     def groups(self) -> tuple[str, ...]:
-        """The names of all consumer groups."""
-        listed = self._result(self._client.list_consumer_groups(request_timeout=self._seconds), "listing groups")
+        """The names of all consumer groups.
+
+        Raises:
+            BrokerUnavailableError: a broker does not tell its own, because it is away or only just started.
+        """
+        deadline = time.monotonic() + self._seconds
+        while True:
+            listed = self._result(self._client.list_consumer_groups(request_timeout=self._seconds), "listing groups")
+            if not listed.errors:
+                break
+            inside = error_of(listed.errors[0])
+            if inside is None or inside.code() not in _NOT_YET or time.monotonic() > deadline:
+                raise self._translated(listed.errors[0], "listing groups")
+            time.sleep(0.05)
         return tuple(sorted(group.group_id for group in listed.valid))
 
     def delete_groups(self, names: Iterable[str]) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ CLIENT_LOGGER.addHandler(logging.NullHandler())
 
 REACH_SECONDS: Final = 5.0
 _CONNECT_SECONDS: Final = 1.0
+_LEAST_SECONDS: Final = 0.1
 
 _CONSUMERS = ("consumer.", "main.consumer.", "restore.consumer.", "global.consumer.")
 _PREFIXES = (*_CONSUMERS, "producer.", "admin.")
@@ -58,6 +59,7 @@ _PRODUCER: Mapping[str, Any] = {
     "linger.ms": 10,
     "compression.type": "lz4",
     "batch.size": 1_000_000,
+    "message.max.bytes": 1_048_530,  # with the client's 36 bytes beside key and value: those 1,048,494 that a Java producer takes
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 256 * 1024,
 }
@@ -263,14 +265,15 @@ def take_transactional_id(producer: Producer, seconds: float) -> None:
     """`init_transactions`: fences whoever held the id before.
 
     A client that is not connected yet looks for the coordinator at once, finds no broker, and in one case of four waits half a second
-    until its next look. So it is connected first.
+    until its next look. So it is connected first, within the same time.
 
     Raises:
         KafkaException: as of `init_transactions`.
     """
+    deadline = time.monotonic() + seconds
     with suppress(KafkaException):  # the call below says it better
         producer.list_topics(timeout=min(_CONNECT_SECONDS, seconds))
-    producer.init_transactions(seconds)
+    producer.init_transactions(max(_LEAST_SECONDS, deadline - time.monotonic()))
 
 
 def make_admin_client(settings: ClientSettings, *, events: ClientEvents | None = None) -> AdminClient:

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kstreams_repl.errors import (
     BrokerUnavailableError,
+    ConfigError,
     InvalidNameError,
     KStreamsError,
     ProducerFencedError,
@@ -29,6 +30,17 @@ _UNREACHABLE = {
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.NETWORK_EXCEPTION,
+}
+_NOT_READY = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
 }
 _REFUSED = {
     KafkaError._AUTHENTICATION,
@@ -53,9 +65,9 @@ def error_of(error: KafkaException | KafkaError) -> KafkaError | None:
 
 
 def is_unreachable(error: KafkaException | KafkaError) -> bool:
-    """Whether the error says that nobody answered (and not that somebody refused)."""
+    """Whether the error says that nobody answered, or is ready to (and not that somebody refused)."""
     inside = error_of(error)
-    return inside is not None and inside.code() in _UNREACHABLE
+    return inside is not None and inside.code() in _UNREACHABLE | _NOT_READY
 
 
 def is_unknown_topic(error: KafkaException | KafkaError) -> bool:
@@ -108,11 +120,24 @@ def translate(
             hint="check the address and that the broker runs; without a cluster: connect() with no address starts an embedded broker",
             bootstrap_servers=bootstrap_servers,
         )
+    if code in _NOT_READY:
+        return BrokerUnavailableError(
+            f"{doing}: the broker that is asked at {bootstrap_servers} is not ready: {text}",
+            hint="what it looks after moves from one broker to another, or is being loaded; that passes, unless a broker stays away",
+            bootstrap_servers=bootstrap_servers,
+            topic=topic,
+        )
     if code in _NO_TOPIC:
         return unknown_topic(topic, known_topics)
     if code == KafkaError.TOPIC_EXCEPTION:
         return InvalidNameError(
             f"{doing}: Kafka refuses the topic {topic!r}: {text}", hint="use letters, digits, '.', '_' and '-'", topic=topic
+        )
+    if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+        return ConfigError(
+            f"{doing}: transaction.timeout.ms is more than the broker allows: {text}",
+            hint="make it shorter (10,000 by default), or raise transaction.max.timeout.ms of the broker",
+            key="transaction.timeout.ms",
         )
     if code in _TOO_LARGE:
         return ProductionError(

@@ -8,8 +8,10 @@ records is seen whole or not at all; what the records mean is `journal_state`'s 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -32,8 +34,10 @@ from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.kafka.reading import READ_GROUP, positions
 from kstreams_repl.types import TopicPartition
 
+_LOG = logging.getLogger("kstreams_repl.kafka")
 CALL_SECONDS = 10.0
 TRANSACTION_MS = 10_000
+_ABORT_SECONDS = 1.0
 Beside = tuple[str, int, bytes, bytes | None, int]
 """A record of another topic that goes into a control transaction: topic, partition, key, value, timestamp."""
 
@@ -42,6 +46,19 @@ def ensure_journal(admin: Admin, application_id: str) -> str:
     """Creates the application's journal topic when it is missing, and returns its name."""
     ensure_internal_topics(admin, [journal_topic(application_id)])
     return journal_topic_name(application_id)
+
+
+def generation_in_force(settings: ClientSettings, application_id: str) -> int | None:
+    """The generation that the application's journal tells now; None when it tells none, or cannot be read."""
+    try:
+        reader = JournalReader(settings, application_id, reports=False)
+        try:
+            desired = reader.catch_up(Admin(settings)).desired
+        finally:
+            reader.close()
+    except KStreamsError:
+        return None
+    return None if desired is None else desired.generation
 
 
 class JournalControl:
@@ -96,7 +113,10 @@ class JournalControl:
                 self._producer.send_offsets_to_transaction(client_offsets(offsets), self._group(), self._seconds)
             self._producer.commit_transaction(self._seconds)
         except KafkaException as error:
-            raise self._failed(error, "writing to the journal") from error
+            failed = self._failed(error, "writing to the journal")
+            with suppress(KafkaException):  # readers would wait for what is open; a broker that is away ends it after its time
+                self._producer.abort_transaction(_ABORT_SECONDS)
+            raise failed from error
 
     def _group(self) -> Any:
         consumer = make_consumer(self._settings, group_id=self.application_id, isolation="read_committed", events=self._events)
@@ -147,13 +167,17 @@ class JournalReports:
         self._producer = make_producer(settings, on_delivery_error=self._on_failure, linger_ms=0, message_timeout_ms=30_000)
 
     def send(self, record: InstanceRecord) -> None:
-        """Queues a record; drops it when the queue is full (the broker has been away for long)."""
+        """Queues a record; drops it when the queue is full (the broker has been away for long) or the client does not take it."""
         key, value = encode(record)
         try:
-            self._producer.produce(self._topic, key=key, value=value, partition=0)
-        except BufferError:
+            try:
+                self._producer.produce(self._topic, key=key, value=value, partition=0)
+            except BufferError:
+                self.failed += 1
+            self._producer.poll(0)
+        except KafkaException as error:
             self.failed += 1
-        self._producer.poll(0)
+            _LOG.warning("a report of %d bytes was not sent: %s", len(value), error)
 
     def flush(self, seconds: float = CALL_SECONDS) -> bool:
         """Waits until everything queued is delivered; False when that took too long."""
@@ -237,7 +261,7 @@ class JournalReader:
         self._consumer.close()
 
     def _fold(self, messages: list[Message]) -> bool:
-        changed = False
+        changed, failed = False, None
         for message in messages:
             error = message.error()
             if error is None:
@@ -248,9 +272,10 @@ class JournalReader:
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._reached = message.offset()
             elif error.code() == KafkaError._AUTO_OFFSET_RESET or not error.retriable() and error.code() not in _PASSING:
-                raise translate(
-                    error, "reading the journal", bootstrap_servers=self._settings.bootstrap_servers, topic=self._at.topic
-                )
+                failed = error
+        if failed is not None:  # what came with it is folded in first: it does not come again
+            servers = self._settings.bootstrap_servers
+            raise translate(failed, "reading the journal", bootstrap_servers=servers, topic=self._at.topic)
         return changed
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from kstreams_repl.errors import KStreamsError, ProducerFencedError, ProductionError
+from kstreams_repl.errors import ConfigError, KStreamsError, ProducerFencedError, ProductionError
 from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, make_transactional_producer, take_transactional_id
 from kstreams_repl.kafka.delivery import is_refusal
 from kstreams_repl.kafka.failures import error_of, is_fenced, translate
@@ -23,7 +23,6 @@ from kstreams_repl.types import TopicPartition
 
 _INIT_SECONDS = 30.0
 _GRACE_SECONDS = 0.5
-_ABANDONED: list[Any] = []
 
 
 class TransactionDoubtError(KStreamsError):
@@ -119,8 +118,7 @@ class TransactionalProducer:
 
     def close(self) -> None:
         """Give the producer up at once; what is open is aborted by the next holder of the id."""
-        if self._calls.stuck:
-            _ABANDONED.append(self.client)  # a thread is still inside: closing would pull the client away under it
+        if self._calls.stuck:  # a thread is still inside, which keeps the client; closing would pull it away under that
             return
         self._calls.close()
         client = self.__dict__.pop("client", None)
@@ -163,6 +161,8 @@ class TransactionalProducer:
         if is_fenced(error):
             return ProducerFencedError(f"{doing}: a newer owner has taken {self.transactional_id} over")
         typed = translate(error, doing, bootstrap_servers=self.settings.bootstrap_servers, reason=self.events.last)
+        if isinstance(typed, ConfigError):  # it is so each time
+            return typed
         kind = ProductionError if isinstance(typed, ProductionError) else TransactionDoubtError
         inside = error_of(error)
         return kind(typed.message, hint=typed.hint, refused=inside is not None and is_refusal(inside))

@@ -54,6 +54,7 @@ class WatchedCalls:
             result, error = self._answers.get(timeout=seconds)
         except Exception as late:  # queue.Empty
             self.stuck = True
+            self._asked.put(None)  # should it return after all, the thread ends and lets go of what the call belongs to
             raise CallGivenUp(f"no answer within {seconds:.0f} s") from late
         if error is not None:
             raise error

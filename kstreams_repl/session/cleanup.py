@@ -13,7 +13,7 @@ from kstreams_repl.instance.state_directory import application_directory
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.session.attaching import deployed_names
-from kstreams_repl.session.driving import refuse_driven
+from kstreams_repl.session.driving import refuse_driven, refuse_run_elsewhere
 from kstreams_repl.session.internal_names import is_called_internal, journals
 from kstreams_repl.topology.names import changelog_topic, internal_topic, validate_name
 
@@ -102,6 +102,7 @@ def cleanup_of(session: Session, name: str, *, confirm: bool) -> Cleanup:
         raise KStreamsError(f"{name} is {app.status}", hint=f"session.applications[{name!r}].stop() first")
     if app is None:
         refuse_driven(name, session._state_root())
+    refuse_run_elsewhere(name, session._state_root())
     # those of other kernels and hosts, too: their journals, and the groups of Kafka Streams' own
     others = {*session._applications, *deployed_names(session), *session.admin.groups()} - {name}
     found = Cleanup(session.admin, session._state_root(), validate_name(name, "application"), others, _own_topics(app), _used_topics(app))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from kstreams_repl.config import SNAPSHOT_DIR, StreamsConfig
 from kstreams_repl.errors import DeployError, DetachedApplicationError, KStreamsError, SessionFileError
-from kstreams_repl.instance.state_directory import state_root
+from kstreams_repl.instance.control import LEASE, Signal, read_whole
+from kstreams_repl.instance.state_directory import control_directory, state_root
 from kstreams_repl.session.detached.mailbox import Mailbox
 from kstreams_repl.session.program import Program
 from kstreams_repl.session.session_file import SavedVersion
@@ -135,4 +140,23 @@ def refuse_driven(name: str, root: Any) -> None:
     if driver is not None:
         raise KStreamsError(
             f"{name} is driven by process {driver.pid} ({driver.state})", hint=f"session.attach({name!r}).stop() first", pid=driver.pid
+        )
+
+
+def refuse_run_elsewhere(name: str, root: Any) -> None:
+    """Nor from one that another kernel runs from this directory: its driver is told apart from a process that has its number now.
+
+    Raises:
+        KStreamsError: one does.
+    """
+    path = control_directory(root, name) / LEASE
+    lease = read_whole(path) or {}
+    with suppress(psutil.Error, OSError, ValueError, KeyError):
+        pid = int(lease["pid"])
+        if lease["signal"] != Signal.RUN.value or pid == os.getpid() or psutil.Process(pid).create_time() > path.stat().st_mtime:
+            return
+        raise KStreamsError(
+            f"{name} is run by another kernel (process {pid})",
+            hint=f"stop it there first; or session.attach({name!r}).resume() takes it over, and stop() then stops it",
+            pid=pid,
         )

@@ -157,8 +157,9 @@ class Deployment:
                 return self
             self._check(Status.RUNNING)
             self._await_end()
-            if self._status is Status.PAUSED and self._clean and self._plan is not None and self._shipment is not None:
-                return self._go_on(self._plan, self._shipment)
+            if self._status is Status.PAUSED and self._clean and self._plan and self._shipment and self._generations:
+                if self._go_on(self._generations, self._plan, self._shipment):
+                    return self
             ensure_reachable(self.settings)
             admin = Admin(self.settings)
             session = get_session(self._master, slots=self._slots) if self._spark is None else ensure_alive(self._spark)
@@ -294,23 +295,23 @@ class Deployment:
                 self._generations = None
             migrate_stores(migrations, version, *about, timeout_ms=timeout)
 
-    def _go_on(self, plan: ApplicationPlan, shipment: Shipment) -> Deployment:
-        """Resume after a pause that every instance has confirmed, in the same generation: nobody else can have come in
-        between without raising it, so workers that are still there go on warm.
+    def _go_on(self, generations: Generations, plan: ApplicationPlan, shipment: Shipment) -> bool:
+        """Resume after a pause that every instance has confirmed, in the same generation: nobody else can have come in between without
+        raising it, so workers that are still there go on warm. False: the hold on the journal is lost (the broker forgets it in a week).
         """
-        generations = self._generations
-        assert generations is not None
         claim_slots(self._session, self.application_id, plan.instances, self)
         try:
             generations.resume(plan)
             self._lease.clear()
             self._lease.write(plan.generation, Signal.RUN)
             self._begin(plan, shipment, f"generation {plan.generation} resumed")
-        except BaseException:
+        except BaseException as error:
             release_slots(self)
             self._lease.write(plan.generation, Signal.PAUSE)
-            raise
-        return self
+            if not isinstance(error, KStreamsError) or not generations.is_broken:
+                raise
+            return False
+        return True
 
     def _begin(self, plan: ApplicationPlan, shipment: Shipment, why: str) -> None:
         """Start the query and its watcher."""

@@ -29,7 +29,7 @@ from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.group_offsets import OffsetAndMetadata
 from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.kafka.journal import TRANSACTION_MS, Beside, JournalControl, JournalReader, ensure_journal
-from kstreams_repl.kafka.journal_records import Assignment, ControlRecord, DesiredState, KeptOffset, KeptOffsets, Version
+from kstreams_repl.kafka.journal_records import Assignment, ControlRecord, DesiredState, KeptOffset, KeptOffsets, Version, encode
 from kstreams_repl.spark.remote_lease import RemoteLease
 from kstreams_repl.types import TaskId, TopicPartition
 
@@ -51,7 +51,8 @@ class Previous:
     places: Mapping[int, str] = field(default_factory=dict)
 
 
-MOST_SOURCE = 400_000
+MOST_BYTES = 400_000
+"""Of a version in the journal."""
 STAY_SECONDS = 24 * 3600.0
 _ENDED = frozenset({"paused", "stopped", "failed", "superseded"})
 """What an instance reports when it commits no more."""
@@ -155,7 +156,7 @@ class Generations:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the control id is of no more use, though nobody else has taken it: the broker was away."""
+        """Whether the control id is of no more use, though nobody else has taken it: the broker was away, or has forgotten it."""
         broken = self._control.broken
         return broken is not None and not isinstance(broken, ProducerFencedError)
 
@@ -247,8 +248,10 @@ class Generations:
         written = Version.of(
             version.source, generation=generation, version=version.number, description=version.description, at_ms=_now()
         )
-        if len(version.source) > MOST_SOURCE:  # the hash is what counts; a record has a largest size
+        if len(encode(written)[1]) > MOST_BYTES:  # the hash is what counts; a record has a largest size
             written = replace(written, source="")
+        if len(encode(written)[1]) > MOST_BYTES:
+            written = replace(written, description="")
         return (written,)
 
     def _to_work(self, desired: DesiredState, *others: ControlRecord) -> None:
@@ -309,8 +312,9 @@ def announce(version: VersionText, settings: ClientSettings, admin: Admin, appli
 def held(
     holding: Generations | None, settings: ClientSettings, application_id: str, lease: LeaseWriter
 ) -> Iterator[Generations]:
-    """What is held of an application's journal, or a hold for this block."""
-    generations = holding or Generations(settings, Admin(settings), application_id, lease)
+    """What is held of an application's journal, or a hold for this block where none is, or it is lost."""
+    usable = holding is not None and not holding.is_broken
+    generations = holding if holding and usable else Generations(settings, Admin(settings), application_id, lease)
     try:
         yield generations
     finally:

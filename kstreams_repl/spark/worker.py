@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from kstreams_repl.instance.remote_control import RemoteControl, follow, forget
 from kstreams_repl.instance.run import run_instance
 from kstreams_repl.instance.state_directory import state_root
 from kstreams_repl.instance.warm import WarmInstances
+from kstreams_repl.kafka.journal import generation_in_force
 from kstreams_repl.spark.claims import FileClaim, JournalClaim
 from kstreams_repl.spark.closure import Shipment, unpack
 from kstreams_repl.spark.report_rows import report_batch
@@ -64,7 +66,8 @@ def run_epoch(
         with claim as slot:
             if slot is None:
                 return
-            files = Control(plan.control_directory, plan.generation, slot, parent=os.getppid())
+            in_force = partial(generation_in_force, plan.settings, plan.application_id)
+            files = Control(plan.control_directory, plan.generation, slot, parent=os.getppid(), in_force=in_force)
             outcome = run_instance(
                 plan,
                 slot,

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from kstreams_repl.errors import (
@@ -227,3 +229,18 @@ def test_a_changelog_that_would_lose_state_is_refused(admin: Admin, name: str) -
     admin.create_topic(f"{name}-changelog", 2, configs={"cleanup.policy": "delete"})
     with pytest.raises(DeployError, match="cleanup.policy=delete and needs compact"):
         ensure_internal_topics(admin, [changelog_topic(f"{name}-changelog", 2)])
+
+
+def test_a_record_may_be_as_large_as_of_a_java_producer(settings: ClientSettings, admin: Admin, topic: Callable[..., str]) -> None:
+    """The client's own limit is 48 KB lower: an application failed at a record that Kafka Streams sends."""
+    target, key = topic(), b"k"
+    most = 1_048_576 - 61 - 21  # `max.request.size`, the head of a batch, and the most that a record has beside key and value
+    value = random.Random(7).randbytes(most - len(key))
+    refused: list[object] = []
+    producer = make_producer(settings, on_delivery_error=lambda error, message: refused.append(error))
+    producer.produce(target, value, key)
+    assert producer.flush(20) == 0
+    assert not refused and admin.end_offsets([TopicPartition(target, 0)]) == {TopicPartition(target, 0): 1}
+    with pytest.raises(KafkaException, match="too large"):
+        producer.produce(target, value + b"1", key)
+    producer.close()

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
+from confluent_kafka import KafkaException
 
-from kstreams_repl.errors import BrokerUnavailableError, ProducerFencedError, UnknownTopicError
+from kstreams_repl.errors import BrokerUnavailableError, ProducerFencedError, ProductionError, UnknownTopicError
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.journal import JournalControl, JournalReader, JournalReports, ensure_journal
@@ -118,3 +120,17 @@ def test_control_without_a_broker_is_a_typed_error_in_time(monkeypatch: pytest.M
     monkeypatch.setattr("kstreams_repl.kafka.journal.CALL_SECONDS", 1.0)
     with pytest.raises(BrokerUnavailableError, match="taking control"):
         JournalControl(ClientSettings("127.0.0.1:1"), "nowhere")
+
+
+def test_a_command_that_cannot_be_written_leaves_nothing_open(
+    settings: ClientSettings, admin: Admin, application: str, reader: JournalReader
+) -> None:
+    """Whoever read waited for its transaction's time to pass: ten minutes after an edit with a row that was too large."""
+    control = JournalControl(settings, application, transaction_timeout_ms=60_000)
+    control.write(DesiredState(1, "paused", 1, 1))
+    with pytest.raises(ProductionError, match="larger than"):
+        control.write(DesiredState(2, "running", 1, 1), Version.of("x" * 2_000_000, generation=2, version=1))
+    with suppress(KafkaException):  # it may have come to its end with the abort
+        control._producer.flush(10)
+    assert reader.catch_up(admin).desired == DesiredState(1, "paused", 1, 1)
+    control.close()

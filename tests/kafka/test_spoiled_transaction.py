@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kstreams_repl.errors import ProductionError
+from kstreams_repl.errors import ConfigError, ProductionError
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.transactional import TransactionalProducer
@@ -33,3 +33,11 @@ def test_a_spoiled_transaction_tells_the_refusal_when_it_is_flushed_or_else_comm
         assert caught.value.fields["refused"] is True
     finally:
         producer.close()
+
+
+def test_a_timeout_that_the_broker_does_not_allow_is_an_error_of_the_settings(settings: ClientSettings, name: str) -> None:
+    """It counted as a transaction in doubt, which the instance took over again and again for ever."""
+    producer = TransactionalProducer(settings, f"{name}-0", timeout_ms=1_000_000)
+    with pytest.raises(ConfigError, match="more than the broker allows"):
+        producer.initialise()
+    producer.close()

@@ -87,6 +87,9 @@ class LeaseControl:
         self._world.check_alive()
         return self._lease.signal if self._lease.generation == self.generation else Signal.SUPERSEDED
 
+    def signal_when_fenced(self) -> Signal:
+        return self.signal()
+
     def told(self, state: str) -> bool:
         return self._reports.get((self.generation, self.slot), {}).get("state") == state
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 
+from kstreams_repl.commit import failpoints
 from kstreams_repl.instance.control import Control, LeaseWriter, Signal
 
 
@@ -83,3 +85,34 @@ def test_a_damaged_report_hides_no_other(tmp_path: Path, damaged: str) -> None:
     (writer.directory / "report-1-1.json").write_text(damaged)
     control.report({"state": "failed"})
     assert {slot: report["state"] for slot, report in writer.reports(1).items()} == {0: "failed"}
+
+
+def test_who_is_fenced_looks_into_the_journal_for_a_driver_with_another_directory(tmp_path: Path) -> None:
+    writer, _ = make(tmp_path)
+
+    def fenced(in_force: int | None) -> Signal:
+        return Control(str(writer.directory), 1, 0, in_force=lambda: in_force).signal_when_fenced()
+
+    assert [fenced(2), fenced(1), fenced(None)] == [Signal.SUPERSEDED, Signal.RUN, Signal.RUN]
+    writer.write(1, Signal.STOP)
+    assert fenced(2) is Signal.STOP
+
+
+def test_a_pause_does_not_overwrite_the_lease_of_a_successor_that_comes_in_between(tmp_path: Path) -> None:
+    """Two kernels: the one looked at the lease, the other raised the generation, and the first one's word took its instances away."""
+    writer, _ = make(tmp_path, 5)
+    with ThreadPoolExecutor(1) as other:
+        raised: list[Future[bool]] = []
+
+        def successor() -> None:
+            failpoints.hook("F10", None)
+            raised.append(other.submit(LeaseWriter(writer.directory).write, 6, Signal.RUN))
+            wait(raised, 0.1)
+
+        failpoints.hook("F10", successor)
+        try:
+            writer.write(5, Signal.PAUSE)
+        finally:
+            failpoints.hook("F10", None)
+        assert raised[0].result(10)
+    assert Control(str(writer.directory), 6, 0).signal() is Signal.RUN

@@ -13,8 +13,10 @@ from kstreams_repl.errors import ApplicationFailedError, StreamsProcessingError
 from kstreams_repl.instance.control import LeaseWriter, Signal
 from kstreams_repl.instance.loop import failure_of
 from kstreams_repl.instance.remote_control import RemoteControl
-from kstreams_repl.kafka.journal_records import encode
-from kstreams_repl.spark.failures import error_of_end
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.journal import JournalReports
+from kstreams_repl.kafka.journal_records import InstanceReport, encode
+from kstreams_repl.spark.failures import error_from, error_of_end
 from kstreams_repl.spark.remote_lease import _content
 
 
@@ -91,3 +93,31 @@ def test_a_failure_that_quotes_its_input_gets_into_the_journal(tmp_path: Path, t
 def test_a_failed_instance_whose_report_is_cut_is_an_error_all_the_same(tmp_path: Path) -> None:
     error, failed = error_of_end("app", [{"state": "failed"}], None, tmp_path, "python")
     assert failed and isinstance(error, ApplicationFailedError)
+
+
+@pytest.mark.parametrize("word", ["no ", "ö", '"', "\x00", "\ud800"], ids=["plain", "not ASCII", "quotes", "control", "half a character"])
+def test_a_failure_with_a_long_text_reaches_the_driver(tmp_path: Path, word: str) -> None:
+    """The client refused a report of more than a megabyte, and half a character is no UTF-8: Spark ran the slot again and again, and nobody
+    was told what the user's function had raised.
+    """
+    follower: Any = _Sent()
+    text = f"ValueError: begins {400_000 * word} and ends"
+    failure = {"error": "StreamsProcessingError", "message": text, "trace": text, "fields": {"node": "n", "line": text}}
+    RemoteControl(follower, 1, 0, place="host-a", directory=tmp_path).report({"state": "failed", "failure": failure, "records": 7})
+    (report,) = follower.records
+    reports = JournalReports(ClientSettings("127.0.0.1:1"), "app")
+    reports.send(report)
+    assert reports.failed == 0 and len(reports._producer) == 1
+    reports.close()
+    told = _content(report)
+    assert (told["state"], told["records"]) == ("failed", 7)
+    error = error_from(told["failure"])
+    assert type(error) is StreamsProcessingError and error.message.startswith("ValueError: begins") and error.message.endswith("and ends")
+
+
+def test_a_report_that_the_client_does_not_take_is_left_out() -> None:
+    """It raised in the middle of whatever the instance was at, though a report never fails."""
+    reports = JournalReports(ClientSettings("127.0.0.1:1"), "app")
+    reports.send(InstanceReport(1, 0, "me", "running", 1, figures="x" * 2_000_000))
+    assert reports.failed == 1
+    reports.close()

@@ -5,6 +5,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kstreams_repl.errors import (
     BrokerUnavailableError,
+    ConfigError,
     InvalidNameError,
     KStreamsError,
     ProducerFencedError,
@@ -20,11 +21,15 @@ from kstreams_repl.kafka.failures import is_fenced, is_unreachable, kafka_errors
         (KafkaError._ALL_BROKERS_DOWN, BrokerUnavailableError),
         (KafkaError._TRANSPORT, BrokerUnavailableError),
         (KafkaError._TIMED_OUT, BrokerUnavailableError),
+        (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, BrokerUnavailableError),
+        (KafkaError.UNSTABLE_OFFSET_COMMIT, BrokerUnavailableError),
+        (KafkaError.LEADER_NOT_AVAILABLE, BrokerUnavailableError),
         (KafkaError._AUTHENTICATION, BrokerUnavailableError),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, BrokerUnavailableError),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, UnknownTopicError),
         (KafkaError.TOPIC_EXCEPTION, InvalidNameError),
         (KafkaError.MSG_SIZE_TOO_LARGE, ProductionError),
+        (KafkaError.INVALID_TRANSACTION_TIMEOUT, ConfigError),
         (KafkaError._FENCED, ProducerFencedError),
         (KafkaError.INVALID_PRODUCER_EPOCH, ProducerFencedError),
         (KafkaError.CORRUPT_MESSAGE if hasattr(KafkaError, "CORRUPT_MESSAGE") else KafkaError._BAD_MSG, KStreamsError),

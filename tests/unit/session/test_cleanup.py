@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 
 import kstreams_repl as ks
 from kernel_ext import side_panel
-from kstreams_repl.errors import BrokerUnavailableError
+from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
+from kstreams_repl.instance.control import LEASE, Signal, write_whole
+from kstreams_repl.instance.state_directory import control_directory
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.session import reading_topics
 from kstreams_repl.session.attaching import deployed_names
@@ -83,3 +86,24 @@ def test_topics_of_the_users_that_are_called_like_internal_ones_are_listed(
     monkeypatch.setattr(cluster, "groups", refused)
     monkeypatch.setattr(cluster, "topic_configs", refused)
     assert "in" in [row[0] for row in session.topics().rows], "a user who may not ask for more sees topics"
+
+
+def test_a_cleanup_takes_nothing_from_an_application_that_another_kernel_runs(session: SmallSession) -> None:
+    """It deleted its journal, its changelogs and its state under it."""
+    lease = control_directory(session._state_root(), "orders") / LEASE
+    lease.parent.mkdir(parents=True)
+
+    def left(pid: int, signal: Signal) -> None:
+        write_whole(lease, {"generation": 1, "signal": signal.value, "pid": pid})
+
+    left(os.getppid(), Signal.RUN)
+    before = session.admin.topics()
+    with pytest.raises(KStreamsError, match="run by another kernel"):
+        session.cleanup("orders", confirm=True)
+    assert session.admin.topics() == before and lease.exists()
+    os.utime(lease, (0, 0))  # before that process was started: its number was another's then
+    assert session.cleanup("orders").topics
+    left(os.getppid(), Signal.PAUSE)
+    assert session.cleanup("orders").topics
+    left(2**22 + 1, Signal.RUN)  # of a kernel that was killed
+    assert session.cleanup("orders", confirm=True).applied and not lease.exists()

@@ -11,14 +11,15 @@ import pytest
 
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import BrokerUnavailableError
+from kstreams_repl.errors import BrokerUnavailableError, KStreamsError, ProducerFencedError
 from kstreams_repl.instance.control import Signal
 from kstreams_repl.instance.plan import ApplicationPlan
 from kstreams_repl.kafka.admin import CommittedOffset, TopicDescription
 from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.journal_records import encode
+from kstreams_repl.kafka.journal_records import encode, source_hash
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.runtime.task import TaskSpec
+from kstreams_repl.spark import deployment as deployment_module
 from kstreams_repl.spark import generations as module
 from kstreams_repl.spark.generations import Generations, VersionText
 from kstreams_repl.types import TaskId, TopicPartition
@@ -179,3 +180,66 @@ def test_a_hold_on_the_journal_is_used_before_the_broker_forgets_it(
     generations.stay()
     assert world.writes == before + 1
     assert world.journal.desired is not None and world.journal.desired.state == "running"
+
+
+class _Hold:
+    """A driver's hold on the journal, whose writes are refused."""
+
+    def __init__(self, lost: KStreamsError) -> None:
+        self._lost: KStreamsError | None = lost
+        self.is_broken = False
+
+    def resume(self, plan: ApplicationPlan) -> None:
+        self.is_broken = not isinstance(self._lost, ProducerFencedError)
+        assert self._lost is not None
+        raise self._lost
+
+
+@pytest.mark.parametrize(
+    ("lost", "goes_on"),
+    [(KStreamsError("a producer id which is not currently assigned"), True), (ProducerFencedError("another session has it"), False)],
+)
+def test_a_resume_after_the_broker_has_forgotten_the_hold_starts_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: KStreamsError, goes_on: bool
+) -> None:
+    """After more than a week's pause every resume was refused, until somebody thought of stopping it first."""
+
+    class AnewError(Exception):
+        pass
+
+    def reachable(settings: ClientSettings) -> None:
+        raise AnewError
+
+    for name in ("claim_slots", "release_slots"):
+        monkeypatch.setattr(deployment_module, name, lambda *args: None)
+    monkeypatch.setattr(deployment_module, "ensure_reachable", reachable)
+    builder = StreamsBuilder()
+    builder.stream("a").to("b")
+    config = {"application.id": "app", "bootstrap.servers": "nowhere:1", "state.dir": str(tmp_path)}
+    paused: Any = deployment_module.Deployment(builder.build(), config)
+    paused._status, paused._clean, paused._plan, paused._shipment = deployment_module.Status.PAUSED, True, plan(1), object()
+    paused._generations = _Hold(lost)
+    with pytest.raises(AnewError if goes_on else ProducerFencedError):
+        paused.start()
+    assert paused.status is deployment_module.Status.PAUSED
+
+
+def test_an_edit_at_rest_takes_a_hold_of_its_own_where_the_one_there_is_lost(
+    world: World, opened: Callable[[], Generations]
+) -> None:
+    lease: Any = SimpleNamespace(generation=lambda: 0)
+    rested(opened)
+    lost: Any = SimpleNamespace(is_broken=True)
+    module.declare(lost, VersionText(2, "two", ""), world.settings, "app", lease)
+    assert world.journal.desired is not None and world.journal.desired.version == 2
+
+
+@pytest.mark.parametrize(("source", "description"), [("界" * 390_000, "d"), ("s" * 1000, "ö" * 600_000)], ids=["source", "description"])
+def test_of_a_version_that_is_too_long_for_the_journal_the_hash_is_kept(
+    world: World, opened: Callable[[], Generations], source: str, description: str
+) -> None:
+    """The source was measured in characters, the description not at all: the client refused the record, and the deploy with it."""
+    generations = opened()
+    generations.raise_to(plan(1), VersionText(1, source, description))
+    (written,) = world.journal.versions.values()
+    assert len(encode(written)[1]) < 1_000_000 and written.source_hash == source_hash(source)
