@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from kstreams_repl.config import SNAPSHOT_DIR, StreamsConfig
 from kstreams_repl.errors import DeployError, DetachedApplicationError, KStreamsError, SessionFileError
-from kstreams_repl.instance.state_directory import state_root
+from kstreams_repl.instance.control import LEASE, Signal, read_whole
+from kstreams_repl.instance.state_directory import control_directory, state_root
 from kstreams_repl.session.detached.mailbox import Mailbox
 from kstreams_repl.session.program import Program
 from kstreams_repl.session.session_file import SavedVersion
@@ -136,3 +142,20 @@ def refuse_driven(name: str, root: Any) -> None:
         raise KStreamsError(
             f"{name} is driven by process {driver.pid} ({driver.state})", hint=f"session.attach({name!r}).stop() first", pid=driver.pid
         )
+
+
+def refuse_running(name: str, root: Path, known: Application | None) -> None:
+    """Nor from one that runs from this directory beside what this session knows of it: in another kernel, or another session here.
+
+    Raises:
+        KStreamsError: it does.
+    """
+    path = control_directory(root, name) / LEASE
+    lease = read_whole(path)
+    pid = 0 if lease is None or lease.get("signal") != Signal.RUN.value else int(lease.get("pid", 0))
+    if not pid or (pid == os.getpid() and known is not None):
+        return
+    with suppress(psutil.NoSuchProcess, FileNotFoundError):
+        process = psutil.Process(pid)
+        if process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= path.stat().st_mtime:  # else its number came round
+            raise KStreamsError(f"{name} is running: process {pid} drives it", hint="stop it there first: app.stop()", pid=pid)
