@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kstreams_repl.session.application import Application
     from kstreams_repl.session.session import Session
 
+
 def application_of(
     session: Session,
     name: str,
@@ -59,6 +60,16 @@ def application_of(
         mailbox.forget()
     deployment = Deployment(topology, config, spark=session._spark, master=session._master, settings=session.settings)
     return Application(session, name, topology, config, deployment, history, found=found)
+
+
+def refuse_closed(session: Session) -> None:
+    """Nothing is started by a session that is closed.
+
+    Raises:
+        KStreamsError: it is.
+    """
+    if session.closed:
+        raise KStreamsError("this session is closed", hint="session = kstreams_repl.connect(...) opens another")
 
 
 def refuse_what_ends_with_us(session: Session) -> None:
@@ -128,6 +139,20 @@ def refuse_another_driver(name: str, config: StreamsConfig, known: Application |
             f"{name} is driven by another process already ({driver.pid}, {driver.state})",
             hint=f"session.attach({name!r}) finds it; stop it there before you deploy anew",
             pid=driver.pid,
+        )
+
+
+def refuse_replaced(application: Application) -> None:
+    """An object that a session had for an application before it deployed or attached it anew does nothing to it.
+
+    Raises:
+        DeployError: it is such a one.
+    """
+    name = application.name
+    if not application.detached and application.session._applications.get(name, application) is not application:
+        raise DeployError(
+            f"this is {name} as it was: the session has deployed or attached it anew since",
+            hint=f"session.applications[{name!r}] is the one that counts",
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.errors import KStreamsError, SessionFileError, TopologyError, UnknownTopicError
+from kstreams_repl.errors import DeployError, KStreamsError, SessionFileError, TopologyError, UnknownTopicError
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.session import attaching
 from kstreams_repl.session.deploying import left_rows
@@ -257,3 +257,30 @@ def test_attaching_with_another_topology_to_what_the_session_has_tells_what_woul
     changes = app.changes()
     assert changes is not None and "others" in str(changes)
     assert session.attach("app") is app and app.changes() is not None
+
+
+def test_the_object_of_before_does_nothing_to_what_was_deployed_anew(session: SmallSession, cluster: SmallCluster) -> None:
+    """Its resume put the old topology in the place of the new one, and its edit wrote over the new one's versions."""
+    old = run_once(session)
+    old.stop()
+    new = session.deploy(summing(store="others"), "app", config=CONFIG)
+    new._finish_start()
+    for call in (old.resume, lambda: old.edit(summing(store="third"))):
+        with pytest.raises(DeployError, match="deployed or attached it anew") as refused:
+            call()
+        assert refused.value.hint == "session.applications['app'] is the one that counts"
+    assert [version.number for version in session.files.read("app").versions] == [1, 2]
+    old.stop().pause()
+    assert new.status == "running"
+    session.close()
+
+
+def test_what_goes_on_after_a_cleanup_ends_with_the_session(session: SmallSession, cluster: SmallCluster) -> None:
+    """The session did not know of it, and left it running."""
+    app = run_once(session)
+    app.stop()
+    session.cleanup("app", confirm=True)
+    app.resume()
+    assert session.applications == {"app": app}
+    session.close()
+    assert app.status == "stopped"
