@@ -255,10 +255,11 @@ class Admin:
         return self._list_offsets({partition: OffsetSpec.earliest() for partition in partitions}, "read_uncommitted")
 
     def offsets_for_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The offset of the first record whose timestamp (ms) is at or after the given one; None where there is none."""
-        found = self._list_offsets(
-            {partition: OffsetSpec.for_timestamp(at) for partition, at in times.items()}, "read_uncommitted"
-        )
+        """The offset of the first record whose timestamp (ms) is at or after the given one; None where there is none. Before 1970 it is
+        the first offset there is: brokers take negative times for words of their own, or refuse them.
+        """
+        specs = {partition: OffsetSpec.earliest() if at < 0 else OffsetSpec.for_timestamp(at) for partition, at in times.items()}
+        found = self._list_offsets(specs, "read_uncommitted")
         return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:

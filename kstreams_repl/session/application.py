@@ -177,7 +177,7 @@ class Application:
     def sql(self, query: str, **options: Any) -> SqlResult:
         """`Session.sql`; a store's name alone means ``SELECT * FROM`` it."""
         if query.strip() in self.stores:
-            query = f"SELECT * FROM {quote_identifier(self.name)}.{quote_identifier(query.strip())}"
+            query = f"SELECT * FROM {quote_identifier(f'application {self.name}')}.{quote_identifier(query.strip())}"
         return self.session.sql(query, **options)
 
     def peek(self, node: Any, n: int = 10, *, seconds: float = 5.0) -> Records:

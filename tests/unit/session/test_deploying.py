@@ -284,3 +284,33 @@ def test_what_goes_on_after_a_cleanup_ends_with_the_session(session: SmallSessio
     assert session.applications == {"app": app}
     session.close()
     assert app.status == "stopped"
+
+
+def test_a_record_that_comes_while_the_beginning_is_looked_up_is_read(
+    session: SmallSession, cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was of that time yet, then it came, then the end was asked for: it was skipped."""
+    looked_up = cluster.offsets_for_time
+
+    def and_then_one_comes(times: dict[TopicPartition, int]) -> Any:
+        found = looked_up(times)
+        put(cluster, "in", 5000)
+        return found
+
+    put(cluster, "in", 1000)
+    monkeypatch.setattr(cluster, "offsets_for_time", and_then_one_comes)
+    app = session.deploy(summing(), "app", config=CONFIG, start=2000)
+    app._finish_start()
+    assert len(cluster.values("app-totals-changelog")) == 2, "both keys, once"
+    app.stop()
+
+
+@pytest.mark.parametrize("name", ["temp", "memory", "system", "topics", "frames", "stores", "main", "my.app"])
+def test_an_application_may_have_any_name_and_its_stores_show(session: SmallSession, cluster: SmallCluster, name: str) -> None:
+    """`temp.totals` was ambiguous for DuckDB, `topics.totals` a topic."""
+    put(cluster, "in", 1000)
+    app = session.deploy(summing(), name, config=CONFIG)
+    app._finish_start()
+    assert sorted(app.store("totals").rows("key, value").fetchall()) == [("a", 1), ("b", 1)]
+    assert len(app.sql("totals").fetchall()) == 2
+    app.stop()
