@@ -9,9 +9,11 @@ from typing import Any
 
 from kstreams_repl import serdes
 from kstreams_repl.errors import EmbeddedBrokerError, KStreamsError, ProductionError, SerializationError
+from kstreams_repl.inspection import SqlResult
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.failures import kafka_errors, translate
 from kstreams_repl.serdes import Serde
+from kstreams_repl.session.records import ReadRecord
 
 _FLUSH_SECONDS = 30.0
 _INTERRUPTED_SECONDS = 1.0
@@ -22,14 +24,16 @@ Parts = tuple[Any, Any, int | None, Any]
 
 def parts_of(records: Any, *, key: str | None = None, timestamp: str | None = None) -> Iterator[Parts]:
     """Records one by one, from an iterable of values, of `(key, value)`, `(key, value, timestamp)` or `(key, value, timestamp, headers)`
-    tuples, or from a dataframe.
+    tuples, of records that were read, or from a dataframe or the result of a query.
 
     Args:
         key: the field or column that is the key as well.
         timestamp: the field or column that holds the time: ms, or a date.
     """
     for record in _rows(records):
-        if isinstance(record, tuple) and 2 <= len(record) <= 4:
+        if isinstance(record, ReadRecord):
+            given_key, value, given_time, headers = record.key, record.value, record.timestamp, record.headers
+        elif isinstance(record, tuple) and 2 <= len(record) <= 4:
             given_key, value, given_time, headers = (*record, None, None)[:4]
         else:
             given_key, value, given_time, headers = None, record, None, None
@@ -41,6 +45,8 @@ def parts_of(records: Any, *, key: str | None = None, timestamp: str | None = No
 
 
 def _rows(records: Any) -> Iterable[Any]:
+    if isinstance(records, SqlResult):
+        records = records.arrow()
     if hasattr(records, "itertuples") and hasattr(records, "columns"):
         return _frame_rows(records)
     if hasattr(records, "to_pylist"):

@@ -168,7 +168,8 @@ class Session:
         """Write records to a topic, which is made when it is not there; returns how many, all of them safely on the broker.
 
         Args:
-            records: values, or `(key, value)`, `(key, value, timestamp)` tuples, or a dataframe whose rows become JSON objects.
+            records: values, or `(key, value)`, `(key, value, timestamp)` tuples, records that were read, or a dataframe or query's result
+                whose rows become JSON objects.
             key: the field or column of each value that is the record's key as well.
             timestamp: the field or column with the record's time (ms, datetime or ISO text); without one it is now.
             key_serde, value_serde: None = what fits the first key and value: text, long, double, bytes, else JSON.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kstreams_repl import serdes
 from kstreams_repl.errors import ProductionError, SerializationError
+from kstreams_repl.inspection import run_sql
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.session import producing
 from kstreams_repl.session.producing import TopicProducer, parts_of
+from kstreams_repl.session.records import ReadRecord, Records
 
 
 class Client:
@@ -97,3 +100,11 @@ def test_what_could_not_be_written_chooses_no_serde(sending: Any) -> None:
     assert (producer.key_serde, producer.value_serde) == (None, None)
     producer.send_all(parts_of([("a", "text"), (None, None)]))
     assert (producer.key_serde, producer.value_serde) == (serdes.string, serdes.string)
+
+
+def test_records_that_were_read_and_results_of_queries_are_records() -> None:
+    """Each was a JSON list of its fields or columns."""
+    read = Records([ReadRecord("k", "v", 5, "words", 1, 7, [("h", b"x")])])
+    assert list(parts_of(read)) == [("k", "v", 5, [("h", b"x")])]
+    result = run_sql("SELECT 'UA' AS carrier, 3 AS delay, 'EWR' AS origin", SimpleNamespace(expect=lambda tables: None))
+    assert list(parts_of(result, key="carrier")) == [("UA", {"carrier": "UA", "delay": 3, "origin": "EWR"}, None, None)]
