@@ -64,7 +64,7 @@ class NewTopicSpec:
 
 
 def committed_by(
-    consumer: Consumer, partitions: Sequence[TopicPartition], *, seconds: float
+    consumer: Consumer, partitions: Sequence[TopicPartition], *, seconds: float, bootstrap_servers: str | None = None
 ) -> dict[TopicPartition, CommittedOffset]:
     """What the consumer's own group has committed; partitions without a commit are left out. Waits for open transactions
     under read_committed.
@@ -83,12 +83,14 @@ def committed_by(
         except KafkaException as error:
             inside = error_of(error)
             if inside is None or inside.code() not in _NOT_YET or time.monotonic() > deadline:
-                raise translate(error, "reading committed offsets") from error
+                raise translate(error, "reading committed offsets", bootstrap_servers=bootstrap_servers) from error
             time.sleep(0.05)
     found = {}
     for partition in answer:
         if partition.error is not None:
-            raise translate(partition.error, "reading committed offsets", topic=partition.topic)
+            raise translate(
+                partition.error, "reading committed offsets", topic=partition.topic, bootstrap_servers=bootstrap_servers
+            )
         if partition.offset >= 0:
             found[TopicPartition(partition.topic, partition.partition)] = CommittedOffset(
                 partition.offset, partition.metadata or ""
@@ -164,7 +166,7 @@ class Admin:
         created = []
         for name, future in self._client.create_topics(new, request_timeout=self._seconds).items():
             try:
-                future.result(self._seconds + 1)
+                self._in_time(future, f"creating the topic {name!r}")
                 created.append(name)
             except KafkaException as error:
                 inside = error_of(error)
@@ -288,7 +290,9 @@ class Admin:
         isolation: Isolation = "read_committed" if stable else "read_uncommitted"
         consumer = make_consumer(self.settings, group_id=group, isolation=isolation, events=self._events)
         try:
-            return committed_by(consumer, partitions, seconds=self._seconds)
+            return committed_by(
+                consumer, partitions, seconds=self._seconds, bootstrap_servers=self.settings.bootstrap_servers
+            )
         finally:
             consumer.close()
 
@@ -311,8 +315,14 @@ class Admin:
             consumer.close()
 
     def groups(self) -> tuple[str, ...]:
-        """The names of all consumer groups."""
+        """The names of all consumer groups.
+
+        Raises:
+            BrokerUnavailableError: a broker did not tell; the answer of the others alone would look like all there are.
+        """
         listed = self._result(self._client.list_consumer_groups(request_timeout=self._seconds), "listing groups")
+        for error in listed.errors:
+            raise self._translated(error, "listing groups")
         return tuple(sorted(group.group_id for group in listed.valid))
 
     def delete_groups(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -323,7 +333,7 @@ class Admin:
         gone = []
         for name, future in self._client.delete_consumer_groups(wanted, request_timeout=self._seconds).items():
             try:
-                future.result(self._seconds + 1)
+                self._in_time(future, f"deleting the group {name!r}")
                 gone.append(name)
             except KafkaException as error:
                 inside = error_of(error)
@@ -343,7 +353,7 @@ class Admin:
             found = {}
             try:
                 for partition, future in futures.items():
-                    found[TopicPartition(partition.topic, partition.partition)] = future.result(self._seconds + 1).offset
+                    found[TopicPartition(partition.topic, partition.partition)] = self._in_time(future, "reading offsets").offset
                 return found
             except KafkaException as error:
                 inside = error_of(error)
@@ -355,11 +365,6 @@ class Admin:
                 # minutes (a slot then stayed "restoring"), and only a new client asks anew.
                 self._client = make_admin_client(self.settings, events=self._events)
                 time.sleep(0.1)
-            except TimeoutError as error:
-                raise BrokerUnavailableError(
-                    f"reading offsets: no answer from {self.settings.bootstrap_servers}",
-                    bootstrap_servers=self.settings.bootstrap_servers,
-                ) from error
 
     def _are_visible(self, specs: Iterable[NewTopicSpec]) -> bool:
         listed = self._call("listing topics", lambda: self._client.list_topics(timeout=self._seconds)).topics
@@ -391,14 +396,19 @@ class Admin:
     def _result(self, future: Future[Any], doing: str, *, topic: str | None = None, missing: Any = ...) -> Any:
         """The future's result; ``missing`` (when given) in place of "no such topic"."""
         try:
-            return future.result(self._seconds + 1)
+            return self._in_time(future, doing)
         except KafkaException as error:
             if missing is not ... and is_unknown_topic(error):
                 return missing
             raise self._translated(error, doing, topic=topic) from error
+
+    def _in_time(self, future: Future[Any], doing: str) -> Any:
+        try:
+            return future.result(self._seconds + 1)
         except TimeoutError as error:
+            servers = self.settings.bootstrap_servers
             raise BrokerUnavailableError(
-                f"{doing}: no answer from {self.settings.bootstrap_servers}", bootstrap_servers=self.settings.bootstrap_servers
+                f"{doing}: no answer from {servers}", hint="check that the broker runs", bootstrap_servers=servers
             ) from error
 
     def _translated(self, error: KafkaException | KafkaError, doing: str, *, topic: str | None = None) -> KStreamsError:
