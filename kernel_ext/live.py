@@ -61,7 +61,7 @@ class LivePicture:
         self._room: Room = {}
         self._looked = 0.0
         self._tap: LiveTap | None = None
-        self._tapped: str | None = None
+        self._tapped: tuple[Application, str] | None = None
         self._passed: deque[ReadRecord] = deque(maxlen=ROWS)
         self._shown_plan: Any = None
 
@@ -109,6 +109,7 @@ class LivePicture:
         if app.session.closed:
             self.set(status="closed", note="the session is closed")
             return
+        app = self.application = app.session.applications.get(app.name, app)  # it may have been deployed anew
         picture = replace(app.picture(), title=app.name)  # the status is told beside it: the drawing outlives it
         self._room = room_for(picture, self._room)
         shape = (picture.shapes, picture.links, picture.clusters, tuple(sorted(self._room.items())))
@@ -214,13 +215,13 @@ class LivePicture:
         """Values as they pass the selected node: a tap is on the tasks while it is selected and somebody looks."""
         kind, _, name = str(self.state["selected"]).partition(":")
         wanted = name if kind == "node" and self.application.status == "running" else None
-        if self._tap is not None and self._tapped != wanted:
+        if self._tap is not None and (wanted is None or self._tapped != (self.application, wanted)):
             self._untap()
         if wanted is None or not self._can_be_tapped(wanted):
             return
         try:
             if self._tap is None:
-                self._tapped = wanted
+                self._tapped = self.application, wanted
                 self._tap = LiveTap(self.application, wanted, rows=ROWS).__enter__()
             fresh = self._tap.new()
         except TapUnavailableError as error:

@@ -226,6 +226,7 @@ _AS_STORED: dict[StoreKind, Callable[[bytes], bytes]] = {
 
 _LAYOUTS: dict[StoreKind, Callable[[StoreBuilder, list[bytes], list[bytes], Serde, Serde], _Layout]] = {
     StoreKind.KEY_VALUE: _key_value,
+    StoreKind.LRU: _key_value,
     StoreKind.TIMESTAMPED_KEY_VALUE: _timestamped,
     StoreKind.VERSIONED: _versioned,
     StoreKind.WINDOW: _window,

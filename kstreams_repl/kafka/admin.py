@@ -64,7 +64,7 @@ class NewTopicSpec:
 
 
 def committed_by(
-    consumer: Consumer, partitions: Sequence[TopicPartition], *, seconds: float
+    consumer: Consumer, partitions: Sequence[TopicPartition], *, seconds: float, bootstrap_servers: str | None = None
 ) -> dict[TopicPartition, CommittedOffset]:
     """What the consumer's own group has committed; partitions without a commit are left out. Waits for open transactions
     under read_committed.
@@ -83,12 +83,14 @@ def committed_by(
         except KafkaException as error:
             inside = error_of(error)
             if inside is None or inside.code() not in _NOT_YET or time.monotonic() > deadline:
-                raise translate(error, "reading committed offsets") from error
+                raise translate(error, "reading committed offsets", bootstrap_servers=bootstrap_servers) from error
             time.sleep(0.05)
     found = {}
     for partition in answer:
         if partition.error is not None:
-            raise translate(partition.error, "reading committed offsets", topic=partition.topic)
+            raise translate(
+                partition.error, "reading committed offsets", topic=partition.topic, bootstrap_servers=bootstrap_servers
+            )
         if partition.offset >= 0:
             found[TopicPartition(partition.topic, partition.partition)] = CommittedOffset(
                 partition.offset, partition.metadata or ""
@@ -169,7 +171,7 @@ class Admin:
         created = []
         for name, future in self._client.create_topics(new, request_timeout=self._seconds).items():
             try:
-                future.result(self._seconds + 1)
+                self._in_time(future, f"creating the topic {name!r}")
                 created.append(name)
             except KafkaException as error:
                 inside = error_of(error)
@@ -260,10 +262,11 @@ class Admin:
         return self._list_offsets({partition: OffsetSpec.earliest() for partition in partitions}, "read_uncommitted")
 
     def offsets_for_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The offset of the first record whose timestamp (ms) is at or after the given one; None where there is none."""
-        found = self._list_offsets(
-            {partition: OffsetSpec.for_timestamp(at) for partition, at in times.items()}, "read_uncommitted"
-        )
+        """The offset of the first record whose timestamp (ms) is at or after the given one; None where there is none. Before 1970 it is
+        the first offset there is: brokers take negative times for words of their own, or refuse them.
+        """
+        specs = {partition: OffsetSpec.earliest() if at < 0 else OffsetSpec.for_timestamp(at) for partition, at in times.items()}
+        found = self._list_offsets(specs, "read_uncommitted")
         return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
@@ -292,7 +295,9 @@ class Admin:
         isolation: Isolation = "read_committed" if stable else "read_uncommitted"
         consumer = make_consumer(self.settings, group_id=group, isolation=isolation, events=self._events)
         try:
-            return committed_by(consumer, partitions, seconds=self._seconds)
+            return committed_by(
+                consumer, partitions, seconds=self._seconds, bootstrap_servers=self.settings.bootstrap_servers
+            )
         finally:
             consumer.close()
 
@@ -318,7 +323,8 @@ class Admin:
         """The names of all consumer groups.
 
         Raises:
-            BrokerUnavailableError: a broker does not tell its own, because it is away or only just started.
+            BrokerUnavailableError: a broker does not tell its own, because it is away or only just started; what the others
+                tell would look like all there are.
         """
         deadline = time.monotonic() + self._seconds
         while True:
@@ -339,7 +345,7 @@ class Admin:
         gone = []
         for name, future in self._client.delete_consumer_groups(wanted, request_timeout=self._seconds).items():
             try:
-                future.result(self._seconds + 1)
+                self._in_time(future, f"deleting the group {name!r}")
                 gone.append(name)
             except KafkaException as error:
                 inside = error_of(error)
@@ -359,7 +365,7 @@ class Admin:
             found = {}
             try:
                 for partition, future in futures.items():
-                    found[TopicPartition(partition.topic, partition.partition)] = future.result(self._seconds + 1).offset
+                    found[TopicPartition(partition.topic, partition.partition)] = self._in_time(future, "reading offsets").offset
                 return found
             except KafkaException as error:
                 inside = error_of(error)
@@ -371,11 +377,6 @@ class Admin:
                 # minutes (a slot then stayed "restoring"), and only a new client asks anew.
                 self._client = make_admin_client(self.settings, events=self._events)
                 time.sleep(0.1)
-            except TimeoutError as error:
-                raise BrokerUnavailableError(
-                    f"reading offsets: no answer from {self.settings.bootstrap_servers}",
-                    bootstrap_servers=self.settings.bootstrap_servers,
-                ) from error
 
     def _are_visible(self, specs: Iterable[NewTopicSpec]) -> bool:
         listed = self._call("listing topics", lambda: self._client.list_topics(timeout=self._seconds)).topics
@@ -407,14 +408,19 @@ class Admin:
     def _result(self, future: Future[Any], doing: str, *, topic: str | None = None, missing: Any = ...) -> Any:
         """The future's result; ``missing`` (when given) in place of "no such topic"."""
         try:
-            return future.result(self._seconds + 1)
+            return self._in_time(future, doing)
         except KafkaException as error:
             if missing is not ... and is_unknown_topic(error):
                 return missing
             raise self._translated(error, doing, topic=topic) from error
+
+    def _in_time(self, future: Future[Any], doing: str) -> Any:
+        try:
+            return future.result(self._seconds + 1)
         except TimeoutError as error:
+            servers = self.settings.bootstrap_servers
             raise BrokerUnavailableError(
-                f"{doing}: no answer from {self.settings.bootstrap_servers}", bootstrap_servers=self.settings.bootstrap_servers
+                f"{doing}: no answer from {servers}", hint="check that the broker runs", bootstrap_servers=servers
             ) from error
 
     def _translated(self, error: KafkaException | KafkaError, doing: str, *, topic: str | None = None) -> KStreamsError:

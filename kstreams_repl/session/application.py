@@ -22,6 +22,7 @@ from kstreams_repl.errors import DeployError, KStreamsError, TopologyError
 from kstreams_repl.inspection.query import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.session.control_calls import CaughtUp, Work
+from kstreams_repl.session.driving import refuse_replaced
 from kstreams_repl.session.editing import Conversions, EditPlan
 from kstreams_repl.session.errors_shown import with_source
 from kstreams_repl.session.live_taps import live_peek, live_tail, node_name
@@ -176,7 +177,7 @@ class Application:
     def sql(self, query: str, **options: Any) -> SqlResult:
         """`Session.sql`; a store's name alone means ``SELECT * FROM`` it."""
         if query.strip() in self.stores:
-            query = f"SELECT * FROM {quote_identifier(self.name)}.{quote_identifier(query.strip())}"
+            query = f"SELECT * FROM {quote_identifier(f'application {self.name}')}.{quote_identifier(query.strip())}"
         return self.session.sql(query, **options)
 
     def peek(self, node: Any, n: int = 10, *, seconds: float = 5.0) -> Records:
@@ -223,10 +224,13 @@ class Application:
 
         Raises:
             UnknownTopicError, TopologyError, BrokerUnavailableError: as `spark.planning` tells.
+            DeployError: it was deployed or attached anew, so that the session has another object for it.
         """
         if self.status in (STARTING, "running"):
             return self
+        refuse_replaced(self)
         self._check()
+        self.session._applications.setdefault(self.name, self)  # after a cleanup it was out of the session's sight
         self._take_what_changed()
         self._start_error = None
         self._starting = Work(self._control, self._deployment.start, name=f"deploy-{self.name}", on_error=self._start_failed)
@@ -454,6 +458,7 @@ class Application:
             migrations: the stores whose rows are converted.
             definition: what the application is from now on compared with; None: as before.
         """
+        refuse_replaced(self)
         if self._starting is not None:
             self._starting.wait()
         self._run(lambda: self._put_in_place(topology, program, emptied, migrations, definition))

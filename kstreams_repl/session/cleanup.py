@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.display.table import Table
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import KStreamsError, SessionFileError
 from kstreams_repl.instance.state_directory import application_directory
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.session.attaching import deployed_names
-from kstreams_repl.session.driving import refuse_driven, refuse_run_elsewhere
+from kstreams_repl.session.driving import refuse_driven, refuse_running
 from kstreams_repl.session.internal_names import is_called_internal, journals
 from kstreams_repl.topology.names import changelog_topic, internal_topic, validate_name
 
@@ -88,11 +90,18 @@ def _own_topics(app: Application | None) -> set[str]:
     return changelogs | {internal_topic(app.name, topic) for topic in app.topology.internal_topics}
 
 
-def _used_topics(app: Application | None) -> set[str]:
-    """The topics that its topology reads and writes by their names."""
-    if app is None:
-        return set()
-    return {*app.topology.source_topics(), *app.topology.sink_topics()}
+_DESCRIBED = re.compile(r"\(topics: \[([^]]*)\]\)|\(topic: ([^)]*)\)")
+"""Topics in the text of `describe()`."""
+
+
+def _used_topics(session: Session, name: str, app: Application | None) -> set[str]:
+    """The topics that its topology reads and writes by their names; those of its versions, as far as the session file tells them."""
+    found = set() if app is None else {*app.topology.source_topics(), *app.topology.sink_topics()}
+    with suppress(SessionFileError):
+        for version in session.files.read(name).versions:
+            for read, written in _DESCRIBED.findall(version.description):
+                found |= {written, *read.split(", ")}
+    return found
 
 
 def cleanup_of(session: Session, name: str, *, confirm: bool) -> Cleanup:
@@ -100,12 +109,14 @@ def cleanup_of(session: Session, name: str, *, confirm: bool) -> Cleanup:
     app = session._applications.get(name)
     if app is not None and app.status in ("starting", "running"):
         raise KStreamsError(f"{name} is {app.status}", hint=f"session.applications[{name!r}].stop() first")
+    root = session._state_root()
     if app is None:
-        refuse_driven(name, session._state_root())
-    refuse_run_elsewhere(name, session._state_root())
+        refuse_driven(name, root)
+    refuse_running(name, root, app)
     # those of other kernels and hosts, too: their journals, and the groups of Kafka Streams' own
     others = {*session._applications, *deployed_names(session), *session.admin.groups()} - {name}
-    found = Cleanup(session.admin, session._state_root(), validate_name(name, "application"), others, _own_topics(app), _used_topics(app))
+    used = _used_topics(session, name, app)
+    found = Cleanup(session.admin, root, validate_name(name, "application"), others, _own_topics(app), used)
     if confirm:
         if app is not None:
             app.stop()

@@ -183,9 +183,9 @@ def begin_at(session: Session, name: str, topology: Topology, config: StreamsCon
     inputs = [at for partitions in resolved.tasks.values() for at in partitions if not decided(at.topic)]
     committed = session.admin.committed_offsets(name, inputs)
     fresh = [at for at in inputs if at not in committed]
+    # the ends first: what is written from here on is of that time or later
+    ends = session.admin.end_offsets(fresh, isolation="read_uncommitted")
     found = session.admin.offsets_for_time(dict.fromkeys(fresh, at_ms))
-    late = [at for at, offset in found.items() if offset is None]
-    ends = session.admin.end_offsets(late, isolation="read_uncommitted") if late else {}
     return {at: ends[at] if offset is None else offset for at, offset in found.items()}
 
 

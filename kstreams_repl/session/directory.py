@@ -28,6 +28,7 @@ class SessionDirectory:
     def __init__(self, chosen: str | os.PathLike[str] | None) -> None:
         here = Path.cwd()
         self.temporary = chosen == TEMPORARY or (chosen is None and not os.access(here, os.W_OK))
+        self.closed = False
         self._path = None if self.temporary else Path(chosen if chosen is not None else here / PROJECT).expanduser().absolute()
 
     @property
@@ -35,8 +36,10 @@ class SessionDirectory:
         """The directory, made when it is first asked for; readable by its user only.
 
         Raises:
-            KStreamsError: it cannot be made.
+            KStreamsError: it cannot be made, or was temporary and has gone.
         """
+        if self.closed:
+            raise KStreamsError("this session is closed", hint="session = kstreams_repl.connect(...) opens another")
         if self._path is None:
             self._path = Path(tempfile.mkdtemp(prefix="kstreams-session-")) if self.home is None else self.home() / "session"
         try:
@@ -60,7 +63,8 @@ class SessionDirectory:
         return self.path / "state"
 
     def close(self) -> None:
-        """Remove a temporary directory."""
+        """Remove a temporary directory, for good: to ask for it again would start the broker that its place is with."""
+        self.closed = self.temporary
         if self.temporary and self._path is not None:
             shutil.rmtree(self._path, ignore_errors=True)
             self._path = None

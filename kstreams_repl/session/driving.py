@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -21,6 +22,7 @@ from kstreams_repl.topology.topology import Topology
 if TYPE_CHECKING:
     from kstreams_repl.session.application import Application
     from kstreams_repl.session.session import Session
+
 
 def application_of(
     session: Session,
@@ -58,6 +60,16 @@ def application_of(
         mailbox.forget()
     deployment = Deployment(topology, config, spark=session._spark, master=session._master, settings=session.settings)
     return Application(session, name, topology, config, deployment, history, found=found)
+
+
+def refuse_closed(session: Session) -> None:
+    """Nothing is started by a session that is closed.
+
+    Raises:
+        KStreamsError: it is.
+    """
+    if session.closed:
+        raise KStreamsError("this session is closed", hint="session = kstreams_repl.connect(...) opens another")
 
 
 def refuse_what_ends_with_us(session: Session) -> None:
@@ -130,6 +142,20 @@ def refuse_another_driver(name: str, config: StreamsConfig, known: Application |
         )
 
 
+def refuse_replaced(application: Application) -> None:
+    """An object that a session had for an application before it deployed or attached it anew does nothing to it.
+
+    Raises:
+        DeployError: it is such a one.
+    """
+    name = application.name
+    if not application.detached and application.session._applications.get(name, application) is not application:
+        raise DeployError(
+            f"this is {name} as it was: the session has deployed or attached it anew since",
+            hint=f"session.applications[{name!r}] is the one that counts",
+        )
+
+
 def refuse_driven(name: str, root: Any) -> None:
     """Nothing may be taken away from an application that another process drives.
 
@@ -143,20 +169,18 @@ def refuse_driven(name: str, root: Any) -> None:
         )
 
 
-def refuse_run_elsewhere(name: str, root: Any) -> None:
-    """Nor from one that another kernel runs from this directory: its driver is told apart from a process that has its number now.
+def refuse_running(name: str, root: Path, known: Application | None) -> None:
+    """Nor from one that runs from this directory beside what this session knows of it: in another kernel, or another session here.
 
     Raises:
-        KStreamsError: one does.
+        KStreamsError: it does.
     """
     path = control_directory(root, name) / LEASE
-    lease = read_whole(path) or {}
-    with suppress(psutil.Error, OSError, ValueError, KeyError):
-        pid = int(lease["pid"])
-        if lease["signal"] != Signal.RUN.value or pid == os.getpid() or psutil.Process(pid).create_time() > path.stat().st_mtime:
-            return
-        raise KStreamsError(
-            f"{name} is run by another kernel (process {pid})",
-            hint=f"stop it there first; or session.attach({name!r}).resume() takes it over, and stop() then stops it",
-            pid=pid,
-        )
+    lease = read_whole(path)
+    pid = 0 if lease is None or lease.get("signal") != Signal.RUN.value else int(lease.get("pid", 0))
+    if not pid or (pid == os.getpid() and known is not None):
+        return
+    with suppress(psutil.NoSuchProcess, FileNotFoundError):
+        process = psutil.Process(pid)
+        if process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= path.stat().st_mtime:  # else its number came round
+            raise KStreamsError(f"{name} is running: process {pid} drives it", hint="stop it there first: app.stop()", pid=pid)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from kstreams_repl.display.table import Table
 from kstreams_repl.dsl.build_log import Handle
 from kstreams_repl.dsl.builder import StreamsBuilder
-from kstreams_repl.errors import KStreamsError, UnknownTopicError, did_you_mean
+from kstreams_repl.errors import KStreamsError, TopologyError, UnknownTopicError, did_you_mean
 from kstreams_repl.session.application import Application
+from kstreams_repl.session.reading_topics import refuse_no_number
 from kstreams_repl.session.records import Records
 from kstreams_repl.session.samples import Sample, sample
 from kstreams_repl.session.topologies import topology_of
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 def peek(session: Session, target: Any, n: int, *, seconds: float, topology: Any, config: Mapping[str, Any]) -> Records | Table:
     """As `Session.peek`."""
+    refuse_no_number(n)
     if isinstance(target, str):
         if topology is None and target in session.admin.topics():
             return session.read(target, n)
@@ -44,9 +46,15 @@ def _settings(session: Session, place: Any, config: Mapping[str, Any]) -> Mappin
 
 def _place_of(session: Session, node: str) -> Application:
     applications = session.applications.values()
-    for app in applications:
-        if node in app.topology.nodes:
-            return app
+    found = [app for app in applications if node in app.topology.nodes]
+    if len(found) == 1:
+        return found[0]
+    if found:  # generated names are the same in many
+        raise TopologyError(
+            f"{node!r} is a node of {', '.join(app.name for app in found)}",
+            hint=f"say of which: session.peek({node!r}, topology=session.applications[{found[0].name!r}])",
+            node=node,
+        )
     nodes = [name for app in applications for name in app.topology.nodes]
     raise UnknownTopicError(
         f"there is no topic {node!r}, nor a node of that name in an application",

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from kstreams_repl import serdes
 from kstreams_repl.errors import EmbeddedBrokerError, KStreamsError, ProductionError, SerializationError
+from kstreams_repl.inspection import SqlResult
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.failures import kafka_errors, translate
 from kstreams_repl.serdes import Serde
+from kstreams_repl.session.records import ReadRecord
 
 _FLUSH_SECONDS = 30.0
+_INTERRUPTED_SECONDS = 1.0
 
 Parts = tuple[Any, Any, int | None, Any]
 """Key, value, timestamp (ms; None: now), headers."""
@@ -20,14 +24,16 @@ Parts = tuple[Any, Any, int | None, Any]
 
 def parts_of(records: Any, *, key: str | None = None, timestamp: str | None = None) -> Iterator[Parts]:
     """Records one by one, from an iterable of values, of `(key, value)`, `(key, value, timestamp)` or `(key, value, timestamp, headers)`
-    tuples, or from a dataframe.
+    tuples, of records that were read, or from a dataframe or the result of a query.
 
     Args:
         key: the field or column that is the key as well.
         timestamp: the field or column that holds the time: ms, or a date.
     """
     for record in _rows(records):
-        if isinstance(record, tuple) and 2 <= len(record) <= 4:
+        if isinstance(record, ReadRecord):
+            given_key, value, given_time, headers = record.key, record.value, record.timestamp, record.headers
+        elif isinstance(record, tuple) and 2 <= len(record) <= 4:
             given_key, value, given_time, headers = (*record, None, None)[:4]
         else:
             given_key, value, given_time, headers = None, record, None, None
@@ -39,6 +45,8 @@ def parts_of(records: Any, *, key: str | None = None, timestamp: str | None = No
 
 
 def _rows(records: Any) -> Iterable[Any]:
+    if isinstance(records, SqlResult):
+        records = records.arrow()
     if hasattr(records, "itertuples") and hasattr(records, "columns"):
         return _frame_rows(records)
     if hasattr(records, "to_pylist"):
@@ -157,42 +165,48 @@ class TopicProducer:
                     break
             left = self._flush()
         except EmbeddedBrokerError:
-            self._producer.purge()  # there is nobody to wait for
+            raise
+        except KeyboardInterrupt:
+            self._producer.flush(_INTERRUPTED_SECONDS)  # a call that no second interrupt ends
+            raise
+        except Exception:
+            with suppress(EmbeddedBrokerError):
+                self._flush()  # what came before the record that cannot be written
+            raise
+        finally:
+            self._producer.purge()  # nobody waits for what is left, and to close without would, for minutes
             self._producer.close(0)
-            raise
-        except BaseException:
-            self._producer.flush(_FLUSH_SECONDS)  # what came before the record that cannot be written
-            self._producer.close()
-            raise
-        self._producer.close()
         if self._failed or left:
             self._watch()
             raise self._error(left)
         return count
 
     def _flush(self) -> int:
-        """Wait until all is on the broker; how many records are not after half a minute."""
-        deadline = time.monotonic() + _FLUSH_SECONDS
+        """Wait until all is on the broker; how many records are not after half a minute without any that got there."""
+        before, deadline = -1, 0.0
         while True:
             left = int(self._producer.flush(0.5))
-            if not left or self._failed or time.monotonic() > deadline:
+            if not left or self._failed:
+                return left
+            if left != before:
+                before, deadline = left, time.monotonic() + _FLUSH_SECONDS
+            elif time.monotonic() > deadline:
                 return left
             self._watch()
 
     def _send(self, index: int, key: Any, value: Any, timestamp: int | None, headers: Any) -> None:
-        if self.key_serde is None and key is not None:
-            self.key_serde = serde_for(key)
-        if self.value_serde is None and value is not None:
-            self.value_serde = serde_for(value)
+        key_serde = serde_for(key) if self.key_serde is None and key is not None else self.key_serde
+        value_serde = serde_for(value) if self.value_serde is None and value is not None else self.value_serde
         try:
-            key_bytes = None if key is None or self.key_serde is None else self.key_serde.serialize(key)
-            value_bytes = None if value is None or self.value_serde is None else self.value_serde.serialize(value)
+            key_bytes = None if key is None or key_serde is None else key_serde.serialize(key)
+            value_bytes = None if value is None or value_serde is None else value_serde.serialize(value)
         except KStreamsError as error:
             raise SerializationError(
                 f"record {index} for topic {self.topic!r}: {error.message}", hint=error.hint, topic=self.topic
             ) from error
         # the client reads 0 as "now", so the first millisecond of 1970 is sent as the second
         given = {"timestamp": timestamp or 1} if timestamp is not None else {}
+        deadline = 0.0
         while True:
             try:
                 with kafka_errors(f"producing to {self.topic!r}", topic=self.topic):
@@ -201,18 +215,28 @@ class TopicProducer:
                     )
                 break
             except BufferError:
+                deadline = deadline or time.monotonic() + _FLUSH_SECONDS
+                if time.monotonic() > deadline:
+                    raise self._error(len(self._producer)) from None
                 self._producer.poll(0.05)
                 self._watch()
             except (ValueError, TypeError, OverflowError) as error:
                 raise KStreamsError(
                     f"record {index} for topic {self.topic!r} cannot be sent: {error}", topic=self.topic
                 ) from error
+        self.key_serde, self.value_serde = key_serde, value_serde  # of what was written, not of what could not be
         if index % 1000 == 0:
             self._producer.poll(0)
 
     def _error(self, left: int) -> KStreamsError:
         if not self._failed:
-            return ProductionError(f"{left} records for topic {self.topic!r} are still not on the broker", topic=self.topic)
+            servers = self._settings.bootstrap_servers
+            return ProductionError(
+                f"{left:,} records for topic {self.topic!r} are still not on the broker at {servers}; they were given up",
+                hint="check that the broker runs; the records before them are there: session.read(topic)",
+                topic=self.topic,
+                bootstrap_servers=servers,
+            )
         return translate(
             self._failed[0], f"producing to {self.topic!r}", bootstrap_servers=self._settings.bootstrap_servers, topic=self.topic
         )

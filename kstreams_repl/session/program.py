@@ -32,7 +32,7 @@ from kstreams_repl.topology.topology import Topology
 RESULT = "__topology__"
 BUILDERS = "__builders__"
 MODULE = "__kstreams_session__"
-_CALLS = frozenset({"deploy", "edit", "attach", "export"})
+_CALLS = frozenset({"deploy", "edit", "attach"})
 _SKIPPED = frozenset(
     "kstreams_repl kernel_ext IPython ipykernel ipywidgets anywidget traitlets decorator threading asyncio tornado concurrent runpy".split()
 )
@@ -118,14 +118,14 @@ def program_of(thing: Any, topology: Topology, variables: Mapping[str, Any] | No
     """
     frame = _user_frame()
     namespace: dict[str, Any] = dict(variables or {}) if frame is None else {**frame.f_globals, **frame.f_locals}
-    texts, end = _texts(frame)
+    texts, call, ends = _texts(frame)
     expression = _expression.get() or _deployed(frame)
     if expression is None:
         known = [name for name, value in namespace.items() if value is thing and name.isidentifier() and not name.startswith("_")]
         expression = known[0] if known else None
     if expression is None:
         return Program(_listing(topology), ("the expression that was deployed",))
-    return _Slice(texts, namespace, end).program(topology, thing, expression)
+    return _Slice(texts, namespace, call, ends=ends).program(topology, thing, expression)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +148,8 @@ class _Statement:
     called_on: frozenset[str]
     before: str
     ran: int = 0
+    built: tuple[str, frozenset[str]] | None = None
+    """What it builds, and the names in that, where it puts that to work, too; "" where the one is not to be had without the other."""
     taken: bool = field(default=False)
     behind: list[_Statement] = field(default_factory=list)
     """Those that have to stand before it, wherever their cells are: it changes what they define."""
@@ -156,9 +158,13 @@ class _Statement:
 class _Slice:
     """The statements of some texts, and which of them a program needs."""
 
-    def __init__(self, texts: Iterable[_Text], namespace: Mapping[str, Any], end: tuple[str, int] | None) -> None:
+    def __init__(
+        self, texts: Iterable[_Text], namespace: Mapping[str, Any], call: tuple[str, int] | None, *, ends: bool = False
+    ) -> None:
         self._namespace = namespace
-        self._end = end
+        self._call = call
+        self._ends = ends
+        self._left: set[int] = set()
         self._statements = [statement for number, text in enumerate(texts) for statement in _parsed(number, text)]
         self._constants: dict[str, str] = {}
         self._missing: dict[str, None] = {}
@@ -167,6 +173,13 @@ class _Slice:
         wanted = list(_names(_tree(expression, "eval")))
         for statement in self._statements:
             if self._makes(statement, topology, thing) or self._builds(statement, topology, thing):
+                if statement.built == ("", frozenset()):
+                    self._left.add(id(statement))
+                    self._missing[f"what line {statement.first} of {statement.file} builds and deploys"] = None
+                    continue
+                if statement.built is not None:
+                    statement.text, statement.uses = statement.built
+                    statement.defines = frozenset()
                 wanted += self._take(statement)
         self._complete(wanted)
         taken = _in_order(statement for statement in self._statements if statement.taken)
@@ -197,8 +210,10 @@ class _Slice:
         return bool(mine & statement.called_on) and not self._beyond(statement)
 
     def _beyond(self, statement: _Statement) -> bool:
-        """Whether it stands at or after the call that deploys, in the same file."""
-        return self._end is not None and statement.file == self._end[0] and statement.last >= self._end[1]
+        """Whether it is the one in which the call stands that deploys, or in a file one after it."""
+        if self._call is None or statement.file != self._call[0]:
+            return False
+        return statement.last >= self._call[1] and (self._ends or statement.first <= self._call[1])
 
     def _take(self, statement: _Statement) -> list[str]:
         statement.taken = True
@@ -211,7 +226,7 @@ class _Slice:
             if name in done:
                 continue
             done.add(name)
-            definers = [s for s in self._statements if name in s.defines and not self._beyond(s)]
+            definers = [s for s in self._statements if name in s.defines and not self._beyond(s) and id(s) not in self._left]
             if definers:
                 # one before the other, as they ran last: `x = f(x)` and `x["a"] = 1` need both
                 later: _Statement | None = None
@@ -282,7 +297,35 @@ def _parsed(number: int, text: _Text) -> Iterator[_Statement]:
             frozenset(_called_on(node)),
             text.before,
             text.ran,
+            _built(node),
         )
+
+
+def _deploying(node: ast.AST) -> Iterator[ast.Call]:
+    """The calls in it that put a topology to work."""
+    for item in ast.walk(node):
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _CALLS:
+            yield item
+
+
+def _argument(call: ast.Call) -> ast.expr | None:
+    """What a call puts to work."""
+    assert isinstance(call.func, ast.Attribute)
+    given = [keyword.value for keyword in call.keywords if keyword.arg == "topology"]
+    place = 1 if call.func.attr == "attach" else 0
+    found = given[0] if given else call.args[place] if len(call.args) > place else None
+    return None if isinstance(found, ast.Starred) else found
+
+
+def _built(node: ast.stmt) -> tuple[str, frozenset[str]] | None:
+    """As `_Statement.built`."""
+    calls = list(_deploying(node))
+    if not calls:
+        return None
+    if not isinstance(node, ast.Expr | ast.Assign | ast.AnnAssign):
+        return "", frozenset()
+    arguments = [found for found in map(_argument, calls) if found is not None]
+    return "\n".join(map(ast.unparse, arguments)), frozenset().union(*(_names(ast.Expr(found)) for found in arguments))
 
 
 def _in_order(statements: Iterable[_Statement]) -> list[_Statement]:
@@ -398,16 +441,17 @@ def _user_frame() -> types.FrameType | None:
     return frame
 
 
-def _texts(frame: types.FrameType | None) -> tuple[list[_Text], tuple[str, int] | None]:
-    """What the user wrote: the notebook's cells, or the file of the calling module; and where in it the call stands."""
+def _texts(frame: types.FrameType | None) -> tuple[list[_Text], tuple[str, int] | None, bool]:
+    """What the user wrote: the notebook's cells, or the file of the calling module; where in it the call stands, and whether nothing
+    behind that has run yet."""
+    call = None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
     if frame is None or frame.f_code.co_filename in history.files() or "get_ipython" in frame.f_globals:
-        return history.texts(), None
+        return history.texts(), call, False
     file = frame.f_code.co_filename
     text = "".join(linecache.getlines(file))
     if not text and Path(file).is_file():
         text = Path(file).read_text(encoding="utf-8")
-    end = (file, frame.f_lineno) if frame.f_code.co_name == "<module>" else None
-    return [_Text(file, text)], end
+    return [_Text(file, text)], call, frame.f_code.co_name == "<module>"
 
 
 def _deployed(frame: types.FrameType | None) -> str | None:
@@ -419,20 +463,9 @@ def _deployed(frame: types.FrameType | None) -> str | None:
         tree = _tree(text)
     except SyntaxError:
         return None
-    calls = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in _CALLS
-        and node.lineno <= frame.f_lineno <= (node.end_lineno or node.lineno)
-    ]
-    if not calls:
-        return None
-    call = max(calls, key=lambda node: node.lineno)
-    given = [keyword.value for keyword in call.keywords if keyword.arg == "topology"]
-    argument = given[0] if given else call.args[1 if call.func.attr == "attach" else 0] if call.args else None  # type: ignore[attr-defined]
-    return None if argument is None or isinstance(argument, ast.Starred) else ast.unparse(argument)
+    calls = [call for call in _deploying(tree) if call.lineno <= frame.f_lineno <= (call.end_lineno or call.lineno)]
+    argument = _argument(max(calls, key=lambda call: call.lineno)) if calls else None
+    return None if argument is None else ast.unparse(argument)
 
 
 def _listing(topology: Topology) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from kstreams_repl import serdes as serde_library
 from kstreams_repl.display.table import Table
+from kstreams_repl.errors import KStreamsError
 from kstreams_repl.inspection.columns import guess
 from kstreams_repl.inspection.topics import FEW, last_of
 from kstreams_repl.kafka.admin import Admin
@@ -29,6 +30,7 @@ def read_records(
     Raises:
         UnknownTopicError: there is no such topic.
     """
+    refuse_no_number(n, all_of_them=True)
     offset = int(start) if isinstance(start, Integral) else None
     since = None if start is None or offset is not None or start == "earliest" else milliseconds(start)
     ranges = ranges_of(admin, topic, start=offset, since_ms=since)
@@ -47,6 +49,16 @@ def read_records(
     if whole and len(records) == count:
         there = count  # the other offsets hold none
     return Records(records, note=_read_note(topic, len(records), there), title=topic)
+
+
+def refuse_no_number(n: Any, *, all_of_them: bool = False) -> None:
+    """See that `n` is a number of records; None may stand for all of them.
+
+    Raises:
+        KStreamsError: it is not.
+    """
+    if not (isinstance(n, Integral) and int(n) >= 0) and not (all_of_them and n is None):
+        raise KStreamsError(f"n={n!r} is no number of records", hint=f"0 or more{'; None: all' if all_of_them else ''}")
 
 
 def rows_of(

@@ -10,7 +10,7 @@ from typing import Any
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
-from kstreams_repl.session.reading_topics import rows_of
+from kstreams_repl.session.reading_topics import refuse_no_number, rows_of
 from kstreams_repl.testing.recording import RecordedRecord, Recording
 from kstreams_repl.types import TopicPartition
 
@@ -20,6 +20,7 @@ Offsets = tuple[int | None, int | None] | Mapping[int, tuple[int | None, int | N
 def record_topics(admin: Admin, topics: Iterable[str], *, n: int | None, seconds: float | None, offsets: Offsets | None) -> Recording:
     """As `Session.record`."""
     names = list(dict.fromkeys(topics))
+    refuse_no_number(n, all_of_them=True)
     if sum(bound is not None for bound in (n, seconds, offsets)) > 1:
         raise KStreamsError("record takes one bound", hint="n= (the last n), seconds= (what comes now), or offsets=(from, to)")
     if seconds is not None:

@@ -13,7 +13,6 @@ from typing import Any
 from kstreams_repl import serdes as serde_library
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.table import Table
-from kstreams_repl.errors import KStreamsError
 from kstreams_repl.inspection import Limits, SqlResult, run_sql
 from kstreams_repl.instance.state_directory import state_root
 from kstreams_repl.kafka.admin import Admin
@@ -25,7 +24,7 @@ from kstreams_repl.session.cleanup import Cleanup, cleanup_of
 from kstreams_repl.session.deploying import begin_at, deploy, is_time, refuse_misfit
 from kstreams_repl.session.detached.mailbox import mailboxes
 from kstreams_repl.session.directory import SessionDirectory
-from kstreams_repl.session.driving import application_of
+from kstreams_repl.session.driving import application_of, refuse_closed
 from kstreams_repl.session.ending import end_all
 from kstreams_repl.session.known_serdes import KnownSerdes
 from kstreams_repl.session.logs import session_logs
@@ -97,8 +96,7 @@ class Session:
     @property
     def settings(self) -> ClientSettings:
         """Where the brokers are; starts the embedded one when it does not run."""
-        if self.closed:
-            raise KStreamsError("this session is closed", hint="session = kstreams_repl.connect(...) opens another")
+        refuse_closed(self)
         if self._given is not None:
             return self._given
         assert self._broker is not None
@@ -170,7 +168,8 @@ class Session:
         """Write records to a topic, which is made when it is not there; returns how many, all of them safely on the broker.
 
         Args:
-            records: values, or `(key, value)`, `(key, value, timestamp)` tuples, or a dataframe whose rows become JSON objects.
+            records: values, or `(key, value)`, `(key, value, timestamp)` tuples, records that were read, or a dataframe or query's result
+                whose rows become JSON objects.
             key: the field or column of each value that is the record's key as well.
             timestamp: the field or column with the record's time (ms, datetime or ISO text); without one it is now.
             key_serde, value_serde: None = what fits the first key and value: text, long, double, bytes, else JSON.
@@ -423,6 +422,7 @@ class Session:
         """The Spark session that hosts this session's applications; started when it does not run."""
         from kstreams_repl.spark.session import get_session
 
+        refuse_closed(self)
         self._asked_for_spark = True
         return self._spark if self._spark is not None else get_session(self._master)
 
@@ -430,7 +430,7 @@ class Session:
 
     def close(self) -> None:
         """Stop the applications (detached ones go on), Spark (unless it was given) and the embedded broker; remove what is temporary.
-        Closing twice does nothing.
+        Closing twice does nothing; after an interrupt it does the rest.
         """
         if self.closed:
             return
@@ -443,12 +443,11 @@ class Session:
             steps.append(stop_session)
         if self._broker is not None:
             steps.append(self._broker.stop)
-        steps.append(self.directory.close)
-        try:
-            end_all(steps)
-        finally:
-            self.closed = True
-            self.__dict__.pop("_admin", None)
+        end_all([*steps, self.directory.close, self._ended])
+
+    def _ended(self) -> None:
+        self.closed = True
+        self.__dict__.pop("_admin", None)
 
     def __enter__(self) -> Session:
         return self

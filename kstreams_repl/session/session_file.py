@@ -11,6 +11,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,15 +99,29 @@ class SessionFiles:
         return self._folder / f"{validate_name(application, 'application')}.json"
 
     def write(self, application: str, versions: Sequence[SavedVersion]) -> Path:
-        """Replace the file as a whole."""
+        """Replace the file as a whole.
+
+        Raises:
+            SessionFileError: it cannot be written; the one of before stays.
+        """
         path = self.path(application)
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         content = {"format": FORMAT, "version": 1, "application": application, "versions": [asdict(item) for item in versions]}
         new = path.with_name(f".{path.name}.{os.getpid()}")
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), 0o600)
-            json.dump(content, file)
-        new.replace(path)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                os.fchmod(file.fileno(), 0o600)
+                json.dump(content, file)
+            new.replace(path)
+        except OSError as error:
+            with suppress(OSError):
+                new.unlink()
+            raise SessionFileError(
+                f"the session file {path} cannot be written: {error.strerror or error}",
+                hint="make room there, or let its folder be written to; or connect(directory=...) with another one",
+                path=str(path),
+                application=application,
+            ) from error
         return path
 
     def remove(self, application: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl import serdes
@@ -35,13 +35,13 @@ def spark_frame(
             raise KStreamsError("a store is read as a whole", hint="filter the DataFrame: frame.where(...)")
         return _of_store(session, *store)
     topic = SessionTables(session, {}, {}).topic(str(name))
-    first, last = offsets if isinstance(offsets, tuple) else (None, None)
-    if isinstance(offsets, dict):
+    first, last = (None, None) if offsets is None or isinstance(offsets, Mapping) else offsets
+    if isinstance(offsets, Mapping):
         first, last = ({at: pair[side] for at, pair in offsets.items() if pair[side] is not None} for side in (0, 1))
     whole = ranges_of(
         session.admin,
         topic,
-        partitions=offsets if isinstance(offsets, dict) else None,
+        partitions=sorted(offsets) if isinstance(offsets, Mapping) else None,
         start=first,
         end=last,
         since_ms=None if since is None else milliseconds(since),

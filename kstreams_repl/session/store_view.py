@@ -90,7 +90,7 @@ class StoreView:
 
     def rows(self, columns: str = "*", *, rows: int | None = 5_000_000) -> SqlResult:
         """Its rows as a query result."""
-        place = f"{quote_identifier(self._application.name)}.{quote_identifier(self.name)}"
+        place = f"{quote_identifier(f'application {self._application.name}')}.{quote_identifier(self.name)}"
         return self._application.session.sql(f"SELECT {columns} FROM {place}", rows=rows)
 
     def df(self) -> Any:

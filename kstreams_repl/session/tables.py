@@ -2,7 +2,8 @@
 
 An unqualified name is a dataframe given to the call by name, else a store, else a topic, else the ``metrics`` of all applications (of one:
 ``"application".metrics``), else a dataframe of the caller's. ``stores.name``,
-``topics.name``, ``frames.name`` and ``"application".name`` say which.
+``topics.name``, ``frames.name`` and ``"application".name`` say which. What is asked for in the name of an application's object has
+``"application NAME".name``: an id may be one of these words, or one of DuckDB's catalogs (temp, memory, system).
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class SessionTables:
             return None
         found = []
         for app in self._session.applications.values():
-            if schema in ("", "stores", app.name):
+            if schema in ("", "stores", app.name, f"application {app.name}"):
                 match = _match(name, {builder.name: builder for builder in all_stores(app)})
                 found += [(app, builder) for builder in all_stores(app) if builder.name == match]
         if len(found) > 1:

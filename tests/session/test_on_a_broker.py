@@ -309,3 +309,12 @@ def test_headers_may_be_a_dict(session: ks.Session, name: str) -> None:
 def test_what_cannot_be_sent_is_an_error_of_ours(session: ks.Session, name: str, records: Any, said: str) -> None:
     with pytest.raises(KStreamsError, match=said):
         session.produce(name, records)
+
+
+@pytest.mark.parametrize("moment", ["1960-01-01", "1969-12-31T23:59:59.999", "1969-12-31T23:59:59.997", "0001-01-01"])
+def test_a_time_before_1970_is_the_beginning(session: ks.Session, name: str, moment: str) -> None:
+    """-1 ms is the end for a broker, -3 ms the latest time, and most others are refused."""
+    session.produce(name, [("a", 1, 1000), ("a", 2, 3000), ("a", 3, 2000)], partitions=1)
+    assert [record.value for record in session.read(name, start=moment)] == [1, 3, 2]
+    assert session.sql(f'SELECT count(*) FROM "{name}"', since=moment).fetchall() == [(3,)]
+    assert session.sql(f'SELECT count(*) FROM "{name}"', until=moment).fetchall() == [(0,)]

@@ -71,6 +71,8 @@ def test_bounds_are_those_of_sql(session: ks.Session, topic: str, given: dict[st
 def test_offsets_bound_each_partition(session: ks.Session, topic: str) -> None:
     (one,) = session.spark_frame(topic, offsets={1: (10, 25)})
     assert one.column("offset").to_pylist() == list(range(10, 25)) and set(one.column("partition").to_pylist()) == {1}
+    for each in session.spark_frame(topic, offsets=[10, 15]):  # a list was no bound at all
+        assert each.column("offset").to_pylist() == list(range(10, 15))
 
 
 def test_what_the_sample_does_not_know_is_null_and_nothing_fails(

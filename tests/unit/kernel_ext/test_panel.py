@@ -22,7 +22,7 @@ from kernel_ext.side_panel import state_of
 from kernel_ext.subshells import heard_at_once
 from kstreams_repl.errors import StateStoreError
 from tests.unit.kernel_ext.test_extension import run
-from tests.unit.kernel_ext.test_topo_edit import BUILD, cluster, shell  # noqa: F401 - fixtures
+from tests.unit.kernel_ext.test_topo_edit import BUILD, CONFIG, cluster, shell  # noqa: F401 - fixtures
 
 SOURCE = (Path(panel.__file__).parent / "static" / "panel.js").read_text(encoding="utf-8")
 
@@ -200,7 +200,7 @@ def test_nothing_of_a_button_is_printed_by_its_thread() -> None:
     def picture() -> Any:
         raise RuntimeError("<b>dictionary changed size")
 
-    app: Any = SimpleNamespace(name="app", session=SimpleNamespace(closed=False), picture=picture)
+    app: Any = SimpleNamespace(name="app", session=SimpleNamespace(closed=False, applications={}), picture=picture)
     live = LivePicture(app, lambda changed: None)
     live._watched.hear("one")
     live._update()
@@ -221,3 +221,15 @@ def test_a_store_that_cannot_be_counted_leaves_the_side_panel_the_rest(shell: In
     state = state_of(shell.user_ns["session"])
     assert [row["name"] for row in state["applications"]] == ["app"]
     assert [(row["name"], row["rows"]) for row in state["stores"]] == [("totals", None)] and "checksum" in state["problem"]
+
+
+def test_a_picture_that_stays_open_goes_on_with_what_is_deployed_anew(shell: InteractiveShell) -> None:  # noqa: F811
+    """It showed what was stopped, and its resume put the old topology in place of the one that ran."""
+    old = shell.user_ns["app"]
+    live = LivePicture(old, lambda changed: None)
+    old.stop()
+    assert run(shell, f"app = session.deploy(b, 'app', {CONFIG}); app._finish_start()", "deploy 2")[0].success
+    new = shell.user_ns["app"]
+    new._deployment.reports = SimpleNamespace(instances={}, tasks={}, records=0, lag=-1)
+    live.refresh()
+    assert live.application is new is not old and live.state["status"] == "running"

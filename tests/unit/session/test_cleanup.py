@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,7 @@ import pytest
 import kstreams_repl as ks
 from kernel_ext import side_panel
 from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
-from kstreams_repl.instance.control import LEASE, Signal, write_whole
-from kstreams_repl.instance.state_directory import control_directory
+from kstreams_repl.instance.control import LEASE, write_whole
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.session import reading_topics
 from kstreams_repl.session.attaching import deployed_names
@@ -88,22 +89,38 @@ def test_topics_of_the_users_that_are_called_like_internal_ones_are_listed(
     assert "in" in [row[0] for row in session.topics().rows], "a user who may not ask for more sees topics"
 
 
-def test_a_cleanup_takes_nothing_from_an_application_that_another_kernel_runs(session: SmallSession) -> None:
-    """It deleted its journal, its changelogs and its state under it."""
-    lease = control_directory(session._state_root(), "orders") / LEASE
-    lease.parent.mkdir(parents=True)
+def test_a_cleanup_leaves_topics_of_the_users_of_an_application_that_was_not_attached(session: SmallSession, tmp_path: Path) -> None:
+    """It took the input: only of an application that this session had deployed or attached was it known what it reads."""
+    cluster: Any = session.admin
+    users = ("orders-db-changelog", "orders-out-changelog", "orders-all-changelog")
+    cluster.create_topics([NewTopicSpec(name, PARTITIONS) for name in users])
+    builder = ks.StreamsBuilder()
+    stream = builder.stream(users[:1], key_serde="string")
+    stream.merge(builder.stream(["in", users[2]], key_serde="string")).to(users[1])
+    stream.group_by_key().count(store="totals")
+    app: Any = session.deploy(builder, "orders")
+    app._finish_start()
+    app.stop()
+    found = SmallSession(cluster, tmp_path).cleanup("orders", confirm=True)
+    assert found.topics == ("orders-totals-changelog", "orders-journal")
 
-    def left(pid: int, signal: Signal) -> None:
-        write_whole(lease, {"generation": 1, "signal": signal.value, "pid": pid})
 
-    left(os.getppid(), Signal.RUN)
-    before = session.admin.topics()
-    with pytest.raises(KStreamsError, match="run by another kernel"):
+def test_what_another_kernel_runs_is_not_cleaned_up(session: SmallSession, tmp_path: Path) -> None:
+    """Its topics and its state were taken from under it."""
+    control = tmp_path / "state" / "orders" / "control"
+    control.mkdir(parents=True)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as kernel:
+        write_whole(control / LEASE, {"generation": 1, "signal": "running", "pid": kernel.pid})
+        with pytest.raises(KStreamsError, match=f"orders is running: process {kernel.pid}") as refused:
+            session.cleanup("orders", confirm=True)
+        assert refused.value.hint
+        os.utime(control / LEASE, (1.0, 1.0))
+        assert session.cleanup("orders"), "the number came round: that process is another one"
+        kernel.communicate(b"\n")
+    write_whole(control / LEASE, {"generation": 1, "signal": "running", "pid": kernel.pid})
+    assert session.cleanup("orders"), "it was killed"
+    write_whole(control / LEASE, {"generation": 1, "signal": "running", "pid": os.getpid()})
+    with pytest.raises(KStreamsError, match="is running"):
         session.cleanup("orders", confirm=True)
-    assert session.admin.topics() == before and lease.exists()
-    os.utime(lease, (0, 0))  # before that process was started: its number was another's then
-    assert session.cleanup("orders").topics
-    left(os.getppid(), Signal.PAUSE)
-    assert session.cleanup("orders").topics
-    left(2**22 + 1, Signal.RUN)  # of a kernel that was killed
-    assert session.cleanup("orders", confirm=True).applied and not lease.exists()
+    write_whole(control / LEASE, {"generation": 1, "signal": "stopped", "pid": os.getpid()})
+    assert session.cleanup("orders", confirm=True).applied

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.errors import KStreamsError, SessionFileError, TopologyError, UnknownTopicError
+from kstreams_repl.errors import DeployError, KStreamsError, SessionFileError, TopologyError, UnknownTopicError
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.session import attaching
 from kstreams_repl.session.deploying import left_rows
@@ -257,3 +257,60 @@ def test_attaching_with_another_topology_to_what_the_session_has_tells_what_woul
     changes = app.changes()
     assert changes is not None and "others" in str(changes)
     assert session.attach("app") is app and app.changes() is not None
+
+
+def test_the_object_of_before_does_nothing_to_what_was_deployed_anew(session: SmallSession, cluster: SmallCluster) -> None:
+    """Its resume put the old topology in the place of the new one, and its edit wrote over the new one's versions."""
+    old = run_once(session)
+    old.stop()
+    new = session.deploy(summing(store="others"), "app", config=CONFIG)
+    new._finish_start()
+    for call in (old.resume, lambda: old.edit(summing(store="third"))):
+        with pytest.raises(DeployError, match="deployed or attached it anew") as refused:
+            call()
+        assert refused.value.hint == "session.applications['app'] is the one that counts"
+    assert [version.number for version in session.files.read("app").versions] == [1, 2]
+    old.stop().pause()
+    assert new.status == "running"
+    session.close()
+
+
+def test_what_goes_on_after_a_cleanup_ends_with_the_session(session: SmallSession, cluster: SmallCluster) -> None:
+    """The session did not know of it, and left it running."""
+    app = run_once(session)
+    app.stop()
+    session.cleanup("app", confirm=True)
+    app.resume()
+    assert session.applications == {"app": app}
+    session.close()
+    assert app.status == "stopped"
+
+
+def test_a_record_that_comes_while_the_beginning_is_looked_up_is_read(
+    session: SmallSession, cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was of that time yet, then it came, then the end was asked for: it was skipped."""
+    looked_up = cluster.offsets_for_time
+
+    def and_then_one_comes(times: dict[TopicPartition, int]) -> Any:
+        found = looked_up(times)
+        put(cluster, "in", 5000)
+        return found
+
+    put(cluster, "in", 1000)
+    monkeypatch.setattr(cluster, "offsets_for_time", and_then_one_comes)
+    app = session.deploy(summing(), "app", config=CONFIG, start=2000)
+    app._finish_start()
+    assert len(cluster.values("app-totals-changelog")) == 2, "both keys, once"
+    app.stop()
+
+
+@pytest.mark.parametrize("name", ["temp", "memory", "system", "topics", "frames", "stores", "main", "my.app"])
+def test_an_application_may_have_any_name_and_its_stores_show(session: SmallSession, cluster: SmallCluster, name: str) -> None:
+    """`temp.totals` was ambiguous for DuckDB, `topics.totals` a topic."""
+    put(cluster, "in", 1000)
+    app = session.deploy(summing(), name, config=CONFIG)
+    app._finish_start()
+    assert sorted(app.store("totals").rows("key, value").fetchall()) == [("a", 1), ("b", 1)]
+    assert len(app.sql("totals").fetchall()) == 2
+    app.stop()

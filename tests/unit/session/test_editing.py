@@ -120,3 +120,45 @@ def test_a_value_without_a_statement_is_written_down_so_that_it_can_be_read(note
     if not missing:
         made = make_topology(saved, "app", notebook.space["app"].config)
         assert repr(made.node("mapped").operator.mapper(1)) == repr(1 + step)
+
+
+def test_a_statement_that_builds_and_deploys_is_no_part_of_the_program(notebook: Any) -> None:
+    """Its text was, and the connect's: passwords came into the journal, and an attach connected and deployed before it knew what it had."""
+    notebook.space["connect"] = lambda **given: notebook.session
+    notebook.run("session = connect(sasl_password='hunter2')")
+    notebook.run("import kstreams_repl as ks\nbuilder = ks.StreamsBuilder()")
+    notebook.run(
+        "app = session.deploy(\n  builder.stream('in', value_serde='long').map_values(lambda value: value + 1, name='mapped'), 'app')"
+    )
+    app = notebook.space["app"]
+    app._finish_start()
+    try:
+        notebook.run("plan = app.edit(builder.replace('mapped', lambda value: value + 2))")
+        notebook.run("builder.stream('out').filter(lambda key, value: True, name='kept')\nplan = app.edit(topology=builder)")
+        notebook.run("plan = app.edit(builder.replace('kept', lambda key, value: False))")
+    finally:
+        app.stop()
+    assert len(app.versions) == 4
+    for number, adds in ((1, 1), (2, 2), (3, 2), (4, 2)):
+        saved = app._history.saved(number)
+        assert saved.missing == ()
+        assert not [word for word in ("deploy", "edit(", "connect", "hunter2") if word in saved.text], saved.text
+        made = make_topology(saved, "app", app.config)
+        assert made.node("mapped").operator.mapper(1) == 1 + adds
+    assert made.node("kept").operator.predicate(1, 1) is False
+
+
+def test_what_is_built_where_it_is_deployed_is_for_reading_only(notebook: Any) -> None:
+    """The block was the program, connect and deploy with it."""
+    notebook.space["connect"] = lambda **given: notebook.session
+    block = "    {0}builder = ks.StreamsBuilder()\n    builder.stream('in').filter(lambda key, value: True, name='kept')\n    app = {1}"
+    notebook.run("import contextlib\nimport kstreams_repl as ks\nnotebook_of = contextlib.nullcontext")
+    deploy = "session.deploy(builder, 'app')\n    app._finish_start()"
+    notebook.run("with notebook_of(connect(sasl_password='hunter2')) as session:\n" + block.format("", deploy))
+    app = notebook.space["app"]
+    try:
+        notebook.run("plan = app.edit(builder.replace('kept', lambda key, value: False))")
+    finally:
+        app.stop()
+    for saved in map(app._history.saved, (1, 2)):
+        assert saved.missing and "hunter2" not in saved.text and "deploy(" not in saved.text

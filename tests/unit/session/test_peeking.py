@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
+from kstreams_repl.errors import KStreamsError, TopologyError
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.kafka.reading import OffsetRange
 from kstreams_repl.session import samples
@@ -37,3 +38,28 @@ def test_a_sample_of_an_application_has_its_default_serdes(session: SmallSession
     assert session.peek(app).rows[-1][-1] == 2
     given = session.peek("more", config={"default.value.serde": "string", "processing.exception.handler": "continue"})
     assert len(given) == 0, "what the call gives goes first"
+
+
+def test_a_node_of_two_applications_asks_of_which(session: SmallSession) -> None:
+    """The first one's values were shown, whichever was meant: generated names are the same in many."""
+    for name, added in (("one", 1), ("two", 2)):
+        builder = ks.StreamsBuilder()
+        builder.stream("in", value_serde="json").map_values(lambda value, added=added: added)
+        app: Any = session.deploy(builder, name)
+        app._finish_start()
+        app.stop()
+    with pytest.raises(TopologyError, match="'KSTREAM-MAPVALUES-0000000001' is a node of one, two") as told:
+        session.peek("KSTREAM-MAPVALUES-0000000001")
+    assert "topology=session.applications['one']" in told.value.hint
+    assert session.peek("KSTREAM-MAPVALUES-0000000001", topology=session.applications["two"])[0].value == 2
+
+
+@pytest.mark.parametrize("n", [-1, 2.5, "3"])
+def test_what_is_no_number_of_records_is_told(session: SmallSession, n: Any) -> None:
+    """It was a TypeError or a ValueError of slices, queues and formats."""
+    builder = ks.StreamsBuilder()
+    builder.stream("in", name="source")
+    for look in (lambda: session.peek("source", n, topology=builder), lambda: session.read("in", n), lambda: session.record("in", n=n)):
+        with pytest.raises(KStreamsError, match="is no number of records") as told:
+            look()
+        assert told.value.hint

@@ -281,3 +281,59 @@ def test_records_of_all_kinds_are_a_table_in_sql() -> None:
     headers = [{"name": "h", "value": b"1"}, {"name": "none", "value": None}]
     assert rows == [("a", "{'x': 1}", headers), ("b'b'", "\\ud800", []), (None, str(large), [])]
     assert as_frame(Records([]), "records").num_rows == 0
+
+
+class Served:
+    """Stands where an embedded broker of a session stands, and counts its starts."""
+
+    started = has_ended = stays = False
+    stopped = starts = 0
+
+    def start(self) -> Any:
+        self.starts += 1
+        return SimpleNamespace(bootstrap_servers="nowhere:1", directory=Path("/nowhere"))
+
+    def stop(self) -> None:
+        self.stopped += 1
+        if self.stopped == 1:
+            raise KeyboardInterrupt
+
+
+def a_session_of_its_own() -> tuple[Any, Served]:
+    session: Any = ks.Session(None, directory=SessionDirectory("temporary"))
+    broker = session._broker = Served()
+    session.directory.home = lambda: broker.start().directory
+    return session, broker
+
+
+def test_a_close_that_was_interrupted_does_the_rest_when_it_is_called_again() -> None:
+    """It did nothing: broker and directory were left to the end of the process."""
+    session, broker = a_session_of_its_own()
+    with pytest.raises(KeyboardInterrupt):
+        session.close()
+    assert not session.closed
+    session.close()
+    assert session.closed and broker.stopped == 2
+
+
+def test_nothing_is_started_by_a_session_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deploy, a plan and a cleanup started a broker to ask where their directory is, `spark` a JVM; nobody ended them."""
+    monkeypatch.setattr("kstreams_repl.spark.session.get_session", lambda master: pytest.fail("Spark"))
+    session, broker = a_session_of_its_own()
+    broker.stopped = 1
+    session.close()
+    builder = ks.StreamsBuilder()
+    builder.stream("in")
+    for call in (
+        lambda: session.deploy(builder, "app"),
+        lambda: session.plan(builder, "app"),
+        lambda: session.attach("app"),
+        lambda: session.cleanup("app"),
+        lambda: session.files,
+        lambda: session.spark,
+        lambda: session.topics(),
+    ):
+        with pytest.raises(KStreamsError, match="this session is closed") as refused:
+            call()
+        assert refused.value.hint
+    assert (session.applications, session.detached, broker.starts) == ({}, {}, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -159,3 +160,19 @@ def test_a_text_that_is_incomplete_raises_or_makes_something_else_is_told() -> N
         make_topology(SavedVersion(1, 0, "1 / 0", ""), "app", None)
     with pytest.raises(SessionFileError, match="another topology"):
         make_topology(SavedVersion(1, 0, TEXT, "something else"), "app", None)
+
+
+def test_a_file_that_cannot_be_written_is_told_and_the_one_of_before_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk was an OSError of a deploy's, and half a file lay beside the whole one."""
+    files = SessionFiles(tmp_path)
+    before = files.write("app", []).read_bytes()
+
+    def full(content: object, file: Any) -> None:
+        file.write("{")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("kstreams_repl.session.session_file.json.dump", full)
+    with pytest.raises(SessionFileError, match="cannot be written: No space left on device") as told:
+        files.write("app", [])
+    assert told.value.hint and told.value.path == str(files.path("app"))
+    assert [(path.name, path.read_bytes()) for path in (tmp_path / "sessions").iterdir()] == [("app.json", before)]

@@ -15,7 +15,7 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl.errors import InvalidStateStoreError
 from kstreams_repl.inspection import TableData
-from kstreams_repl.inspection.stores import LogRows
+from kstreams_repl.inspection.stores import LogRows, store_table
 from kstreams_repl.instance.control import LeaseWriter, Signal
 from kstreams_repl.kafka.reading import OffsetRange
 from kstreams_repl.session import state_rows
@@ -243,6 +243,15 @@ def test_a_key_of_any_key_value_store_is_read(kind: ks.StoreKind, tmp_path: Path
     monkeypatch.setattr(state_rows, "read_ranges", lambda settings, ranges: [(ranges[0].partition, batch)])
     view = StoreView(app, topology.store("kept"))
     assert (view.get("a"), view.get("b")) == (1, None)
+
+
+def test_the_rows_of_an_lru_store_are_read_by_its_serdes() -> None:
+    """SQL showed their bytes."""
+    builder = ks.StoreBuilder("kept", ks.StoreKind.LRU, key_serde="string", value_serde="long", max_entries=10)
+    log = LogRows(builder, 0)
+    log.add(RecordBatch([b"a", b"b", b"b"], [struct.pack(">q", 1), struct.pack(">q", 2), None], [10, 20, 30], [0, 1, 2]))
+    table = store_table(builder, [log.rows()], key_serde=ks.serdes.string, value_serde=ks.serdes.long)
+    assert {name: column.to_pylist() for name, column in table.columns.items()} == {"key": ["a"], "value": [1], "partition": [0]}
 
 
 def test_an_older_version_that_is_logged_later_is_not_the_latest() -> None:
