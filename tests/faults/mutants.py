@@ -313,8 +313,8 @@ MUTANTS: dict[str, Mutant] = {
         "kstreams_repl.instance.instance",
         (
             (
-                "        restoring = [] if self.updater is None else [self.updater.close]\n",
-                "        restoring: list[Callable[[], object]] = []\n",
+                "        beside = (self.snapshotter, self.standbys, self.updater)\n",
+                "        beside = (self.snapshotter, self.standbys)\n",
             ),
         ),
         "close: everything is let go of",
