@@ -72,6 +72,7 @@ def wait_for_workers(process: subprocess.Popen[str], seconds: float = 120) -> li
     raise AssertionError("no worker opened a store")
 
 
+@pytest.mark.slow
 def test_killed_worker_and_killed_driver_then_resume_gives_the_same_numbers(tmp_path: Path) -> None:
     first = demo(tmp_path)
     victim = wait_for_workers(first)[0]
@@ -116,6 +117,7 @@ def finish(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *arguments], cwd=folder, env=environment(), capture_output=True, text=True, timeout=200)
 
 
+@pytest.mark.slow
 def test_kept_demo_is_read_from_another_process_and_ends_at_a_commit(tmp_path: Path) -> None:
     """One kept run for all of it: a pipe behind it ends, a second one is refused, it works on, and --stop leaves nothing."""
     (tmp_path / "cities.csv").write_text("city,visitors\nRome,1\nOslo,2\nRome,3\n")

@@ -122,6 +122,7 @@ def test_kept_data_are_there_after_a_stop_and_after_a_kill_on_the_same_port(tmp_
     assert (tmp_path / "kept" / "data" / "meta.properties").exists()
 
 
+@pytest.mark.slow
 def test_an_aborted_transaction_stays_invisible_after_a_broker_kill(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path / "kept") as broker:
         settings = ClientSettings(broker.bootstrap_servers)
@@ -263,6 +264,7 @@ def test_a_busy_port_is_a_typed_error(tmp_path: Path) -> None:
     assert caught.value.port == port and "Hint: leave the port out" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_port_taken_between_choice_and_start_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
@@ -346,6 +348,7 @@ def test_the_committed_format_is_what_kafkas_own_tool_writes(tmp_path: Path) -> 
     assert all(feature in ours for feature in features)
 
 
+@pytest.mark.slow
 def test_the_broker_serves_every_compression_and_transactions_offsets(tmp_path: Path) -> None:
     with EmbeddedBroker() as broker:
         settings = ClientSettings(broker.bootstrap_servers)

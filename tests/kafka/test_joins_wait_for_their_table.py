@@ -186,7 +186,7 @@ def test_next_epoch_waits_for_what_the_table_got_since_the_last_one(
     assert set(corner.run(instance, 4 * KEYS)) == {b"1/a", b"2/b"}
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_an_open_transaction_on_the_table_holds_nothing_up_and_counts_as_no_lag(
     corner: Corner, opened: Callable[..., Instance], threads: int
 ) -> None:

@@ -99,6 +99,7 @@ def test_an_edit_keeps_counts_and_a_rollback_goes_back(session: ks.Session, name
     assert counts(app) == {"a": 102}
 
 
+@pytest.mark.slow
 def test_an_edit_that_would_read_rows_wrongly_is_refused(session: ks.Session, name: str) -> None:
     topic = f"{name}-in"
     session.produce(topic, [("a", "word", 1000)])
@@ -112,6 +113,7 @@ def test_an_edit_that_would_read_rows_wrongly_is_refused(session: ks.Session, na
     assert app.status == "running" and counts(app) == {"a": 1}
 
 
+@pytest.mark.slow
 def test_structure_can_change_under_a_kept_store(session: ks.Session, name: str) -> None:
     topic = f"{name}-in"
     session.produce(topic, [("a", "word", 1000)])
@@ -128,6 +130,7 @@ def test_structure_can_change_under_a_kept_store(session: ks.Session, name: str)
     assert app.sql("SELECT count(*) FROM second").fetchall() == [(1,)]
 
 
+@pytest.mark.slow
 def test_an_application_is_found_again_with_its_state(session: ks.Session, name: str, broker: Any, tmp_path: Path) -> None:
     topic = f"{name}-in"
     session.produce(topic, [("a", "word", 1000)])
@@ -212,6 +215,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_killing_the_process_leaves_no_process_port_or_directory() -> None:
     """R16: the leak check around this test is the second half of it."""

@@ -34,6 +34,7 @@ def bench(broker: Any, *arguments: str) -> list[dict[str, Any]]:
     return lines[1:]
 
 
+@pytest.mark.slow
 def test_throughput_tells_each_workload_and_leaves_only_its_input(broker: Any) -> None:
     tiny = ["--records", "5000", "--keys", "500", "--runs", "1", "--guarantee", "exactly_once_v2"]
     lines = bench(broker, "throughput", *tiny, "--workload", "count", "--workload", "join")

@@ -166,6 +166,7 @@ def test_spark_is_given_this_python_and_the_loopback_interface(make_java: MakeJa
     }
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_starts_on_the_wheel_that_lacks_the_vector_module(tmp_path: Path) -> None:
     environment = os.environ | {"KSTREAMS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}

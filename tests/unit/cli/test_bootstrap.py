@@ -139,6 +139,7 @@ def test_a_changed_lock_makes_the_environment_anew(checkout: Checkout) -> None:
     assert (checkout.venv / LOCK_STAMP).read_text() == "# another pin\n"
 
 
+@pytest.mark.slow
 def test_a_changed_project_file_installs_only_the_project(checkout: Checkout) -> None:
     checkout.run()
     (checkout.venv / "left-over").touch()
@@ -148,6 +149,7 @@ def test_a_changed_project_file_installs_only_the_project(checkout: Checkout) ->
     assert checkout.run("x").stderr == ""
 
 
+@pytest.mark.slow
 def test_a_first_call_that_was_killed_is_taken_up_by_the_next(checkout: Checkout) -> None:
     killed = checkout.start(SLOW_BUILD="60")
     while not (checkout.venv / PROJECT_STAMP).exists():
@@ -171,6 +173,7 @@ def test_a_first_call_that_was_interrupted_ends_quietly_and_leaves_no_stamp(chec
     assert not (checkout.venv / ROOT_STAMP).exists()
 
 
+@pytest.mark.slow
 def test_first_calls_at_the_same_time_make_one_environment(checkout: Checkout) -> None:
     calls = [checkout.start(str(number)) for number in range(3)]
     ended = [call.communicate() for call in calls]
