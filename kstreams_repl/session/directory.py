@@ -14,6 +14,11 @@ TEMPORARY = "temporary"
 PROJECT = ".kstreams"
 
 
+def closed_error() -> KStreamsError:
+    """What a session that is closed answers."""
+    return KStreamsError("this session is closed", hint="session = kstreams_repl.connect(...) opens another")
+
+
 class SessionDirectory:
     """The directory of a session's broker data and state.
 
@@ -39,7 +44,7 @@ class SessionDirectory:
             KStreamsError: it cannot be made, or was temporary and has gone.
         """
         if self.closed:
-            raise KStreamsError("this session is closed", hint="session = kstreams_repl.connect(...) opens another")
+            raise closed_error()
         if self._path is None:
             self._path = Path(tempfile.mkdtemp(prefix="kstreams-session-")) if self.home is None else self.home() / "session"
         try:

@@ -14,6 +14,7 @@ from kstreams_repl.errors import DeployError, DetachedApplicationError, KStreams
 from kstreams_repl.instance.control import LEASE, Signal, read_whole
 from kstreams_repl.instance.state_directory import control_directory, state_root
 from kstreams_repl.session.detached.mailbox import Mailbox
+from kstreams_repl.session.directory import closed_error
 from kstreams_repl.session.program import Program
 from kstreams_repl.session.session_file import SavedVersion
 from kstreams_repl.session.versions import VersionHistory
@@ -69,7 +70,7 @@ def refuse_closed(session: Session) -> None:
         KStreamsError: it is.
     """
     if session.closed:
-        raise KStreamsError("this session is closed", hint="session = kstreams_repl.connect(...) opens another")
+        raise closed_error()
 
 
 def refuse_what_ends_with_us(session: Session) -> None:

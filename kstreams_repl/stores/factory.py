@@ -27,10 +27,10 @@ from kstreams_repl.stores.segments import SegmentedRows
 from kstreams_repl.stores.session import Session
 from kstreams_repl.stores.suppress_buffer import SuppressBuffer
 from kstreams_repl.stores.time_ordered_window import TimeOrderedRows, TimeOrderedWindow
-from kstreams_repl.stores.versioned import HISTORY_SUFFIX, Versioned, VersionedRows
+from kstreams_repl.stores.versioned import Versioned, VersionedRows
 from kstreams_repl.stores.window import Sequence, Window
 from kstreams_repl.stores.write_back_cache import WriteBackCache
-from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.topology.stores import HISTORY_SUFFIX, StoreBuilder, StoreKind
 
 EXPIRED = "expired"
 """The reason given to `on_dropped` when a put is older than a store keeps."""

@@ -17,8 +17,8 @@ from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.stores.lru import MOST_SAVED, ORDER, pack_order, unpack_order
 from kstreams_repl.stores.segments import segment_interval_ms
 from kstreams_repl.stores.time_ordered_window import physical_key
-from kstreams_repl.stores.versioned import HISTORY_SUFFIX, VersionedRows
-from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.stores.versioned import VersionedRows
+from kstreams_repl.topology.stores import HISTORY_SUFFIX, StoreBuilder, StoreKind
 from kstreams_repl.types import RecordBatch
 
 _LONG = struct.Struct(">q")
@@ -148,9 +148,11 @@ class Restorer:
     def _time_ordered_window(self, batch: RecordBatch) -> _Rows:
         values = _with_timestamps(batch) if self.builder.options.get("timestamped", True) else batch.values
         rows = [(physical_key(key), value) for key, value in zip(batch.keys, values, strict=True) if key is not None]
-        live = self._first_live(max((_LONG.unpack_from(key)[0] for key, _ in rows), default=-1))
-        self._drop_before(live, live * self._interval)
-        rows = [row for row in rows if _LONG.unpack_from(row[0])[0] >= live * self._interval]
+        times = [_LONG.unpack_from(key)[0] for key, _ in rows]
+        live = self._first_live(max(times, default=-1))
+        start = live * self._interval
+        self._drop_before(live, start)
+        rows = [row for row, time in zip(rows, times, strict=True) if time >= start]
         return [key for key, _ in rows], [value for _, value in rows]
 
     def _suppress_buffer(self, batch: RecordBatch) -> _Rows:

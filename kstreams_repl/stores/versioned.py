@@ -19,7 +19,6 @@ from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.engine.base import Engine, Environment
 from kstreams_repl.stores.segments import find_segments
 from kstreams_repl.stores.version_row import VersionRow
-from kstreams_repl.topology.stores import HISTORY_SUFFIX as HISTORY_SUFFIX
 from kstreams_repl.types import VersionedRecord
 
 _LONG = struct.Struct(">q")

@@ -15,8 +15,7 @@ from kstreams_repl.stores.engine import lmdb_engine
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.stores.restore import Restorer
-from kstreams_repl.stores.versioned import HISTORY_SUFFIX
-from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.topology.stores import HISTORY_SUFFIX, StoreBuilder, StoreKind
 from kstreams_repl.types import RecordBatch, Windowed
 
 CONTEXT = ContextSnapshot("in", 0, 1, 5, [("h", b"x")])

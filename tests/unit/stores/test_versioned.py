@@ -12,8 +12,8 @@ from kstreams_repl import serdes
 from kstreams_repl.stores.api import NOT_PUT
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.stores.version_row import VersionRow
-from kstreams_repl.stores.versioned import HISTORY_SUFFIX, VersionedRows, history_segment_interval_ms
-from kstreams_repl.topology.stores import StoreKind
+from kstreams_repl.stores.versioned import VersionedRows, history_segment_interval_ms
+from kstreams_repl.topology.stores import HISTORY_SUFFIX, StoreKind
 from kstreams_repl.types import VersionedRecord
 
 
