@@ -1,6 +1,7 @@
-"""The notebook's side: magics, completion, short errors, cells. The only place that knows IPython and Jupyter.
+"""The notebook integration: magics, completion, short error messages and cell tracking. The only package that imports IPython and
+Jupyter.
 
-``%load_ext kstreams_repl`` comes here. Every magic is one documented call of the Python API; loading and unloading may be repeated.
+``%load_ext kstreams_repl`` loads it. Every magic is one documented call of the Python API; loading and unloading can be repeated.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Any
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Add magics, completion, error display and cell tracking; says in three lines what is there. Loading twice does nothing."""
+    """Add magics, completion, error display and cell tracking, and print a three-line greeting. Loading twice does nothing."""
     from kernel_ext.extension import Extension
 
     if Extension.of(ipython) is None:
@@ -17,7 +18,7 @@ def load_ipython_extension(ipython: Any) -> None:
 
 
 def unload_ipython_extension(ipython: Any) -> None:
-    """Take away what loading added; sessions and applications stay."""
+    """Remove what loading added; sessions and applications stay."""
     from kernel_ext.extension import Extension
 
     extension = Extension.of(ipython)

@@ -1,14 +1,17 @@
-"""A magic's arguments as they were meant: IPython's parser leaves the quotes round them that keep words together."""
+"""Parse the arguments of magics: IPython's parser keeps the quotes around an argument of several words; this module removes
+them."""
 
 from __future__ import annotations
 
+import argparse
+import warnings
 from typing import Any
 
 from IPython.core.magic_arguments import parse_argstring
 
 
 def arguments(magic: Any, line: str) -> Any:
-    """`parse_argstring`, without those quotes."""
+    """Parse a magic's line as `parse_argstring` does, and remove those quotes."""
     given = parse_argstring(magic, line)
     for name, value in vars(given).items():
         setattr(given, name, [_unquoted(item) for item in value] if isinstance(value, list) else _unquoted(value))
@@ -18,3 +21,15 @@ def arguments(magic: Any, line: str) -> Any:
 def _unquoted(value: Any) -> Any:
     quoted = isinstance(value, str) and len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
     return value[1:-1] if quoted else value
+
+
+def old_names(*names: str) -> type[argparse.Action]:
+    """Return the action of an argument that also accepts old names, for one release."""
+
+    class Renamed(argparse.Action):
+        def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+            if option_string in names:
+                warnings.warn(f"{option_string} is now {self.option_strings[0]}", DeprecationWarning, stacklevel=2)
+            setattr(namespace, self.dest, values)
+
+    return Renamed

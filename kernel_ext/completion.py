@@ -1,6 +1,9 @@
-"""Completion of topics, stores, nodes, applications and columns inside the magics, by one v2 matcher.
+"""Completion of topics, stores, nodes, applications, columns and serdes in magics and in string arguments, as one v2 matcher of
+IPython.
 
-Names are looked up on a thread; what is not there within a fifth of a second is offered the next time. Nothing is started for a completion.
+Names are looked up on a thread; a name that takes longer than a sixth of a second is offered at the next completion. A completion
+starts no broker and no Spark, and evaluates nothing of the cell: it reads the receiver of a method only if that is a plain
+variable.
 """
 
 from __future__ import annotations
@@ -13,28 +16,37 @@ from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
+from kernel_ext.in_strings import StringArgument, string_argument
 from kernel_ext.workspace import Workspace
 from kstreams_repl.config import KEYS
+from kstreams_repl.dsl.call_log import Handle
 from kstreams_repl.inspection.sandbox import quote_identifier
-from kstreams_repl.session import Session
-from kstreams_repl.session.tables import all_stores
+from kstreams_repl.session import Application, Session
+from kstreams_repl.session.views.sql_catalog import all_stores
 
-PATIENCE_SECONDS = 0.2
+PATIENCE_SECONDS = 0.15
 FRESH_SECONDS = 5.0
 
 _SQL_CELL = re.compile(r"^\s*%%topo_sql\b")
 _SQL_LINE = re.compile(r"^\s*%topo_sql\b")
 _LINE = re.compile(r"^\s*%%?(topo\w*)\s")
 _TABLES_IN = re.compile(r'\b(?:from|join)\s+("(?:[^"]|"")+"|[\w.]+)', re.IGNORECASE)
+_SOURCES = ("stream", "table", "global_table")
+_SINKS = ("to", "through")
+_APPLICATIONS = {"attach": 0, "deploy": 1, "cleanup": 0, "logs": 0, "plan": 1}
+"""Methods that take an application's name, and the index of that argument."""
+_NAMED = ("topic", "topics", "name", "target", "node", "query")
 
 
 class NameMatcher:
-    """The matcher, and what it remembers."""
+    """The matcher and its cache of names."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._kept: dict[str, tuple[float, list[str]]] = {}
         self._busy: set[str] = set()
+        self._until = 0.0
+        """Deadline of the current completion (monotonic clock)."""
 
         @context_matcher(identifier="kstreams_repl")
         def match(context: CompletionContext) -> SimpleMatcherResult:
@@ -45,6 +57,7 @@ class NameMatcher:
     def _match(self, context: CompletionContext) -> SimpleMatcherResult:
         text = context.full_text
         before = context.text_until_cursor
+        self._until = time.monotonic() + PATIENCE_SECONDS
         first = text.lstrip().split("\n", 1)[0]
         if _SQL_CELL.match(first):
             names = self._sql_names(text)
@@ -53,16 +66,58 @@ class NameMatcher:
         elif found := _LINE.match(before):
             names = self._magic_names(found.group(1), before)
         else:
-            return {"completions": [], "suppress": False}
+            lines = text.split("\n")
+            argument = string_argument("\n".join([*lines[: context.cursor_line], before]))
+            found_names = None if argument is None else self._argument_names(argument, text)
+            if argument is None or not found_names:
+                return {"completions": [], "suppress": False}
+            names = found_names
+            before = argument.text
         token = re.search(r'["\w.\-]*$', before)
         start = token.group() if token else ""
         wanted = start.strip('"').lower()
         hits = [name for name in names if name.strip('"').lower().startswith(wanted)]
         fragment = context.token
-        # the shell replaces its own token only; a name with hyphens is cut where that begins
+        # the shell replaces only its own token; a name with hyphens is cut at the start of that token
         cut = len(start) - len(fragment) if start.endswith(fragment) else 0
         completions = [SimpleCompletion(text=name[cut:], type="kstreams") for name in hits]
         return {"completions": completions, "suppress": bool(completions), "matched_fragment": fragment}
+
+    def _argument_names(self, argument: StringArgument, text: str) -> list[str]:
+        """Return the candidates for a string that is an argument of one of this package's methods; none for other objects'
+        methods."""
+        owner = None if argument.owner is None else self._workspace.shell.user_ns.get(argument.owner)
+        ours = isinstance(owner, Session | Application | Handle)
+        chained = argument.owner is None and argument.method in _SINKS
+        if not ours and not chained:
+            return []
+        if argument.keyword in ("key_serde", "value_serde"):
+            return ["bytes", "double", "integer", "json", "long", "string"]
+        if argument.keyword is not None and argument.keyword not in _NAMED:
+            return []
+        method = argument.method
+        if method == "sql" and isinstance(owner, Session | Application):
+            names = self._sql_names(_whole_string(argument, text))
+            return [name.replace('"', '\\"') for name in names] if argument.quote == '"' else names
+        if isinstance(owner, Application):
+            nodes = list(owner.topology.nodes)
+            return {"store": [store.name for store in all_stores(owner)], "peek": nodes, "tail": nodes}.get(method, [])
+        if isinstance(owner, Session):
+            if method in _APPLICATIONS and argument.place == _APPLICATIONS[method]:
+                return self._applications()
+            if argument.place > 0 and method != "record":
+                return []
+            return {
+                "peek": [*self._topics(), *self._nodes()],
+                "spark_frame": [*self._topics(), *self._stores()],
+                **dict.fromkeys(("read", "produce", "record", "create_topic", "serdes_of"), self._topics()),
+            }.get(method, [])
+        return self._topics() if method in (*_SOURCES, *_SINKS) and argument.place == 0 else []
+
+    def _applications(self) -> list[str]:
+        session = self._workspace.current
+        known = [] if session is None else [*session.applications, *session.files.names()]
+        return list(dict.fromkeys(known))
 
     def _magic_names(self, magic: str, before: str) -> list[str]:
         if magic == "topo_connect":
@@ -72,6 +127,8 @@ class NameMatcher:
         if magic in ("topo_pause", "topo_resume", "topo_stop", "topo_stores", "topo_logs"):
             session = self._workspace.current
             return list(session.applications) if session is not None else []
+        if magic == "topo_remove":
+            return [*dict.fromkeys([*self._applications(), *(left.name for left in self._workspace.left)]), "--confirm"]
         if magic in ("topo_peek", "topo_tail"):
             return [*self._topics(), *self._nodes(), *self._workspace.names()]
         if magic == "topo_edit":
@@ -115,16 +172,22 @@ class NameMatcher:
         def work() -> None:
             try:
                 self._kept[what] = (time.monotonic(), look(session))
-            except Exception:  # no broker, a query that is not whole yet: there is nothing to offer, and a thread prints nothing
+            except Exception:  # no broker, or an incomplete query: nothing to offer, and a thread must not print
                 self._kept[what] = (time.monotonic(), names)
             finally:
                 self._busy.discard(what)
                 done.set()
 
         threading.Thread(target=work, name="kstreams-completion", daemon=True).start()
-        done.wait(PATIENCE_SECONDS)
+        done.wait(max(0.0, self._until - time.monotonic()))
         found: list[Any] = self._kept.get(what, (0.0, names))[1]
         return found
+
+
+def _whole_string(argument: StringArgument, text: str) -> str:
+    """Return the whole string, with the part after the cursor: in a query the tables come after the columns."""
+    at = text.rfind(argument.text) + len(argument.text) if argument.text else len(text)
+    return argument.text + text[at:].partition(argument.quote)[0]
 
 
 def _quoted(name: str) -> str:

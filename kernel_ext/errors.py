@@ -1,4 +1,5 @@
-"""Errors of ours in three lines: what happened, the user's line, the hint. The trace is folded away; ``%tb`` shows it."""
+"""Show this package's errors in a few lines: message, user's line, record, hint, next calls. The traceback is hidden; ``%tb``
+shows it."""
 
 from __future__ import annotations
 
@@ -6,14 +7,19 @@ import linecache
 import os
 import re
 import sys
+from collections.abc import Mapping
 from traceback import walk_tb
 from types import TracebackType
 from typing import Any
 
+from kernel_ext.failures import below_red_box
+from kernel_ext.workspace import Workspace
 from kstreams_repl.display.markup import clean_text, one_line
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import KStreamsError, SerializationError
 from kstreams_repl.runtime.user_error import is_users
-from kstreams_repl.session.errors_shown import user_place
+from kstreams_repl.session import Application
+from kstreams_repl.session.source.error_source import cell_of_error, place_name, user_place, with_source
+from kstreams_repl.session.views.failed_record import place_of, shown
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -21,15 +27,27 @@ _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 def show_error(
     shell: Any, kind: type[BaseException], error: BaseException, trace: TracebackType | None, tb_offset: int | None = None
 ) -> list[str]:
-    """IPython's custom exception handler for `KStreamsError`."""
+    """Show a `KStreamsError`; called by IPython as its custom exception handler."""
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
-    lines = three_lines(error, trace)
+    if isinstance(error, KStreamsError):
+        with_source(error)  # so that %tb names cells by their numbers
+    lines = [str(error)] if isinstance(error, KeyboardInterrupt) else [*three_lines(error, trace), *ways_out(error, shell.user_ns)]
     shell._showtraceback(kind, error, lines)
+    if getattr(shell, "kernel", None) is not None and not isinstance(error, KeyboardInterrupt):
+        _show_buttons(shell, error, trace)
     return lines
 
 
+def _show_buttons(shell: Any, error: BaseException, trace: TracebackType | None) -> None:
+    """Show buttons below the error output, as a separate output, because the error output itself is text."""
+    session = Workspace(shell).current
+    buttons = below_red_box(error, user_place(error) or line_in_cell(trace), () if session is None else session.applications)
+    if buttons:
+        shell.display_pub.publish(data={"text/html": buttons, "text/plain": ""}, metadata={})
+
+
 def three_lines(error: BaseException, trace: TracebackType | None) -> list[str]:
-    """What happened · where, by the user's own line · what to do about it."""
+    """Return what happened, the user's line where it happened, and what to do about it."""
     message = error.message if isinstance(error, KStreamsError) else str(error)
     first, *rest = clean_text(message).splitlines() or [""]
     lines = [f"{type(error).__name__}: {first}"]
@@ -37,14 +55,45 @@ def three_lines(error: BaseException, trace: TracebackType | None) -> list[str]:
     if place is not None and place[2]:
         lines.append(f"  {one_line(_short(place[0]))}, line {place[1]}: {one_line(_as_written(place[2]), limit=160)}")
     elif rest:
-        lines.append("  " + " ".join(part.strip() for part in rest))
+        more = [part.strip() for part in rest if not part.startswith(("  in node ", "  record "))]
+        lines += ["  " + " ".join(more)] if more else []
+    lines += at_record(error)
     hint = getattr(error, "hint", None)
     lines.append(f"Hint: {clean_text(hint)}" if hint else "%tb shows the whole trace")
     return lines
 
 
+def at_record(error: BaseException) -> list[str]:
+    """Return node, task and record of an error on one line; empty if the error names none of them."""
+    place, fields = place_of(error), getattr(error, "fields", {})
+    names = [f"{what} {one_line(fields[what])}" for what in ("node", "task") if fields.get(what)]
+    if place is None:
+        return [f"  in {', '.join(names)}"] if len(names) == 2 else []
+    record = fields.get("record")
+    told = f"record {one_line(place)}" + (f": {shown(record)}" if record is not None else "")
+    return [f"  in {', '.join([*names, told])}"]
+
+
+def ways_out(error: BaseException, variables: Mapping[str, Any]) -> list[str]:
+    """Return the calls that continue after an application failed at a record: show it, skip it, edit the function."""
+    place, fields = place_of(error), getattr(error, "fields", {})
+    name, node = fields.get("application"), fields.get("node")
+    if place is None or name is None:
+        return []
+    held = [key for key, value in variables.items() if isinstance(value, Application) and value.name == name and not key.startswith("_")]
+    app = held[0] if held else f"session.applications[{name!r}]"
+    line, cell = user_place(error), cell_of_error(error)
+    if cell and line:
+        edit = f"edit the function: {cell}, line {line[1]}, then {app}.edit(builder)"
+    elif isinstance(error, SerializationError):  # a sink has no function
+        edit = f"or give it the serde in the builder, then {app}.edit(builder)"
+    else:
+        edit = f"edit the function: %%topo_edit {name} {node}"
+    return [f"  show this record: {app}.failed_record · skip it: {app}.skip({str(place)!r}) · {one_line(edit)}"]
+
+
 def line_in_cell(trace: TracebackType | None) -> tuple[str, int, str] | None:
-    """The last line of a cell (or of the user's module) on a trace."""
+    """Return the last line of a cell (or of the user's module) in a traceback."""
     found = None
     for frame, line in walk_tb(trace):
         file = frame.f_code.co_filename
@@ -55,11 +104,11 @@ def line_in_cell(trace: TracebackType | None) -> tuple[str, int, str] | None:
 
 
 def _as_written(text: str) -> str:
-    """A magic as the user wrote it, not as IPython runs it."""
+    """Return a magic as the user wrote it, not as IPython runs it."""
     found = re.match(r"get_ipython\(\)\.run_(line|cell)_magic\('(\w+)', '(.*?)'", text)
     return text if found is None else f"{'%' if found[1] == 'line' else '%%'}{found[2]} {found[3]}".replace("\\'", "'").strip()
 
 
 def _short(file: str) -> str:
-    """``ipykernel_123/456.py`` and ``<ipython-input-…>`` mean nothing to anybody: they are the cell."""
-    return "this cell" if "ipykernel_" in file or file.startswith("<ipython-input") else file
+    """Return a readable name of a cell's file: its number instead of ``ipykernel_123/456.py`` or ``<ipython-input-…>``."""
+    return place_name(file)

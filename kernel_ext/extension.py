@@ -1,4 +1,4 @@
-"""`Extension`: what is loaded into one IPython shell, and taken out again: magics, completion, error display, cell tracking."""
+"""`Extension`: what is loaded into one IPython shell and unloaded again: magics, completion, error display, cell tracking."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from kernel_ext.cells import CellTracker
+from kernel_ext.cell_tracker import CellTracker
 from kernel_ext.completion import NameMatcher
 from kernel_ext.errors import show_error
 from kernel_ext.magics import TopoMagics
 from kernel_ext.side_panel import SidePanel
-from kernel_ext.stale import StaleNodes
+from kernel_ext.stale_nodes import StaleNodes
 from kernel_ext.workspace import Workspace
 from kstreams_repl.display.objects import install
 from kstreams_repl.display.table import Table
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import KStreamsError, WaitInterrupted
 from kstreams_repl.kafka.embedded.jars import KAFKA_VERSION
 from kstreams_repl.session import Application
-from kstreams_repl.session.progress import report_to, to_stderr
+from kstreams_repl.session.progress_messages import report_to, to_stderr
 
 _ATTRIBUTE = "_kstreams_repl_extension"
 
 
 class Extension:
-    """The loaded extension of a shell; `Extension.of(shell)` finds it."""
+    """The extension that is loaded into a shell; `Extension.of(shell)` returns it."""
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
@@ -52,7 +52,7 @@ class Extension:
             self.shell.configurables.append(self._magics)
         self._cells.start()
         self.shell.Completer.custom_matchers.append(self._matcher.match)
-        self.shell.set_custom_exc((KStreamsError,), show_error)
+        self.shell.set_custom_exc((KStreamsError, WaitInterrupted), show_error)
         if self._has_widgets():
             self._magics.live_tail = self.live_tail
             self.shell.display_formatter.mimebundle_formatter.for_type(Application, self.show_application)
@@ -76,12 +76,12 @@ class Extension:
         delattr(self.shell, _ATTRIBUTE)
 
     def _has_widgets(self) -> bool:
-        """A kernel, not a terminal, with the libraries of the panel."""
+        """Return whether this is a kernel, not a terminal, that has the libraries of the panel."""
         libraries = all(importlib.util.find_spec(name) is not None for name in ("ipywidgets", "anywidget"))
         return libraries and getattr(self.shell, "kernel", None) is not None
 
     def show_application(self, app: Application, include: Any = None, exclude: Any = None) -> Any:
-        """Text, picture, and the panel where it can be built: one panel per application."""
+        """Show text, picture, and the panel where widgets are available; one panel per application."""
         bundle = app._repr_mimebundle_()
         from kernel_ext.panel import Panel
 
@@ -93,13 +93,13 @@ class Extension:
         return {**data, **bundle}, metadata
 
     def live_tail(self, look: Callable[[], Table], title: str, leave: Callable[[], None]) -> Any:
-        """A live table with a Stop button."""
+        """Return a live table with a Stop button."""
         from kernel_ext.tail_view import TailView
 
         return TailView(look, title, leave=leave, kernel_busy=lambda: self._cells.running)
 
     def greeting(self) -> str:
-        """Three lines: broker, Spark, what next."""
+        """Return three lines: broker, Spark, first steps."""
         session = self.workspace.current
         broker = repr(session) if session is not None else f"embedded Kafka {KAFKA_VERSION}, started when it is first needed"
         return "\n".join(
@@ -115,6 +115,6 @@ def _spark() -> str:
     if importlib.util.find_spec("pyspark") is None:
         return "not installed: pip install 'kstreams-repl[spark]'"
     try:
-        return f"{version('pyspark')}, started by the first deploy"
+        return f"{version('pyspark')}, starts in the background"
     except PackageNotFoundError:
-        return "found, started by the first deploy"
+        return "found, starts in the background"

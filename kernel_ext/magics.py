@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -13,24 +14,27 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
-from traitlets import Float, Integer
+from traitlets import Float, Integer, observe
 
-from kernel_ext.arguments import arguments
+from kernel_ext.arguments import arguments, old_names
 from kernel_ext.node_edits import EDIT_FUNCTION, EDITED, EditOptions, edit_text
 from kernel_ext.workspace import Workspace
 from kstreams_repl.config import KEYS
 from kstreams_repl.display.table import Table
-from kstreams_repl.dsl.build_log import Handle
+from kstreams_repl.dsl.call_log import Handle
 from kstreams_repl.extras import extras
 from kstreams_repl.inspection.sandbox import quote_identifier
-from kstreams_repl.instance.taps import MOST_ROWS
+from kstreams_repl.instance.control.node_taps import MOST_ROWS
 from kstreams_repl.session import Application, ReadRecord, Records
-from kstreams_repl.session.editing import EditPlan
-from kstreams_repl.session.filtering import records_where
-from kstreams_repl.session.live_taps import LiveTap
-from kstreams_repl.session.program import deployed_as, history
-from kstreams_repl.session.topologies import topology_of
-from kstreams_repl.topology.origin import running_cell
+from kstreams_repl.session.application.edit import EditPlan
+from kstreams_repl.session.application.topology_resolution import topology_of
+from kstreams_repl.session.cleanup import Cleanup
+from kstreams_repl.session.left_applications import applications_table
+from kstreams_repl.session.source.cell_history import history
+from kstreams_repl.session.source.source_slice import deployed_as
+from kstreams_repl.session.topics.filtering import records_where
+from kstreams_repl.session.views.live_taps import LiveTap
+from kstreams_repl.topology.source_location import running_cell
 
 UPDATES_PER_SECOND = 3
 
@@ -40,20 +44,26 @@ class TopoMagics(Magics):
     """Thin calls of `kstreams_repl.Session` and `kstreams_repl.Application`."""
 
     peek_rows = Integer(10, min=1, help="how many values %topo_peek shows without -n").tag(config=True)
-    peek_seconds = Float(5.0, min=0.0, help="begin no larger sample after that, without --seconds").tag(config=True)
+    peek_timeout = Float(5.0, min=0.0, help="seconds: %topo_peek begins no larger sample after that, without --timeout").tag(config=True)
+    peek_seconds = Float(5.0, min=0.0, help="the old name of peek_timeout").tag(config=True)
     tail_rows = Integer(20, min=1, help="how many of the last records %topo_tail shows without -n").tag(config=True)
     sql_rows = Integer(100, min=1, help="how many rows %topo_sql shows without -n").tag(config=True)
+
+    @observe("peek_seconds")
+    def _old_name(self, change: Any) -> None:
+        warnings.warn("TopoMagics.peek_seconds is now TopoMagics.peek_timeout", DeprecationWarning, stacklevel=2)
+        self.peek_timeout = change["new"]
 
     def __init__(self, shell: Any, workspace: Workspace) -> None:
         super().__init__(shell)
         self._shell = shell
         self._workspace = workspace
         self.live_tail: Callable[[Callable[[], Table], str, Callable[[], None]], Any] | None = None
-        """Makes a live table of (what to read, a title, what to do at its end); None where there are no widgets."""
+        """Makes a live table from (function that reads it, title, function called at its end); None without widgets."""
 
     @magic_arguments()
     @argument("broker", nargs="?", help="host:port, comma separated; without it: the embedded broker")
-    @argument("--spark", metavar="MASTER", help="a Spark master; without it: local Spark, started by the first deploy")
+    @argument("--spark", metavar="MASTER", help="a Spark master; without it: local Spark, which starts in the background")
     @argument("--directory", help='where data and state are kept; "temporary" keeps nothing; default: .kstreams here')
     @line_magic
     def topo_connect(self, line: str) -> Any:
@@ -76,7 +86,7 @@ class TopoMagics(Magics):
         namespace = self._shell.user_ns
         namespace["builder"] = builder
         source = self._shell.transform_cell(cell)
-        file = self._shell.compile.cache(source, self._shell.execution_count, raw_code=cell)
+        file = self._shell.compile.cache(source, history.number or self._shell.execution_count, raw_code=cell)
         own = name if self._workspace.builders.get(name) is not builder else None
         begin = f"builder = {own or f'__builders__.setdefault({name!r}, kstreams_repl.StreamsBuilder())'}"
         run = running_cell()
@@ -86,34 +96,17 @@ class TopoMagics(Magics):
 
     def _status(self) -> Table:
         session = self._workspace.current
-        apps = [] if session is None else list(session.applications.values())
-        rows = []
-        for app in apps:
-            told = app.reports
-            error = app.error
-            lag = told.lag if told.lag >= 0 else None
-            rows.append(
-                (
-                    app.name,
-                    app.standing,
-                    told.records,
-                    round(told.rate),
-                    lag,
-                    "" if error is None else error.message.splitlines()[0],
-                )
-            )
-        apart = [] if session is None or session.closed else [name for name in session.detached if name not in session.applications]
-        notes = [f"{name} runs detached; session.attach({name!r})" for name in apart]
-        note = "; ".join(notes or ([] if rows else ["no applications; %topo_deploy NAME starts one"]))
-        return Table.of(("application", "status", "records", "records/s", "lag", "error"), rows, note=note)
+        return applications_table([] if session is None else session.applications.values(), self._workspace.left)
 
     @magic_arguments()
     @argument("name", help="a builder, topology or stream: a variable, or the name given to %%%%topo")
     @argument("application", nargs="?", help="the application id; default: the name")
     @argument("--dry-run", action="store_true", help="show what would be made and run; start nothing")
     @argument("--detached", action="store_true", help="a process of its own drives it, which goes on when this kernel ends")
+    @argument("--create-topics", action="store_true", help="make missing topics that it only writes")
     @argument(
-        "--from", dest="start", metavar="earliest|latest|DATE", help="where partitions without a committed offset begin; DATE: 2013-03-01"
+        "--start", "--from", dest="start", action=old_names("--from"), metavar="earliest|latest|DATE",
+        help="where partitions without a committed offset begin; DATE: 2013-03-01",
     )
     @argument(
         "-c", "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting by its Kafka Streams name; repeatable"
@@ -127,14 +120,15 @@ class TopoMagics(Magics):
         if given.dry_run:
             return self._workspace.session.plan(topology, name, config=settings, start=given.start)
         with deployed_as(self._workspace.expression(given.name)):
-            return self._workspace.session.deploy(topology, name, config=settings, start=given.start, detached=given.detached)
+            options = {"config": settings, "start": given.start, "detached": given.detached, "create_topics": given.create_topics}
+            return self._workspace.session.deploy(topology, name, **options)
 
     @magic_arguments()
     @argument("application", help="the application")
     @argument("name", nargs="?", help="the changed builder or topology; default: the one of the application's name")
     @line_magic
     def topo_diff(self, line: str) -> Any:
-        """`app.edit(topology, dry_run=True)`: what an edit would do to every node and store."""
+        """`app.edit(topology, dry_run=True)`: show what an edit would do to every node and store."""
         given = arguments(self.topo_diff, line)
         app = self._workspace.application(given.application)
         return app.edit(self._workspace.source(given.name or given.application), dry_run=True)
@@ -158,10 +152,10 @@ class TopoMagics(Magics):
     @no_var_expand
     @line_cell_magic
     def topo_edit(self, line: str, cell: str | None = None) -> Any:
-        """`app.edit(builder.replace(node, function))`: the cell's lambda, def or class takes the place of that node's function.
+        """`app.edit(builder.replace(node, function))`: the cell's lambda, def or class replaces that node's function.
 
-        ``%topo_edit NAME`` goes on with the builder as other cells have changed it, `app.edit(builder)`; so does ``%%topo_edit NAME``,
-        whose body changes it first (variable `builder`). The plan is shown; a refused one changes nothing."""
+        ``%topo_edit NAME`` applies the builder as other cells have changed it, `app.edit(builder)`; so does ``%%topo_edit NAME``,
+        whose body changes it first (variable `builder`). The plan is shown; a refused plan changes nothing."""
         given = arguments(self.topo_edit, line)
         app = self._workspace.application(given.application)
         if cell is not None and given.node:
@@ -183,7 +177,7 @@ class TopoMagics(Magics):
         definition, builder, expression = self._workspace.definition(app, given.application)
         log = builder._log
         source = edit_text(node, self._shell.transform_cell(cell), log.functions_of(node))
-        file = self._shell.compile.cache(source, self._shell.execution_count, raw_code=cell)
+        file = self._shell.compile.cache(source, history.number or self._shell.execution_count, raw_code=cell)
         undo = [log.remember()]
         self._shell.user_ns[EDITED] = builder
         try:
@@ -216,7 +210,7 @@ class TopoMagics(Magics):
     def _plan(self, app: Application, source: Any, what: EditOptions) -> EditPlan:
         plan = app.edit(source, dry_run=True, **what.arguments)
         if plan.diff.refused:
-            display(plan)  # what the error that follows says in three lines
+            display(plan)  # shown in full; the error that follows is a summary in three lines
         return plan
 
     @magic_arguments()
@@ -232,7 +226,7 @@ class TopoMagics(Magics):
     @argument("--all", action="store_true", help="all of this session")
     @line_magic
     def topo_resume(self, line: str) -> None:
-        """`app.resume()`: go on from what was committed."""
+        """`app.resume()`: continue from the committed offsets."""
         self._each(arguments(self.topo_resume, line), "resume", "running")
 
     @magic_arguments()
@@ -240,8 +234,18 @@ class TopoMagics(Magics):
     @argument("--all", action="store_true", help="all of this session")
     @line_magic
     def topo_stop(self, line: str) -> None:
-        """`app.stop()`: as pause, and let go of what it holds; topics, offsets and state stay."""
+        """`app.stop()`: pause, and release what the application holds; topics, offsets and state stay."""
         self._each(arguments(self.topo_stop, line), "stop", "stopped")
+
+    @magic_arguments()
+    @argument("name", help="an application that does not run, attached or not")
+    @argument("--confirm", action="store_true", help="delete what is listed without it")
+    @line_magic
+    def topo_remove(self, line: str) -> Cleanup:
+        """`session.cleanup(name)`: list what removing an application deletes (internal topics, consumer group, local state);
+        deletes nothing. With ``--confirm``: `session.cleanup(name, dry_run=False)`."""
+        given = arguments(self.topo_remove, line)
+        return self._workspace.session.cleanup(given.name, dry_run=not given.confirm)
 
     def _each(self, given: Any, action: str, reached: str) -> None:
         if given.all == (given.name is not None):
@@ -265,46 +269,58 @@ class TopoMagics(Magics):
     @argument("target", help="a topic, a node, or a variable that holds a stream, table or builder")
     @argument("topology", nargs="?", help="where the node is, when it is not deployed")
     @argument("-n", type=int, help="how many values; default: TopoMagics.peek_rows")
-    @argument("--seconds", type=float, help="begin no larger sample after that; default: TopoMagics.peek_seconds")
+    @argument(
+        "--timeout", "--seconds", type=float, action=old_names("--seconds"),
+        help="begin no larger sample after so many seconds; default: TopoMagics.peek_timeout",
+    )
     @argument("-o", "--output", metavar="NAME", help="put a dataframe into this variable instead")
     @line_magic
     def topo_peek(self, line: str) -> Any:
-        """`session.peek(target, n, seconds=...)`: the last values at a topic, or between two nodes by a sample run; at a node of a
-        running application `app.peek(node, n, seconds=...)`: the next values, from the running tasks."""
+        """`session.peek(target, n, timeout=...)`: the last values of a topic, or between two nodes by a sample run; at a node of a
+        running application `app.peek(node, n, timeout=...)`: the next values, from the running tasks."""
         given = arguments(self.topo_peek, line)
         topology = self._workspace.find(given.topology) if given.topology else None
         running = self._running(given.target, topology)
-        n, seconds = self._rows(given.n, self.peek_rows), self.peek_seconds if given.seconds is None else given.seconds
+        n, seconds = self._rows(given.n, self.peek_rows), self.peek_timeout if given.timeout is None else given.timeout
         if running is not None:
-            return self._out(running[0].peek(running[1], n, seconds=seconds), given.output)
-        found = self._workspace.session.peek(self._target(given.target), n, seconds=seconds, topology=topology)
+            app = running[0]
+            passed = app.peek(running[1], n, timeout=seconds)
+            if len(passed) == 0:  # no record passes at the moment
+                sampled = self._workspace.session.peek(running[1], n, timeout=seconds, topology=app.topology, config=dict(app.config))
+                if isinstance(sampled, Records):
+                    passed = Records(sampled, note=f"nothing passed within {seconds:g} s; {sampled.note}", title=sampled.title)
+            return self._out(passed, given.output)
+        found = self._workspace.session.peek(self._target(given.target), n, timeout=seconds, topology=topology)
         return self._out(found, given.output)
 
     @magic_arguments()
     @argument("topic", help="a topic, or a node of a running application")
     @argument("-n", type=int, help="how many of the last records are shown; default: TopoMagics.tail_rows")
     @argument("--where", metavar="SQL", help="only records for which this holds: a condition over a topic's columns")
-    @argument("--seconds", type=float, default=None, help="stop after that; default: at the kernel's interrupt (Ctrl-C)")
+    @argument(
+        "--timeout", "--seconds", type=float, action=old_names("--seconds"),
+        help="stop after so many seconds; default: at the kernel's interrupt (Ctrl-C)",
+    )
     @no_var_expand
     @line_magic
     def topo_tail(self, line: str) -> Any:
-        """`session.read(topic, n)`, again and again in one live table, or `app.tail(node)` at a node of a running application;
-        interrupting stops the view and nothing else. In a notebook it has a Stop button instead, and the next cells can run beside it."""
+        """`session.read(topic, n)`, repeatedly in one live table, or `app.tail(node)` at a node of a running application; an
+        interrupt stops only the view. In a notebook the table has a Stop button instead, and the next cells can run meanwhile."""
         given = arguments(self.topo_tail, line)
         session = self._workspace.session
         running = self._running(given.topic, None)
         if running is not None:
             app, node = running
             values = NodeValues(app, node, self._rows(given.n, self.tail_rows), given.where)
-            if self.live_tail is not None and given.seconds is None:
+            if self.live_tail is not None and given.timeout is None:
                 return self.live_tail(values, f"{node} of {app.name}{f' where {given.where}' if given.where else ''}", values.leave)
-            return self._tail_node(values, given.seconds)
+            return self._tail_node(values, given.timeout)
         session.read(given.topic, 0)
         query, n = None, self._rows(given.n, self.tail_rows)
         if given.where:
             place = f"topics.{quote_identifier(given.topic)}"
             query = f'SELECT * FROM {place} WHERE {given.where} ORDER BY timestamp DESC, "offset" DESC LIMIT {n}'
-        deadline = None if given.seconds is None else time.monotonic() + given.seconds
+        deadline = None if given.timeout is None else time.monotonic() + given.timeout
 
         def look() -> Table:
             return session.read(given.topic, n).table() if query is None else session.sql(query, records=20_000).table()
@@ -328,7 +344,7 @@ class TopoMagics(Magics):
         if not query:
             raise UsageError("%topo_sql needs a query: %topo_sql SELECT * FROM my_topic")
         result = self._workspace.session.sql(query)
-        return self._out(result if given.output else result.table(self._rows(given.n, self.sql_rows)), given.output)
+        return self._out(result if given.output else result.show(self._rows(given.n, self.sql_rows)), given.output)
 
     @magic_arguments()
     @argument("--all", action="store_true", help="also the topics of applications: changelogs, repartition topics, journals")
@@ -361,7 +377,7 @@ class TopoMagics(Magics):
     @argument("-n", type=int, default=20, help="how many lines of each log")
     @line_magic
     def topo_logs(self, line: str) -> Table:
-        """`session.logs(name, n=...)`: the last lines of the broker's and Spark's logs, trouble and failures of applications."""
+        """`session.logs(name, n=...)`: the last lines of the broker's and Spark's logs, and applications' failures."""
         given = arguments(self.topo_logs, line)
         name = None if given.name is None else self._workspace.application(given.name).name
         return self._workspace.session.logs(name, n=given.n)
@@ -378,7 +394,7 @@ class TopoMagics(Magics):
         return default if given is None else given
 
     def _running(self, target: str, topology: Any) -> tuple[Application, str] | None:
-        """The running application that has a node of that name, or of the stream in a variable of that name."""
+        """Return the running application that has a node of that name, or of the stream in the variable of that name."""
         session = self._workspace.current
         if session is None or (topology is not None and not isinstance(topology, Application)):
             return None
@@ -406,11 +422,7 @@ class TopoMagics(Magics):
 
 
 class NodeValues:
-    """The last values at a node, each time it is called; a tap is on while somebody calls.
-
-    Args:
-        where: a SQL condition that they have to meet.
-    """
+    """Returns the last values at a node (those that meet the SQL condition `where`); a tap is active from the first call to `leave`."""
 
     def __init__(self, application: Application, node: str, n: int, where: str | None = None) -> None:
         self._application = application
@@ -432,14 +444,14 @@ class NodeValues:
         return Records(self._last, note=note if self._where is None else f"{note}; where {self._where}", title=self._node).table()
 
     def leave(self) -> None:
-        """Take the tap off."""
+        """Close the tap."""
         if self._tap is not None:
             self._tap.__exit__(None, None, None)
             self._tap = None
 
 
 def _show_live(look: Callable[[], Table], goes_on: Callable[[], bool]) -> None:
-    """Show a table and draw it anew when it has changed, until it does not go on or the user interrupts."""
+    """Show a table, and redraw it when it has changed, until `goes_on` returns False or the user interrupts."""
     handle = shown = None
     try:
         while goes_on():
@@ -469,7 +481,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _split_options(line: str) -> tuple[str, str]:
-    """Options at the beginning of a line, and the query after them, untouched: argparse would eat its quotes."""
+    """Return the options at the start of a line, and the query after them unchanged: argparse would remove its quotes."""
     words = line.split(" ")
     options: list[str] = []
     while words:

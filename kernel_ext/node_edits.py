@@ -1,8 +1,8 @@
-"""``%%topo_edit NAME NODE``: the cell's body becomes a call of `StreamsBuilder.replace`, as text that a version can keep.
+"""``%%topo_edit NAME NODE``: turns the cell's body into a call of `StreamsBuilder.replace`, as text that a version can keep.
 
-A body that is one expression becomes the argument; any other one becomes a function that is called once and returns what the body ends
-with, so that its names are its own: a `def paid` does not overwrite the stream in the variable `paid`. Line numbers are those of the
-cell with its magic's line, for the error that quotes a line later on.
+A body that is one expression becomes the argument. Any other body becomes a function that is called once and returns the value of
+its last statement, so that its names stay local: a `def paid` does not overwrite the stream in the variable `paid`. Line numbers
+count from the magic's line of the cell, so that a later error quotes the right line.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from IPython.core.error import UsageError
 EDITED = "__edited__"
 """The builder's name in the text."""
 EDIT_FUNCTION = "edit_of_"
-"""What the names of the functions in it begin with."""
+"""Prefix of the names of the functions in that text."""
 
 
 @dataclass(frozen=True, slots=True)
 class EditOptions:
-    """What an edit's options say about stores."""
+    """The options of an edit that concern stores."""
 
     reset_state: Sequence[str]
     migrate: Mapping[str, Callable[[Any, Any], Any]]
@@ -33,10 +33,10 @@ class EditOptions:
 
     @staticmethod
     def of(given: Any, reset_state: Sequence[str], names: Mapping[str, Any]) -> EditOptions:
-        """Of a line's arguments; the functions are looked up in, or made with, the notebook's names.
+        """Return the options of a parsed line; functions are looked up, or evaluated, in the notebook's namespace.
 
         Raises:
-            UsageError: no STORE=FUNCTION, or what stands for the function is none.
+            UsageError: an option is not STORE=FUNCTION, or FUNCTION is not callable.
         """
         rows = {"migrate": given.migrate, "migrate-rows": given.migrate_rows}
         found = {option: dict(_conversion(option, text, names) for text in texts) for option, texts in rows.items()}
@@ -44,7 +44,7 @@ class EditOptions:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """For `Application.edit`."""
+        """Return the keyword arguments for `Application.edit`."""
         return {"reset_state": self.reset_state, "migrate": self.migrate, "migrate_rows": self.migrate_rows}
 
 
@@ -64,16 +64,16 @@ def _conversion(option: str, text: str, names: Mapping[str, Any]) -> tuple[str, 
 
 
 def edit_text(node: str, body: str, parameters: Collection[str]) -> str:
-    """Python that puts the function of a cell's body in place of a node's.
+    """Return Python code that replaces a node's function by the function of a cell's body.
 
     Args:
-        body: it ends with a lambda or another expression, a def, a class, or an assignment. Several defs that are called as
-            parameters of the call that made the node (``aggregator``, ``initializer``) replace these.
-        parameters: what functions that call has, by parameter name.
+        body: ends with a lambda or another expression, a def, a class, or an assignment. Several defs whose names are parameters
+            of the call that made the node (``aggregator``, ``initializer``) replace these parameters.
+        parameters: names of the parameters of that call that take functions.
 
     Raises:
-        UsageError: it ends with nothing that could be called.
-        SyntaxError: it is no Python.
+            UsageError: the body does not end with anything callable.
+            SyntaxError: the body is not valid Python.
     """
     tree = ast.parse(body)
     if not tree.body:
@@ -95,14 +95,14 @@ def edit_text(node: str, body: str, parameters: Collection[str]) -> str:
     inner = textwrap.indent("\n".join(lines), "    ")
     if not _same(
         inner, statements
-    ):  # a text over several lines is not to be indented, a `;` may stand before the last expression
+    ):  # a text of several lines must not be indented, and a `;` may precede the last expression
         inner = "\n".join(textwrap.indent(ast.unparse(item), "    ") for item in statements)
     head = f"def {name}():\n{inner}\n" if inner.strip() else f"def {name}():\n"
     return f"{head}    return {given}\n{EDITED}.replace({node!r}, {call}{name}())\n"
 
 
 def _bound_by(statement: ast.stmt, node: str) -> str:
-    """The name that a body's last statement binds."""
+    """Return the name that a body's last statement binds."""
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return statement.name
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name):

@@ -1,33 +1,42 @@
-"""The control panel: an application's live picture with buttons, as an anywidget. What it shows and does is `live.LivePicture`'s."""
+"""The control panel: an application's live picture with buttons, as an anywidget. `live_picture.LivePicture` holds its state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
 
-from kernel_ext.live import LivePicture
+from kernel_ext.front_end import one_module
+from kernel_ext.live_picture import LivePicture
 from kernel_ext.subshells import heard_at_once
 from kstreams_repl.session import Application
 
 
 class Panel(anywidget.AnyWidget):
-    """The panel of one application. Several views may show it. `svg`, `detail`, `about`, `values` are markup, the rest is text."""
+    """The panel of one application, for several views. `svg`, `failure`, `detail`, `about`, `values` are markup; the others are
+    text."""
 
-    _esm = Path(__file__).parent / "static" / "panel.js"
+    _esm = one_module("panel.js")
 
     name = traitlets.Unicode("").tag(sync=True)
     svg = traitlets.Unicode("").tag(sync=True)
     marks = traitlets.Dict({}).tag(sync=True)
+    flows: traitlets.List[Any] = traitlets.List([]).tag(sync=True)
+    view = traitlets.Dict({}).tag(sync=True)
+    history: traitlets.List[Any] = traitlets.List([]).tag(sync=True)
+    shape_history: traitlets.List[Any] = traitlets.List([]).tag(sync=True)
+    beat = traitlets.Int(0).tag(sync=True)
+    detached = traitlets.Bool(False).tag(sync=True)
     status = traitlets.Unicode("").tag(sync=True)
     note = traitlets.Unicode("").tag(sync=True)
     busy = traitlets.Bool(False).tag(sync=True)
     changed = traitlets.Bool(False).tag(sync=True)
     planned = traitlets.Bool(False).tag(sync=True)
+    outdated = traitlets.Bool(False).tag(sync=True)
     selected = traitlets.Unicode("").tag(sync=True)
+    failure = traitlets.Unicode("").tag(sync=True)
     detail = traitlets.Unicode("").tag(sync=True)
     about = traitlets.Unicode("").tag(sync=True)
     values = traitlets.Unicode("").tag(sync=True)
@@ -41,7 +50,7 @@ class Panel(anywidget.AnyWidget):
 
     @property
     def is_gone(self) -> bool:
-        """Closed, here or by a front end: a view of it would find no model."""
+        """Return whether it is closed, by the kernel or by a front end: a new view of it would find no model."""
         return self.comm is None or bool(getattr(self.comm, "_closed", False))
 
     def _take(self, changed: dict[str, Any]) -> None:

@@ -1,27 +1,35 @@
-"""The kernel's side of the JupyterLab side panel: brokers, topics, stores, applications, and what its buttons do.
+"""The kernel's side of the JupyterLab side panel: brokers, topics, stores and applications, and the actions of its buttons.
 
-Two comm targets. ``kstreams_repl``: the panel sends ``{"do": "list"}`` and gets a `state` back, or ``{"do": ACTION, "name": APPLICATION}``
-with the actions of the picture; these are answered by ``heard`` at once (a panel that hears nothing tells its user that a cell is in the
-way) and by ``done`` or ``error`` at their end. ``kstreams_repl.picture``: one open tab with the live picture of one application, the
-protocol of `live.LivePicture`. Everything slow runs on a thread; what the panel sends is checked, and all it can name is an application
-and an action.
+Two comm targets. ``kstreams_repl``: the panel sends ``{"do": "list"}`` and receives a `state`, or sends ``{"do": ACTION, "name":
+APPLICATION}`` with the actions of the picture, ``attach``, or ``remove`` (which answers with the list of what it would delete,
+`cleanup`, and deletes it with ``"confirm": true``). The buttons below an error output send ``record`` and ``skip`` with `at`, the
+coordinates of the record at which the application failed (``record`` answers with its columns as texts). Each message is answered
+at once by ``heard`` (a panel that receives none tells its user that a running cell blocks the kernel), and by ``done`` or
+``error`` when the work ends. ``kstreams_repl.picture``: one open tab with the live picture of one application, with the protocol
+of `live_picture.LivePicture`. Slow work runs on threads. What the panel sends is checked; it can name only an application, an
+action, and the record at which that application failed.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 
-from kernel_ext.live import CONTROLS, LivePicture
+from kernel_ext.live_picture import CONTROLS, LivePicture
 from kernel_ext.subshells import heard_at_once
 from kernel_ext.workspace import Workspace
 from kstreams_repl.display.markup import clean_text, one_line
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.reading import ranges_of
-from kstreams_repl.session import Application, Session
-from kstreams_repl.session.internal_names import internal_names
-from kstreams_repl.session.store_view import StoreView
+from kstreams_repl.session import Application, Records, Session
+from kstreams_repl.session.cleanup import Cleanup
+from kstreams_repl.session.left_applications import LeftApplication
+from kstreams_repl.session.session_directory import PROJECT
+from kstreams_repl.session.topics.internal_names import internal_names
+from kstreams_repl.session.views.failed_record import place_of
+from kstreams_repl.session.views.store_view import StoreView
 
 TARGET = "kstreams_repl"
 PICTURE_TARGET = "kstreams_repl.picture"
@@ -29,7 +37,7 @@ TOPICS = 200
 
 
 class SidePanel:
-    """Answers the side panels of one kernel."""
+    """Serves the side panels of one kernel."""
 
     def __init__(self, workspace: Workspace, kernel_busy: Callable[[], bool] = lambda: False) -> None:
         self._workspace = workspace
@@ -38,7 +46,7 @@ class SidePanel:
         self._targets = {TARGET: self._opened, PICTURE_TARGET: self._picture_opened}
 
     def register(self, comm_manager: Any) -> None:
-        """Make the targets known; without a kernel (None) nothing happens."""
+        """Register the comm targets; without a kernel (None) do nothing."""
         self._comms = comm_manager
         if comm_manager is not None:
             for name, opened in self._targets.items():
@@ -58,31 +66,81 @@ class SidePanel:
 
         def send_state() -> None:
             if not listing.acquire(blocking=False):
-                return  # the one that is on its way will do
+                return  # a state that is being sent already is enough
             try:
-                comm.send({"state": state_of(self._workspace.current)})
+                comm.send({"state": state_of(self._workspace.current, self._workspace.left)})
             finally:
                 listing.release()
 
         def received(message: Any) -> None:
             content = message["content"]["data"]
             action, name = content.get("do"), str(content.get("name", ""))
+            confirm = content.get("confirm") is True
             if action == "list":
                 _start(send_state)
-            elif action in CONTROLS:
+            elif action == "schema":
+                comm.send({"heard": {"do": "schema", "name": one_line(name)}})
+                _start(lambda: self._schema(comm, name))
+            elif action in ("record", "skip"):
                 comm.send({"heard": {"do": action, "name": one_line(name)}})
-                _start(lambda: self._control(comm, str(action), name, send_state))
+                _start(lambda: self._failure(comm, str(action), name, str(content.get("at", ""))))
+            elif action in (*CONTROLS, "attach", "remove"):
+                comm.send({"heard": {"do": action, "name": one_line(name)}})
+                _start(lambda: self._control(comm, str(action), name, confirm, send_state))
 
         comm.on_msg(received)
         _start(send_state)
 
-    def _control(self, comm: Any, action: str, name: str, send_state: Callable[[], None]) -> None:
+    def _schema(self, comm: Any, name: str) -> None:
+        """Send a topic's columns, as texts."""
         try:
-            getattr(self._application(name), action)()
+            session = self._workspace.current
+            if session is None or not session.started:
+                raise KStreamsError("there is no cluster to ask yet")
+            found = session.schema(name)
+            columns = [[one_line(cell, limit=200) for cell in row] for row in found.rows]
+            comm.send({"schema": {"name": one_line(name), "columns": columns, "note": one_line(found.note)}})
+        except Exception as error:  # shown in the list of topics
+            comm.send({"error": {"do": "schema", "name": one_line(name), "message": clean_text(error, limit=2000)}})
+
+    def _failure(self, comm: Any, action: str, name: str, at: str) -> None:
+        """Show or skip the record at which an application failed. The error output may be older than the application's state."""
+        try:
+            app = self._application(name)
+            _refuse_unless_failed_at(app, at)
+            if action == "skip":
+                app.skip(at)
+                comm.send({"done": {"do": action, "name": one_line(name)}})
+                return
+            comm.send({"record": {"name": one_line(name), "columns": _record_at_failure(app)}})
+        except Exception as error:  # shown next to the button
+            comm.send({"error": {"do": action, "name": one_line(name), "message": clean_text(error, limit=2000)}})
+
+    def _control(self, comm: Any, action: str, name: str, confirm: bool, send_state: Callable[[], None]) -> None:
+        try:
+            if action == "attach":
+                self._session().attach(name)
+            elif action == "remove":
+                found = self._session().cleanup(name, dry_run=not confirm)
+                if not confirm:
+                    comm.send({"cleanup": _shown(found)})
+                    return
+            else:
+                getattr(self._application(name), action)()
             comm.send({"done": {"do": action, "name": one_line(name)}})
-        except Exception as error:  # shown where the button is
+        except Exception as error:  # shown next to the button
             comm.send({"error": {"do": action, "name": one_line(name), "message": clean_text(error, limit=2000)}})
         send_state()
+
+    def _session(self) -> Session:
+        """Return the session; in a kernel without one, connect to the broker whose data is in the working directory.
+
+        Raises:
+            KStreamsError: there is no such broker, so only the user knows which one to use.
+        """
+        if self._workspace.current is None and not (Path.cwd() / PROJECT / "broker").is_dir():
+            raise KStreamsError("this kernel has no session yet", hint="session = kstreams_repl.connect('HOST:PORT') in a cell")
+        return self._workspace.session
 
     def _application(self, name: str) -> Application:
         session = self._workspace.current
@@ -110,22 +168,29 @@ class SidePanel:
         live.refresh()
 
 
-def state_of(session: Session | None) -> dict[str, Any]:
-    """What the panel shows, as plain values; every text is clean, none is markup."""
+def state_of(session: Session | None, left: Collection[LeftApplication] = ()) -> dict[str, Any]:
+    """Return what the panel shows, as plain values; all texts are cleaned, none is markup.
+
+    Args:
+        left: applications in the session's directory that are not attached.
+    """
+    others = [
+        {"name": one_line(item.name), "status": item.status, "standing": one_line(item.standing), "detached": item.detached,
+         "driven": item.pid is not None, "error": item.error}
+        for item in left
+    ]  # fmt: skip
     if session is None or session.closed:
-        return {"session": None, "brokers": [], "topics": [], "stores": [], "applications": [], "apart": []}
-    state: dict[str, Any] = {"session": one_line(repr(session)), "brokers": [], "topics": [], "problem": ""}
+        return {"session": None, "brokers": [], "topics": [], "stores": [], "applications": [], "left": others}
+    state: dict[str, Any] = {"session": one_line(repr(session)), "brokers": [], "topics": [], "problem": "", "left": others}
     if session.started:
         try:
             state["brokers"] = [one_line(address) for address in session.bootstrap_servers.split(",")]
             state["topics"] = _topics(session)
-        except KStreamsError as error:  # the rest can be said all the same
+        except KStreamsError as error:  # the other values can still be shown
             state["problem"] = clean_text(error.message)
     applications = tuple(session.applications.values())
     state["stores"] = [_store_row(app, store, state) for app in applications for store in app.stores.values()]
     state["applications"] = [_application_row(app) for app in applications]
-    apart = {name: status for name, status in session.detached.items() if name not in session.applications}
-    state["apart"] = [{"name": one_line(name), "status": one_line(status)} for name, status in apart.items()]
     return state
 
 
@@ -143,23 +208,51 @@ def _store_row(app: Application, store: StoreView, state: dict[str, Any]) -> dic
     rows = None
     try:
         rows = store.count()
-    except KStreamsError as error:  # damaged, say
+    except KStreamsError as error:  # for example, a damaged store
         state["problem"] = clean_text(error.message)
     return {"name": one_line(store.name), "kind": store.kind, "rows": rows, "application": one_line(app.name)}
 
 
 def _application_row(app: Application) -> dict[str, Any]:
-    told, error = app.reports, app.error
+    counts, error = app.counts, app.error
     return {
         "name": one_line(app.name),
         "status": app.status,
         "detached": app.detached,
-        "records": told.records,
-        "rate": round(told.rate) if app.status == "running" else 0,
-        "lag": told.lag if told.lag >= 0 else None,
+        "records": counts.records,
+        "rate": round(counts.per_second),
+        "lag": counts.lag if counts.lag >= 0 else None,
         "stale": len(app.stale),
         "error": "" if error is None else one_line(error.message.splitlines()[0], limit=200),
     }
+
+
+def _refuse_unless_failed_at(app: Application, at: str) -> None:
+    """Raise KStreamsError unless the application is failed at this record."""
+    failed = place_of(app.error) if app.status == "failed" else None
+    if str(failed) != at:
+        raise KStreamsError(f"{app.name} has not failed at {at}: it {f'failed at {failed}' if failed else f'is {app.status}'}")
+
+
+def _record_at_failure(app: Application) -> list[list[str]]:
+    """Return names and values of the record at which an application failed, as texts.
+
+    Raises:
+        KStreamsError: the broker no longer has it.
+    """
+    record = app.failed_record
+    if record is None:
+        raise KStreamsError(f"the broker no longer has the record at which {app.name} failed")
+    shown = Records([record]).table()
+    (row,) = shown.rows
+    return [[one_line(name), one_line(value, limit=2000)] for name, value in zip(shown.columns, row, strict=True)]
+
+
+def _shown(cleanup: Cleanup) -> dict[str, Any]:
+    """Return what removing an application would delete."""
+    table = cleanup.table()
+    rows = [[one_line(cell) for cell in row] for row in table.rows]
+    return {"name": one_line(cleanup.name), "rows": rows, "note": clean_text(table.note)}
 
 
 def _start(work: Callable[[], None]) -> None:

@@ -1,18 +1,18 @@
-"""A live table in a notebook: it goes on beside the cells that run next, until Stop, or until nobody looks at it any more."""
+"""A live table in a notebook: it updates while later cells run, until Stop is pressed or no front end shows it any more."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
 
+from kernel_ext.front_end import one_module
 from kernel_ext.subshells import heard_at_once
-from kernel_ext.watched import Watched
+from kernel_ext.view_heartbeat import Watched
 from kstreams_repl.display.markup import clean_text, element
 from kstreams_repl.display.table import Table
 
@@ -20,14 +20,14 @@ UPDATE_SECONDS = 0.33
 
 
 class TailView(anywidget.AnyWidget):
-    """One table that is read again and again. `html` is markup, the rest is text.
+    """One table that is read repeatedly. `html` is markup; the others are text.
 
     Args:
-        look: gives the table; called on a thread, and once more after Stop with nothing left to hold.
+        look: returns the table; called on a thread, and once more after Stop, when it must hold no resources.
         leave: called when the updates end; `look` may be called again later.
     """
 
-    _esm = Path(__file__).parent / "static" / "tail.js"
+    _esm = one_module("tail.js")
 
     title = traitlets.Unicode("").tag(sync=True)
     html = traitlets.Unicode("").tag(sync=True)
@@ -46,13 +46,13 @@ class TailView(anywidget.AnyWidget):
         self.on_msg(lambda widget, content, buffers: self.receive(content))
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        """The widget, and below it in the ladder the table as it was at first."""
+        """Return the widget, and for front ends without widgets the table as it was first read."""
         view: Any = super()._repr_mimebundle_(**options) or {}
         data, metadata = view if isinstance(view, tuple) else (view, {})
         return {**data, **self._first._repr_mimebundle_()}, metadata
 
     def receive(self, message: dict[str, Any]) -> None:
-        """One message of a front end."""
+        """Handle one message of a front end."""
         action, view = message.get("do"), str(message.get("view", ""))
         if action == "gone":
             self._watched.leave(view)
@@ -65,7 +65,7 @@ class TailView(anywidget.AnyWidget):
 
     @property
     def updating(self) -> bool:
-        """Whether the table is being read."""
+        """Return whether the table is being updated."""
         return self._updating.locked()
 
     def _update(self) -> None:
@@ -75,7 +75,7 @@ class TailView(anywidget.AnyWidget):
             while self.running and self._watched.now:
                 self.html = str(self._look().html())
                 time.sleep(UPDATE_SECONDS)
-        except Exception as error:  # shown where the table is: the topic is gone, the session is closed
+        except Exception as error:  # shown in place of the table: the topic was deleted, or the session is closed
             self.html = str(element("pre", str(error), role="alert"))
             self.running = False
         finally:

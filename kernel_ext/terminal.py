@@ -1,4 +1,4 @@
-"""``./kstreams repl``: plain IPython with the extension, a session and the package at hand."""
+"""``./kstreams repl``: plain IPython with the extension, a session and the package loaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 def main(broker: str | None, spark: str | None, directory: str | None, ipython_arguments: tuple[str, ...]) -> None:
     """A terminal REPL (IPython) with the same magics and API.
 
-    `ks` is the package, `session` the session. Everything else on the line goes to IPython: ./kstreams repl -c 'session.topics()'
+    `ks` is the package, `session` the session. All other arguments go to IPython: ./kstreams repl -c 'session.topics()'
     """
     from IPython import start_ipython
     from traitlets.config import Config

@@ -1,16 +1,19 @@
-"""What the magics talk about: the session, and topologies by the names people gave them."""
+"""Resolves the names used in magics: the session, and topologies, applications, streams and tables by name."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from IPython.core.error import UsageError
 
-from kstreams_repl.dsl.build_log import Handle
 from kstreams_repl.dsl.builder import StreamsBuilder
+from kstreams_repl.dsl.call_log import Handle
 from kstreams_repl.errors import did_you_mean
 from kstreams_repl.session import Application, Session, connect, current_session
-from kstreams_repl.session.topologies import builder_of
+from kstreams_repl.session.application.topology_resolution import builder_of
+from kstreams_repl.session.left_applications import LeftApplication, left_applications
+from kstreams_repl.session.session_directory import PROJECT
 from kstreams_repl.topology.topology import Topology
 
 
@@ -23,7 +26,7 @@ class Workspace:
 
     @property
     def current(self) -> Session | None:
-        """The session that was connected last; the user's own variable ``session`` goes first."""
+        """Return the session that was connected last; the user's own variable ``session`` takes precedence."""
         own = self.shell.user_ns.get("session")
         session = own if isinstance(own, Session) and not own.closed else current_session()
         if session is not None:
@@ -32,25 +35,33 @@ class Workspace:
 
     @property
     def session(self) -> Session:
-        """The current session; one with an embedded broker when there is none."""
+        """Return the current session, or connect one with an embedded broker."""
         return self.current or self.connect()
 
     def connect(self, bootstrap_servers: str | None = None, **options: Any) -> Session:
-        """Connect, and put the session into the user's variables."""
+        """Connect, and assign the session to the user's variable ``session``."""
         session = connect(bootstrap_servers, report=print, **options)
         session.variables = self.shell.user_ns
         self.shell.user_ns["session"] = session
         return session
 
     def builder(self, name: str) -> StreamsBuilder:
-        """The builder of that name, a new one when there is none."""
+        """Return the builder of that name, or a new one."""
         own = self.shell.user_ns.get(name)
         if isinstance(own, StreamsBuilder):
             return own
         return self.builders.setdefault(name, StreamsBuilder())
 
+    @property
+    def left(self) -> tuple[LeftApplication, ...]:
+        """Return the applications in the session's directory that are not attached; without a session, those of ``.kstreams``
+        here."""
+        if self.current is not None:
+            return self.current.applications.left
+        return left_applications(Path.cwd() / PROJECT / "state")
+
     def names(self) -> list[str]:
-        """Everything `find` finds."""
+        """Return all names that `find` can resolve."""
         variables = [
             name
             for name, value in self.shell.user_ns.items()
@@ -60,10 +71,10 @@ class Workspace:
         return list(dict.fromkeys([*running, *self.builders, *variables]))
 
     def find(self, name: str) -> Any:
-        """An application, builder, topology, stream or table by name.
+        """Return an application, builder, topology, stream or table by name.
 
         Raises:
-            UsageError: there is none.
+            UsageError: nothing has that name.
         """
         session = self.current
         if session is not None and name in session.applications:
@@ -76,7 +87,7 @@ class Workspace:
         raise self._unknown("topology or application", name, self.names())
 
     def source(self, name: str) -> Any:
-        """What can be deployed under that name: a builder, topology, stream or table; not the application itself."""
+        """Return what can be deployed under that name: a builder, topology, stream or table; not the application itself."""
         for value in (self.builders.get(name), self.shell.user_ns.get(name)):
             if isinstance(value, Topology | Handle):
                 return value
@@ -84,14 +95,14 @@ class Workspace:
         raise self._unknown("builder or topology", name, [known for known in self.names() if known not in running])
 
     def expression(self, name: str) -> str:
-        """Python for what `source` gives, in the terms of `session.program`."""
+        """Return a Python expression for the result of `source`, for `session.program`."""
         return f"__builders__[{name!r}]" if name in self.builders else name
 
     def definition(self, app: Application, name: str) -> tuple[Handle, StreamsBuilder, str | None]:
-        """(what the application was deployed with, its builder, Python for the builder: None when no variable holds it).
+        """Return (what the application was deployed with, its builder, Python for the builder or None if no variable holds it).
 
         Raises:
-            UsageError: the notebook has no builder of it.
+            UsageError: the notebook has no builder of this application.
         """
         found = app.definition if isinstance(app.definition, Handle) else None
         for value in (found, self.builders.get(name), self.shell.user_ns.get(name)):
@@ -106,10 +117,10 @@ class Workspace:
         raise UsageError(f"no builder of {name} in this notebook; run the cells that make it, then session.attach({app.name!r}, builder)")
 
     def application(self, name: str) -> Application:
-        """An application by name, or by the variable that holds it.
+        """Return an application by its name, or by the name of a variable that holds it.
 
         Raises:
-            UsageError: there is none.
+            UsageError: nothing has that name.
         """
         session = self.current
         known = {} if session is None else session.applications
@@ -121,5 +132,9 @@ class Workspace:
         raise self._unknown("application", name, list(known))
 
     def _unknown(self, what: str, name: str, known: list[str]) -> UsageError:
+        left = next((left for left in self.left if left.name == name), None)
+        if left is not None:
+            first = "" if self.current is not None else "session = kstreams_repl.connect(), then "
+            return UsageError(f"{name} is {left.standing}; {first}session.attach({name!r}) takes it up")
         listed = f"there are {', '.join(known)}" if known else "there is none yet"
         return UsageError(f"no {what} {name!r}; {did_you_mean(name, known) or listed}")

@@ -1,4 +1,4 @@
-"""Kafka Streams' topologies in Python: built cell by cell, run inside Spark, looked into with DuckDB.
+"""Kafka Streams topologies in Python: built cell by cell, run on Spark, inspected with DuckDB.
 
     import kstreams_repl as ks
     session = ks.connect()                                   # an embedded broker, local Spark
@@ -7,7 +7,7 @@
     app = session.deploy(builder, "word-count")
     session.sql("SELECT * FROM counts")
 
-Names are loaded when they are used; importing the package starts nothing. What is not listed in `__all__` is internal.
+Names are imported on first use; importing the package starts nothing. Names that are not in `__all__` are internal.
 """
 
 from __future__ import annotations
@@ -18,99 +18,163 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kstreams_repl import errors, serdes
     from kstreams_repl.config import StreamsConfig
+    from kstreams_repl.display.chart import Chart, ChartKind
+    from kstreams_repl.display.diff_text import DiffText
+    from kstreams_repl.display.markup import Markup
+    from kstreams_repl.display.picture import Picture
+    from kstreams_repl.display.table import Table
     from kstreams_repl.dsl import (
         Branched,
+        BranchedKStream,
+        CogroupedKStream,
         EmitStrategy,
         GlobalKTable,
         JoinWindows,
+        KGroupedStream,
+        KGroupedTable,
         KStream,
         KTable,
         Materialized,
+        SessionWindowedCogroupedKStream,
+        SessionWindowedKStream,
         SessionWindows,
+        SlidingWindowedKStream,
         SlidingWindows,
+        Stores,
         StreamsBuilder,
         Suppressed,
+        TimeWindowedCogroupedKStream,
+        TimeWindowedKStream,
         TimeWindows,
         UnlimitedWindows,
         timestamps,
     )
+    from kstreams_repl.dsl.call_log import Problem
     from kstreams_repl.errors import KStreamsError
-    from kstreams_repl.processor import FixedKeyProcessor, FixedKeyRecord, Processor, ProcessorContext, PunctuationType, Record
+    from kstreams_repl.inspection.result import SqlResult
+    from kstreams_repl.kafka.admin import Admin, CommittedOffset, TopicDescription
+    from kstreams_repl.kafka.clients import ClientSettings
+    from kstreams_repl.kafka.secret import SecretReference, secret
+    from kstreams_repl.metrics.custom import CustomSensor, StreamsMetrics
+    from kstreams_repl.metrics.snapshot import Metric
+    from kstreams_repl.processor import (
+        Cancellable,
+        FixedKeyProcessor,
+        FixedKeyProcessorContext,
+        FixedKeyRecord,
+        ProcessingContext,
+        Processor,
+        ProcessorContext,
+        PunctuationType,
+        Record,
+    )
     from kstreams_repl.runtime.handlers import ErrorContext, Response
+    from kstreams_repl.runtime.node_counts import NodeCount
+    from kstreams_repl.serdes import Serde
     from kstreams_repl.session import Application, Session, connect
+    from kstreams_repl.session.application.edit import EditPlan
+    from kstreams_repl.session.application.listeners import Listeners, UncaughtResponse
+    from kstreams_repl.session.application.savepoints import Savepoint
+    from kstreams_repl.session.application.state import ApplicationState
+    from kstreams_repl.session.application.versions import Version
+    from kstreams_repl.session.cleanup import Cleanup
+    from kstreams_repl.session.left_applications import Applications, LeftApplication
+    from kstreams_repl.session.session_file import Saved, SavedVersion, SessionFiles
+    from kstreams_repl.session.source.source_slice import Program
+    from kstreams_repl.session.topics.records import ReadRecord, Records
+    from kstreams_repl.session.views.metrics_view import MetricsView
+    from kstreams_repl.session.views.record_counts import Counts, NodeRate
+    from kstreams_repl.session.views.sample_run import NodeSample, Sample
+    from kstreams_repl.session.views.store_view import StoreView
+    from kstreams_repl.spark.instance_reports import ApplicationReport, InstanceReport, TaskReport
     from kstreams_repl.testing import tables
-    from kstreams_repl.testing.driver import TopologyTestDriver
-    from kstreams_repl.testing.mock_context import MockProcessorContext
-    from kstreams_repl.testing.recording import Recording
+    from kstreams_repl.testing.driver import ProducedRecord, TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
+    from kstreams_repl.testing.mock_context import CapturedForward, CapturedPunctuator, MockProcessorContext
+    from kstreams_repl.testing.recording import RecordedRecord, Recording
+    from kstreams_repl.topology import Node, Subtopology, TopologyDescription
+    from kstreams_repl.topology.describe import DescribedNode, DescribedSubtopology
+    from kstreams_repl.topology.offset_reset import AutoOffsetReset
     from kstreams_repl.topology.stores import StoreBuilder, StoreKind
     from kstreams_repl.topology.topology import Topology
-    from kstreams_repl.types import ValueAndTimestamp, VersionedRecord, Windowed
+    from kstreams_repl.types import RecordMetadata, TaskId, TopicPartition, ValueAndTimestamp, VersionedRecord, Windowed
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Application",
-    "Branched",
-    "EmitStrategy",
-    "ErrorContext",
-    "FixedKeyProcessor",
-    "FixedKeyRecord",
-    "GlobalKTable",
-    "JoinWindows",
-    "KStream",
-    "KStreamsError",
-    "KTable",
-    "Materialized",
-    "MockProcessorContext",
-    "Processor",
-    "ProcessorContext",
-    "PunctuationType",
-    "Record",
-    "Recording",
-    "Response",
-    "Session",
-    "SessionWindows",
-    "SlidingWindows",
-    "StoreBuilder",
-    "StoreKind",
-    "StreamsBuilder",
-    "StreamsConfig",
-    "Suppressed",
-    "TimeWindows",
-    "Topology",
-    "TopologyTestDriver",
-    "UnlimitedWindows",
-    "ValueAndTimestamp",
-    "VersionedRecord",
-    "Windowed",
-    "connect",
-    "errors",
-    "serdes",
-    "tables",
-    "timestamps",
-]
+    "Admin", "Application", "ApplicationReport", "ApplicationState", "Applications", "AutoOffsetReset", "Branched",
+    "BranchedKStream", "Cancellable", "CapturedForward", "CapturedPunctuator", "Chart", "ChartKind", "Cleanup", "ClientSettings",
+    "CogroupedKStream", "CommittedOffset", "Counts", "CustomSensor", "DescribedNode", "DescribedSubtopology", "DiffText",
+    "EditPlan", "EmitStrategy", "ErrorContext", "FixedKeyProcessor", "FixedKeyProcessorContext", "FixedKeyRecord", "GlobalKTable",
+    "InstanceReport", "JoinWindows", "KGroupedStream", "KGroupedTable", "KStream", "KStreamsError", "KTable", "LeftApplication",
+    "Listeners", "Markup", "Materialized", "Metric", "MetricsView", "MockProcessorContext", "Node", "NodeCount", "NodeRate",
+    "NodeSample", "Picture", "Problem", "ProcessingContext", "Processor", "ProcessorContext", "ProducedRecord", "Program",
+    "PunctuationType", "ReadRecord", "Record", "RecordMetadata", "RecordedRecord", "Recording", "Records", "Response", "Sample",
+    "Saved", "SavedVersion", "Savepoint", "SecretReference", "Serde", "Session", "SessionFiles", "SessionWindowedCogroupedKStream",
+    "SessionWindowedKStream", "SessionWindows", "SlidingWindowedKStream", "SlidingWindows", "SqlResult", "StoreBuilder",
+    "StoreKind", "StoreView", "Stores", "StreamsBuilder", "StreamsConfig", "StreamsMetrics", "Subtopology", "Suppressed", "Table",
+    "TaskId", "TaskReport", "TestInputTopic", "TestOutputTopic", "TestRecord", "TimeWindowedCogroupedKStream",
+    "TimeWindowedKStream", "TimeWindows", "TopicDescription", "TopicPartition", "Topology", "TopologyDescription",
+    "TopologyTestDriver", "UncaughtResponse", "UnlimitedWindows", "ValueAndTimestamp", "Version", "VersionedRecord", "Windowed",
+    "connect", "errors", "secret", "serdes", "tables", "timestamps",
+]  # fmt: skip
 
 _PLACES = {
     "kstreams_repl.config": ("StreamsConfig",),
+    "kstreams_repl.display.chart": ("Chart", "ChartKind"),
+    "kstreams_repl.display.diff_text": ("DiffText",),
+    "kstreams_repl.display.markup": ("Markup",),
+    "kstreams_repl.display.picture": ("Picture",),
+    "kstreams_repl.display.table": ("Table",),
     "kstreams_repl.dsl": (
-        "Branched", "EmitStrategy", "GlobalKTable", "JoinWindows", "KStream", "KTable", "Materialized", "SessionWindows", "SlidingWindows",
-        "StreamsBuilder", "Suppressed", "TimeWindows", "UnlimitedWindows",
+        "Branched", "BranchedKStream", "CogroupedKStream", "EmitStrategy", "GlobalKTable", "JoinWindows", "KGroupedStream",
+        "KGroupedTable", "KStream", "KTable", "Materialized", "SessionWindowedCogroupedKStream", "SessionWindowedKStream",
+        "SessionWindows", "SlidingWindowedKStream", "SlidingWindows", "Stores", "StreamsBuilder", "Suppressed",
+        "TimeWindowedCogroupedKStream", "TimeWindowedKStream", "TimeWindows", "UnlimitedWindows",
     ),
+    "kstreams_repl.dsl.call_log": ("Problem",),
     "kstreams_repl.errors": ("KStreamsError",),
-    "kstreams_repl.processor": ("FixedKeyProcessor", "FixedKeyRecord", "Processor", "ProcessorContext", "PunctuationType", "Record"),
+    "kstreams_repl.inspection.result": ("SqlResult",),
+    "kstreams_repl.kafka.admin": ("Admin", "CommittedOffset", "TopicDescription"),
+    "kstreams_repl.kafka.clients": ("ClientSettings",),
+    "kstreams_repl.kafka.secret": ("SecretReference", "secret"),
+    "kstreams_repl.metrics.custom": ("CustomSensor", "StreamsMetrics"),
+    "kstreams_repl.metrics.snapshot": ("Metric",),
+    "kstreams_repl.processor": (
+        "Cancellable", "FixedKeyProcessor", "FixedKeyProcessorContext", "FixedKeyRecord", "ProcessingContext", "Processor",
+        "ProcessorContext", "PunctuationType", "Record",
+    ),
     "kstreams_repl.runtime.handlers": ("ErrorContext", "Response"),
+    "kstreams_repl.runtime.node_counts": ("NodeCount",),
+    "kstreams_repl.serdes": ("Serde",),
     "kstreams_repl.session": ("Application", "Session", "connect"),
-    "kstreams_repl.testing.driver": ("TopologyTestDriver",),
-    "kstreams_repl.testing.recording": ("Recording",),
-    "kstreams_repl.testing.mock_context": ("MockProcessorContext",),
+    "kstreams_repl.session.application.edit": ("EditPlan",),
+    "kstreams_repl.session.application.listeners": ("Listeners", "UncaughtResponse"),
+    "kstreams_repl.session.application.savepoints": ("Savepoint",),
+    "kstreams_repl.session.application.state": ("ApplicationState",),
+    "kstreams_repl.session.application.versions": ("Version",),
+    "kstreams_repl.session.cleanup": ("Cleanup",),
+    "kstreams_repl.session.left_applications": ("Applications", "LeftApplication"),
+    "kstreams_repl.session.session_file": ("Saved", "SavedVersion", "SessionFiles"),
+    "kstreams_repl.session.source.source_slice": ("Program",),
+    "kstreams_repl.session.topics.records": ("ReadRecord", "Records"),
+    "kstreams_repl.session.views.metrics_view": ("MetricsView",),
+    "kstreams_repl.session.views.record_counts": ("Counts", "NodeRate"),
+    "kstreams_repl.session.views.sample_run": ("NodeSample", "Sample"),
+    "kstreams_repl.session.views.store_view": ("StoreView",),
+    "kstreams_repl.spark.instance_reports": ("ApplicationReport", "InstanceReport", "TaskReport"),
+    "kstreams_repl.testing.driver": ("ProducedRecord", "TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDriver"),
+    "kstreams_repl.testing.mock_context": ("CapturedForward", "CapturedPunctuator", "MockProcessorContext"),
+    "kstreams_repl.testing.recording": ("RecordedRecord", "Recording"),
+    "kstreams_repl.topology": ("Node", "Subtopology", "TopologyDescription"),
+    "kstreams_repl.topology.describe": ("DescribedNode", "DescribedSubtopology"),
+    "kstreams_repl.topology.offset_reset": ("AutoOffsetReset",),
     "kstreams_repl.topology.stores": ("StoreBuilder", "StoreKind"),
     "kstreams_repl.topology.topology": ("Topology",),
-    "kstreams_repl.types": ("ValueAndTimestamp", "VersionedRecord", "Windowed"),
+    "kstreams_repl.types": ("RecordMetadata", "TaskId", "TopicPartition", "ValueAndTimestamp", "VersionedRecord", "Windowed"),
 }  # fmt: skip
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 _MODULES = {"errors": "errors", "serdes": "serdes", "tables": "testing.tables", "timestamps": "dsl.timestamps"}
 _SHOWN = frozenset({"GlobalKTable", "KStream", "KTable", "StreamsBuilder", "Topology"})
-_WITH_EXAMPLES = frozenset({"MockProcessorContext", "ProcessorContext", "Topology", "TopologyTestDriver"})
 
 
 def __getattr__(name: str) -> Any:
@@ -119,12 +183,10 @@ def __getattr__(name: str) -> Any:
     place = _PLACE_OF.get(name)
     if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with importlib.import_module(f"{__name__}.extras").extras():  # the session needs DuckDB, say
+    with importlib.import_module(f"{__name__}.extras").extras():  # for example DuckDB for the session
         value = getattr(importlib.import_module(place), name)
     if name in _SHOWN:
         importlib.import_module(f"{__name__}.display.objects").install()
-    if name in _WITH_EXAMPLES:
-        importlib.import_module(f"{__name__}.testing.examples").install(value)
     globals()[name] = value
     return value
 
@@ -140,5 +202,5 @@ def load_ipython_extension(ipython: Any) -> None:
 
 
 def unload_ipython_extension(ipython: Any) -> None:
-    """``%unload_ext kstreams_repl``: takes away what loading added; sessions and applications stay."""
+    """``%unload_ext kstreams_repl``: removes what loading added; sessions and applications keep running."""
     importlib.import_module("kernel_ext").unload_ipython_extension(ipython)

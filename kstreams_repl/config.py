@@ -1,10 +1,10 @@
 """The configuration of an application: Kafka Streams' keys with their defaults, checked before anything starts.
 
-Keys keep Kafka Streams' dotted names. Values may be given as the type shown or as text (``"100"``), as in a properties file. Keys that
-start with ``consumer.``, ``main.consumer.``, ``restore.consumer.``, ``global.consumer.``, ``producer.`` or ``admin.`` and the client
-settings of librdkafka (``sasl.*``, ``ssl.*``, ``security.protocol`` ...) pass through to the clients unchanged, but for those that are
-the application's here, whatever prefix they have (`_OWN`); those with ``topic.`` to internal topics when they are made. Ours have the
-prefix ``repl.``.
+Keys are Kafka Streams' dotted names. Values may have the type shown or be strings (``"100"``), as in a properties file. Keys with the
+prefix ``consumer.``, ``main.consumer.``, ``restore.consumer.``, ``global.consumer.``, ``producer.`` or ``admin.`` and librdkafka's client
+settings (``sasl.*``, ``ssl.*``, ``security.protocol`` ...) are passed to the clients unchanged, except those that the application sets
+itself, with any prefix (`_OWN`). Keys with ``topic.`` are passed to new internal topics. This project's own keys have the prefix
+``repl.``. Every other Kafka Streams key is accepted, or refused with what to use instead (`kafka_streams_keys`).
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from kstreams_repl import kafka_streams_keys
 from kstreams_repl.errors import ConfigError, did_you_mean
+from kstreams_repl.log_context import LEVELS, OFF
+from kstreams_repl.types import RecordPlace
 
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE_V2 = "exactly_once_v2"
 SNAPSHOT_DIR = "repl.snapshot.dir"
+SKIPPED_RECORDS = "repl.skip.records"
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One configuration key: how it is read, its default, what it means."""
+    """One configuration key: its parser, its default and its description."""
 
     read: Callable[[Any], Any]
     default: Any
@@ -47,6 +51,12 @@ def _one_of(*choices: str) -> Callable[[Any], str]:
     return read
 
 
+def _source_serdes(value: Any) -> str | None:
+    from kstreams_repl.serdes.by_topic import parse, write
+
+    return write(parse(str(value))) if value else None
+
+
 def _at_least(low: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
         number = _whole(value)
@@ -58,7 +68,7 @@ def _at_least(low: int) -> Callable[[Any], int]:
 
 
 def _whole(value: Any) -> int:
-    """A number without a fraction that fits into Java's long; True is none."""
+    """Parse an integer that fits into Java's long; True is not accepted."""
     if isinstance(value, bool) or isinstance(value, float) and not value.is_integer():
         raise ValueError("expected a whole number")
     number = int(value)
@@ -83,17 +93,27 @@ def _extractor(value: Any) -> Any:
     return value
 
 
+def _offset_reset(value: Any) -> str:
+    from kstreams_repl.topology.offset_reset import checked
+
+    return checked(value)
+
+
 def _optional_text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
+def _record_places(value: Any) -> str:
+    return ", ".join(str(RecordPlace.parse(text)) for text in str(value).split(",") if text.strip())
+
+
 def _as_text(value: Any) -> str:
-    """As a properties file has it."""
+    """Return the value as in a properties file."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def shown_address(uri: str) -> str:
-    """An address without what may be a password in it.
+    """Return an address with a possible password masked.
 
     Example:
         >>> shown_address("sftp://me:secret@host/dir")
@@ -101,7 +121,7 @@ def shown_address(uri: str) -> str:
     """
     try:
         parts = urlsplit(uri)
-    except ValueError:  # no address; where it is used, that is told
+    except ValueError:  # not a URL; the code that uses it raises
         return uri
     if parts.password is None:
         return uri
@@ -123,71 +143,84 @@ KEYS: dict[str, Key] = {
     "repl.task.scheduler": Key(
         _scheduler,
         "most-buffered",
-        "Which task is processed next: most-buffered, longest-waiting, or a callable (instance/scheduler.py).",
+        "The task to process next: most-buffered, longest-waiting, or a callable (instance/polling/scheduler.py).",
     ),
     "num.standby.replicas": Key(_at_least(0), 0, "Standby copies of each store on other executors."),
     "state.dir": Key(_optional_text, None, "Directory of local state; default: the project's state directory."),
     "state.cleanup.delay.ms": Key(_at_least(0), 600_000, "How long an unowned state directory is kept."),
     "statestore.cache.max.bytes": Key(_at_least(0), 10 * 1024 * 1024, "Record cache of an instance; 0 forwards every update."),
     "partition.grouper": Key(
-        _grouper, None, "A PartitionGrouper (KIP-28): which partitions a task reads together; None: those with the same number."
+        _grouper, None, "A PartitionGrouper (KIP-28), which decides the partitions of each task; None: those with the same number."
     ),
-    "max.task.idle.ms": Key(_whole, 0, "-1 never waits; 0 waits while a partition is known to lag; >0 waits that long more."),
+    "max.task.idle.ms": Key(_whole, 0, "-1 never waits; 0 waits while a partition is known to lag; >0 waits that much longer."),
     "buffered.records.per.partition": Key(_at_least(1), 1000, "Soft bound of one record queue."),
     "input.buffer.max.bytes": Key(
-        _at_least(1), 64 * 1024 * 1024, "Values that an instance's record queues hold before it stops polling (KIP-770; there of all)."
+        _at_least(1), 64 * 1024 * 1024, "Bytes in an instance's record queues at which it stops polling (KIP-770, there for all threads)."
     ),
     "auto.offset.reset": Key(
-        _one_of("earliest", "latest", "none"), "earliest", "Where a partition begins without a committed offset, or with one that is gone."
+        _offset_reset, "earliest", "earliest, latest, none or by_duration:PT1H: start of a partition without a committed offset."
     ),
     "default.timestamp.extractor": Key(
-        _extractor, None, "Callable (record, partition_time) -> ms; None: the record's own, negative fails."
+        _extractor, None, "Callable (record, partition_time) -> ms; None: the record's own, where a negative one fails."
     ),
-    "default.key.serde": Key(_anything, None, "Serde of keys where none is given; default: bytes."),
-    "default.value.serde": Key(_anything, None, "Serde of values where none is given; default: bytes."),
+    "default.key.serde": Key(_anything, None, "Serde of keys if none is given; default: bytes."),
+    "default.value.serde": Key(_anything, None, "Serde of values if none is given; default: bytes."),
     "default.dsl.store": Key(
         _one_of("rocksDB", "in_memory", "lmdb"),
         "lmdb",
-        "How DSL stores that say nothing of it are kept: lmdb (rocksDB is read as lmdb) or in_memory.",
+        "Default kind of DSL stores: lmdb (rocksDB means lmdb) or in_memory.",
     ),
     "topology.optimization": Key(str, "none", "none, all, or a comma separated list of optimizations."),
     "deserialization.exception.handler": Key(_anything, "fail", "fail, continue, or a DeserializationHandler."),
     "production.exception.handler": Key(_anything, "fail", "fail, continue, or a ProductionHandler."),
     "processing.exception.handler": Key(_anything, "fail", "fail, continue, or a ProcessingHandler."),
     "processing.exception.handler.global.enabled": Key(
-        _boolean, False, "Ask the processing handler about processors of global stores, too (KIP-1270); else their errors stop."
+        _boolean, False, "Call the processing handler for processors of global stores too (KIP-1270); else their errors stop."
     ),
     "errors.dead.letter.queue.topic.name": Key(
         _optional_text, None, "Dead-letter topic; continue handlers write the record there."
+    ),
+    "repartition.purge.interval.ms": Key(
+        _at_least(1), 30_000, "Interval of deleting processed records of repartition topics and expired ones of changelogs."
     ),
     "replication.factor": Key(_whole, -1, "Replication of internal topics; -1: the broker's default."),
     "transaction.timeout.ms": Key(_at_least(1000), 10_000, "Timeout of the instance's transactions."),
     "metrics.recording.level": Key(_one_of("INFO", "DEBUG", "TRACE"), "INFO", "Recording level of metrics."),
     "metrics.sample.window.ms": Key(_at_least(1), 30_000, "Length of one sample of windowed metrics."),
-    "metrics.num.samples": Key(_at_least(1), 2, "Samples that windowed metrics look back."),
-    "repl.metrics.interval.ms": Key(_at_least(100), 1_000, "How often an instance writes its metrics down."),
-    "application.server": Key(_optional_text, None, "host:port under which interactive queries reach this application."),
+    "metrics.num.samples": Key(_at_least(1), 2, "Number of samples in the window of a metric."),
+    "repl.metrics.interval.ms": Key(_at_least(100), 1_000, "Interval at which an instance reports its metrics."),
+    "application.server": Key(_optional_text, None, "host:port of this application for interactive queries."),
+    "repl.log.level": Key(
+        _one_of(*LEVELS), OFF, "Level of the workers' log of tasks and instances in Spark's log (stderr): OFF, ERROR to DEBUG."
+    ),
     "repl.partitions.check.ms": Key(
-        _at_least(100), 5_000, "How far apart looks are for partitions added to input topics and for new topics of a pattern."
+        _at_least(100), 5_000, "Interval of checks for new partitions of input topics and new topics that match a pattern."
     ),
     "max.poll.interval.ms": Key(
-        _at_least(100), 300_000, "How long your code may take for one record, punctuation or flush before its process is ended."
+        _at_least(100), 300_000, "Time limit of your code for one record, punctuation or flush; then its process is ended."
     ),
-    "repl.crash.retries": Key(_at_least(1), 3, "How often a process may die at one record and node before the application fails."),
+    "repl.crash.retries": Key(_at_least(1), 3, "Number of process deaths at one record and node after which the application fails."),
+    SKIPPED_RECORDS: Key(
+        _record_places, "", "Source records to skip, as set by `Application.skip`: orders-0@17, orders-1@3."
+    ),
     "repl.epoch.ms": Key(_at_least(500), 30_000, "Length of an epoch (one Spark micro-batch)."),
     "repl.epoch.idle.ms": Key(
-        _at_least(0), 300_000, "How long an epoch in which nothing comes in may last (local Spark); 0: as long as any other."
+        _at_least(0), 300_000, "Maximal length of an epoch without input (local Spark); 0: repl.epoch.ms."
     ),
     "repl.worker.pool": Key(
-        _one_of("own", "shared"), "own", "Spark's Python workers: a pool of the application's own, or one shared with others."
+        _one_of("own", "shared"), "own", "Spark's Python workers: the application's own pool, or one shared with other applications."
     ),
-    "repl.changelog.suppression": Key(_boolean, True, "One changelog record per key and commit when deployed."),
-    "repl.commit.eager.ms": Key(_whole, 5, "Commit when the queues are empty, at least this far apart; -1: only by interval."),
-    SNAPSHOT_DIR: Key(_optional_text, None, "Where snapshots of stores are kept: a directory or an fsspec address; None: none."),
-    "repl.snapshot.interval.ms": Key(_at_least(100), 300_000, "How far apart snapshots of a task are."),
-    "repl.snapshot.retention": Key(_at_least(1), 2, "How many snapshots of a task are kept."),
+    "repl.changelog.suppression": Key(_boolean, True, "Write one changelog record per key and commit when deployed."),
+    "repl.commit.eager.ms": Key(_whole, 5, "Minimal time between commits when the queues are empty; -1: only by commit.interval.ms."),
+    SNAPSHOT_DIR: Key(_optional_text, None, "Snapshot directory of stores: a path or an fsspec URL; None: no snapshots."),
+    "repl.snapshot.interval.ms": Key(_at_least(100), 300_000, "Interval between snapshots of a task."),
+    "repl.snapshot.retention": Key(_at_least(1), 2, "Number of snapshots of a task to keep."),
     "repl.outer.join.emit.interval.ms": Key(
-        _at_least(0), 1000, "How far apart (wall clock) left and outer stream-stream joins look for parked results that are due."
+        _at_least(0), 1000, "Interval (wall clock) at which left and outer stream-stream joins emit results that are due."
+    ),
+    "repl.copartition.check": Key(_boolean, True, "Warn at deploy if keys of joined topics are not partitioned as in Java."),
+    "repl.source.serdes": Key(
+        _source_serdes, None, "Serdes of sources without serdes, by topic: orders=string:json, words=:string. Set by the session."
     ),
     "repl.emit.cached": Key(
         _one_of("on-flush", "always"), "on-flush", "Cached stores forward on flush (Kafka Streams), or always; they write at a commit."
@@ -208,13 +241,14 @@ _PASS_THROUGH = (
     "repl.client.",
 )
 
+_CLIENT_NAMES = frozenset(kafka_streams_keys.CLIENT.values())
 
 _OWN = (
     ("consumer.", ("auto.offset.reset", "max.poll.interval.ms")),
     ("main.consumer.", ("auto.offset.reset", "max.poll.interval.ms")),
     ("producer.", ("transaction.timeout.ms",)),
 )
-"""Clients' settings that the application decides itself; given with a prefix they count before those without, as in Kafka Streams."""
+"""Client settings that the application sets itself; given with a prefix they override those without, as in Kafka Streams."""
 
 
 def _own_keys(given: dict[str, Any]) -> dict[str, Any]:
@@ -224,15 +258,25 @@ def _own_keys(given: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def is_key(name: str) -> bool:
+    """Return whether a setting of that name exists, with dots or underscores."""
+    dotted = name.replace("_", ".")
+    return dotted in KEYS or dotted.startswith(_PASS_THROUGH)
+
+
 class StreamsConfig(Mapping[str, Any]):
-    """Checked settings of one application; a mapping with every known key present.
+    """The validated settings of one application; a mapping with every known key.
 
     Args:
         settings: keys and values; unknown keys raise ConfigError with a "did you mean".
+
+    Attributes:
+        unused: Kafka Streams keys that were given but have no effect here, with the reason.
     """
 
-    def __init__(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
-        given = _own_keys(dict(settings or {}) | {name.replace("_", "."): value for name, value in more.items()})
+    def __init__(self, settings: Mapping[str, Any] | None = None, **more: object) -> None:
+        all_given = dict(settings or {}) | {name.replace("_", "."): value for name, value in more.items()}
+        given, self.unused = kafka_streams_keys.translated(_own_keys(all_given), KEYS.__contains__)
         self._values: dict[str, Any] = {name: key.default for name, key in KEYS.items()}
         self.client: dict[str, Any] = {}
         self.given = frozenset(given)
@@ -241,28 +285,30 @@ class StreamsConfig(Mapping[str, Any]):
                 try:
                     self._values[name] = KEYS[name].read(value)
                 except (TypeError, ValueError) as cause:
-                    raise ConfigError(f"{name} = {value!r} cannot be used: {cause}", hint=KEYS[name].doc, key=name) from cause
+                    raise ConfigError(f"{name} = {value!r} is invalid: {cause}", hint=KEYS[name].doc, key=name) from cause
             elif name == "topic.cleanup.policy":
                 raise ConfigError(
-                    "topic.cleanup.policy would be that of every internal topic, and state or records would be lost",
-                    hint="each internal topic has the policy its use needs; a store's own topic config can change one",
+                    "topic.cleanup.policy would apply to every internal topic, and state or records would be lost",
+                    hint="remove it: each internal topic has the policy that it needs; a store's own topic config can change one",
                     key=name,
                 )
-            elif name.startswith(_PASS_THROUGH):
+            elif name.startswith(_PASS_THROUGH) or name in _CLIENT_NAMES:
                 self.client[name] = value
+            elif (instead := kafka_streams_keys.refusal(name, value)) is not None:
+                raise ConfigError(f"{name} = {value!r} is not supported here", hint=instead, key=name)
             else:
                 raise ConfigError(
                     f"unknown configuration key {name!r}",
                     hint=did_you_mean(name, KEYS)
-                    or "keys are Kafka Streams' own; client settings take a prefix such as 'consumer.'",
+                    or "use Kafka Streams' keys; client settings need a prefix such as 'consumer.'",
                     key=name,
                 )
         timeout, interval = self._values["transaction.timeout.ms"], self._values["commit.interval.ms"]
         if self.exactly_once and interval >= timeout:
             raise ConfigError(
-                f"commit.interval.ms = {interval} is not below transaction.timeout.ms = {timeout}: under exactly_once_v2 a transaction "
-                "stays open from one commit to the next, and the broker would abort it before",
-                hint="a shorter commit.interval.ms (100 by default), or a longer transaction.timeout.ms",
+                f"commit.interval.ms = {interval} must be below transaction.timeout.ms = {timeout}: under exactly_once_v2 a transaction "
+                "stays open from one commit to the next, and the broker would abort it earlier",
+                hint="lower commit.interval.ms (default: 100), or raise transaction.timeout.ms",
                 key="commit.interval.ms",
             )
 
@@ -275,14 +321,20 @@ class StreamsConfig(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def with_(self, **changes: Any) -> StreamsConfig:
-        """A copy with more settings; keys in snake_case (``commit_interval_ms=50``) or as ``**{"commit.interval.ms": 50}``."""
+    def with_(self, **changes: object) -> StreamsConfig:
+        """Return a copy with changed settings; keys in snake_case (``commit_interval_ms=50``) or as ``**{"commit.interval.ms": 50}``.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> ks.StreamsConfig().with_(commit_interval_ms=50)["commit.interval.ms"]
+            50
+        """
         settings = {name: self._values[name] for name in self.given if name in self._values}
         return StreamsConfig(settings | self.client | {k.replace("_", "."): v for k, v in changes.items()})
 
     @property
     def topic_configs(self) -> dict[str, str]:
-        """What ``topic.`` keys say of changelog and repartition topics (Kafka Streams' ``topicPrefix``)."""
+        """The ``topic.`` settings for changelog and repartition topics (Kafka Streams' ``topicPrefix``)."""
         return {name.removeprefix("topic."): _as_text(value) for name, value in self.client.items() if name.startswith("topic.")}
 
     @property
@@ -290,7 +342,13 @@ class StreamsConfig(Mapping[str, Any]):
         return bool(self._values["processing.guarantee"] == EXACTLY_ONCE_V2)
 
     def has_password(self, name: str) -> bool:
-        """Whether a setting is an address with a password in it, which is written down nowhere."""
+        """Return whether a setting is an address that contains a password; such a value is never stored.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> ks.StreamsConfig().has_password("repl.snapshot.dir")
+            False
+        """
         return name == SNAPSHOT_DIR and self._values[name] is not None and shown_address(self._values[name]) != self._values[name]
 
     def __repr__(self) -> str:

@@ -1,30 +1,38 @@
-"""The errors a user can meet, all under one root.
+"""The errors that users can get, with one root class.
 
-Each class says when you get it, when you do *not* get it, and what to do. Every error carries fields (node, topic, partition, offset,
-store, path, ...) next to its message, and the message reads: what happened, where, `Hint: ...`.
+Each class says when you get it, when you do *not* get it, and what to do. Every error has fields (node, topic, partition, offset,
+store, path, ...) in addition to its message, which says what happened, where, and `Hint: ...`.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """The hint for a misspelt name: ``did you mean 'counts'?``, or None when nothing known is close."""
+    """Return the hint for a misspelt name: ``did you mean 'counts'?``, or None if no known name is similar."""
     close = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else None
 
 
-class KStreamsError(Exception):
-    """Root of every error this project raises on purpose.
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether an error comes from outside and passes through the engine unchanged: Ctrl-C, which Python raises only in the main
+    thread. All other exceptions of user code are its errors, including `SystemExit` and others that are not an `Exception`.
+    """
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
-    Catch it to catch them all. You do not get it for an error inside your own function while you call that function yourself.
+
+class KStreamsError(Exception):
+    """Root of all errors that this package raises deliberately.
+
+    You do not get it for an error inside your own function when you call that function yourself.
 
     Args:
-        message: what happened, and where, in one sentence.
-        hint: what to do about it; shown as ``Hint: ...`` on a line of its own.
+        message: what happened and where, in one sentence.
+        hint: what to do about it; shown as ``Hint: ...`` on a separate line.
         **fields: coordinates of the failure (``node=``, ``topic=``, ``partition=``, ``offset=``, ``store=``, ``path=``, ...);
             each becomes an attribute and is listed in ``fields``.
     """
@@ -52,19 +60,30 @@ def _rebuild(cls: type[KStreamsError], message: str, hint: str | None, fields: d
     return cls(message, hint=hint, **fields)
 
 
+class CallError(KStreamsError, TypeError):
+    """A function of this package was called with an unknown argument, without a required one, or with one of the wrong type.
+
+    Not raised for the arguments of your own functions, nor for the value of a setting (`ConfigError`). Fields: ``argument``.
+    """
+
+
+class WaitInterrupted(KeyboardInterrupt):
+    """`Application.wait` was interrupted; the application continues. A `KeyboardInterrupt` that a notebook shows as one line."""
+
+
 class ConfigError(KStreamsError):
-    """A configuration key is unknown or its value is of the wrong kind. Raised before anything starts."""
+    """A configuration key is unknown or its value is invalid. Raised before anything starts."""
 
 
 class TopologyError(KStreamsError):
-    """The topology as written cannot run: unknown parent or store, a name used twice, partitions that cannot be co-partitioned.
+    """The topology cannot run: unknown parent or store, a name used twice, topics that are not co-partitioned.
 
-    Raised while building or at deploy, never while records flow. Fields: ``node``, ``store``, ``topic`` where known.
+    Raised while building or at deploy, never while records are processed. Fields: ``node``, ``store``, ``topic`` where known.
     """
 
 
 class InvalidNameError(TopologyError):
-    """A topic, store, node or application name that Kafka (or a file system) would refuse."""
+    """A topic, store, node or application name that Kafka (or a file system) does not accept."""
 
 
 class SerializationError(KStreamsError):
@@ -75,16 +94,16 @@ class StreamsProcessingError(KStreamsError):
     """Your function raised while a record was processed.
 
     The original exception is ``__cause__``; ``user_line`` quotes the line of your code. Fields: ``node``, ``task``, ``topic``,
-    ``partition``, ``offset``. What was committed before stays; fix the function and deploy again: nothing is lost.
+    ``partition``, ``offset``. Committed results are kept; fix the function and deploy again: no data are lost.
     """
 
 
 class WorkerDiedError(StreamsProcessingError):
-    """Your function took its process with it (segfault, `os._exit`, out of memory) or did not return within ``max.poll.interval.ms``, again
-    and again at one place.
+    """Your function ended its process (segfault, `os._exit`, out of memory) or did not return within ``max.poll.interval.ms``, repeatedly
+    at the same place.
 
-    You do not get it for a death that does not come back. Fields: ``node``, ``task``, ``topic``, ``partition``, ``offset`` (of the record,
-    if one was at work), ``user_line`` where the stack was left, ``deaths``. Nothing is lost: fix the function and deploy again.
+    You do not get it for a single death. Fields: ``node``, ``task``, ``topic``, ``partition``, ``offset`` (of the record, if one was being
+    processed), ``user_line`` if the stack was saved, ``deaths``. No data are lost: fix the function and deploy again.
     """
 
 
@@ -93,9 +112,9 @@ class ProductionError(KStreamsError):
 
 
 class OutputRetryError(KStreamsError):
-    """An output record could not be produced for now, and the production exception handler says RETRY (or the error is one that passes).
+    """An output record cannot be produced now, and the production exception handler returned RETRY (or the error is transient).
 
-    The instance takes its tasks over again and processes from the last commit. You see it only as the reason why it recovers.
+    The instance re-initialises its tasks and processes again from the last commit. You see it only as the reason why it is recovering.
     """
 
 
@@ -104,24 +123,24 @@ class StateStoreError(KStreamsError):
 
 
 class NullKeyError(StateStoreError):
-    """A store was asked to read or write the key None: an error of the processor that did so. Fields: ``store``."""
+    """A processor read or wrote a store with the key None. Fields: ``store``."""
 
 
 class InvalidRecordError(KStreamsError):
-    """A processor made a record that cannot be: its timestamp is negative. While records flow you get it as the cause of a
-    `StreamsProcessingError`, if ``processing.exception.handler`` does not go on."""
+    """A processor created an invalid record: its timestamp is negative. During processing it is the cause of a `StreamsProcessingError`,
+    unless ``processing.exception.handler`` continues."""
 
 
 class InvalidStateStoreError(StateStoreError):
-    """The store asked for is not there (yet): not connected, still restoring, or closed."""
+    """The store is not available (yet): not connected, still restoring, or closed."""
 
 
 class TaskCorruptedError(StateStoreError):
-    """Local state cannot be trusted; the task rebuilds it from its changelog. You see it only when that fails too."""
+    """Local state is corrupt; the task rebuilds it from its changelog. You see it only if that fails too."""
 
 
 class BrokerUnavailableError(KStreamsError):
-    """No broker answered at the address given. Fields: ``bootstrap_servers``."""
+    """No broker answered at the given address. Fields: ``bootstrap_servers``."""
 
 
 class EmbeddedBrokerError(KStreamsError):
@@ -133,8 +152,8 @@ class JavaNotFoundError(KStreamsError):
 
 
 class InputOffsetError(KStreamsError):
-    """No offset to begin at: an input's source says ``none`` for ``auto.offset.reset``, and its partition has no committed offset, or one
-    that the broker does not have any more (deleted by retention, say). Fields: ``topic``, ``partition``, ``offset``.
+    """There is no offset to start at: ``auto.offset.reset`` of an input's source is ``none``, and its partition has no committed offset, or
+    one that is no longer in the log (for example deleted by retention). Fields: ``topic``, ``partition``, ``offset``.
     """
 
 
@@ -143,15 +162,21 @@ class UnknownTopicError(KStreamsError):
 
 
 class ProducerFencedError(KStreamsError):
-    """A newer owner took this instance's transactional id over. The old one stops; nothing is lost and nothing to do."""
+    """A newer producer took over this instance's transactional id. The old instance stops; no data are lost, and no action is needed."""
 
 
 class TaskMigratedError(KStreamsError):
-    """This instance no longer owns the task it was running (take-over, edit, resume elsewhere). It stops without committing."""
+    """This instance no longer owns the task that it was running (takeover, edit, resume elsewhere). It stops without committing."""
 
 
 class SqlError(KStreamsError):
-    """A SQL query over topics and stores is no query, names a table that does not exist, or DuckDB refuses it. Fields: ``table``."""
+    """A SQL query over topics and stores is invalid, names a table that does not exist, or was rejected by DuckDB. Fields: ``table``."""
+
+
+class PartialResultWarning(UserWarning):
+    """A query result leaves out records of a topic or rows of a store, because of `records` or `rows` of the call. Issued by every
+    conversion of the result; not issued when `start` and `end` limit the range, or a LIMIT needs no more.
+    """
 
 
 class DeployError(KStreamsError):
@@ -159,47 +184,47 @@ class DeployError(KStreamsError):
 
 
 class PartitionsChangedError(DeployError):
-    """Partitions were added to an input topic, and a changelog or repartition topic of the application cannot have more. Not raised
-    for stateless inputs and for what comes after a `repartition`: they follow by themselves. Fields: ``topic``.
+    """Partitions were added to an input topic, but a changelog or repartition topic of the application cannot have more. Not raised
+    for stateless inputs and for what follows a `repartition`: they adapt by themselves. Fields: ``topic``.
     """
 
 
 class ApplicationFailedError(KStreamsError):
-    """A deployed application ended with an error; ``__cause__`` or the fields tell which node and record."""
+    """A deployed application ended with an error; ``__cause__`` or the fields contain the node and record."""
 
 
 class IllegalStateTransitionError(KStreamsError):
-    """A task, commit or application was asked to go to a state that its present one does not allow; the message tells its story."""
+    """A task, commit or application was asked for a state that the present one does not allow; the message lists the transitions so far."""
 
 
 class SnapshotError(StateStoreError):
-    """The directory of snapshots (``repl.snapshot.dir``) cannot be read or written: not there, no permission, no connection, full.
+    """The snapshot directory (``repl.snapshot.dir``) cannot be read or written: it does not exist, no permission, no connection, full.
 
-    Raised when an application is deployed on local Spark. While it runs nothing depends on snapshots: then it is only told
-    (``reports.instances[slot].snapshot_trouble``), and stores come from their changelogs. Fields: ``path``, ``key``.
+    Raised when an application is deployed on local Spark. A running application does not depend on snapshots: it only reports the problem
+    (``reports.instances[slot].snapshot_trouble``), and stores are restored from their changelogs. Fields: ``path``, ``key``.
     """
 
 
 class TapUnavailableError(KStreamsError):
-    """Nothing can be seen of what passes a node of a running application: its instances run on hosts that the driver's control
-    directory does not reach, which a tap's requests and answers go through. Not raised for a node that is merely quiet.
-    Fields: ``node``, ``application``, ``places``.
+    """Values at a node of a running application cannot be tapped: its instances run on hosts that cannot access the driver's control
+    directory, which carries a tap's requests and answers. Not raised for a node without records. Fields: ``node``, ``application``,
+    ``places``.
     """
 
 
 class RecordingError(KStreamsError):
-    """A recording cannot be read: no such file, cut off, changed, or none of ours. Nothing of it was used. Fields: ``path``, ``line``."""
+    """A recording cannot be read: missing, truncated, modified, or not a recording. Nothing of it was used. Fields: ``path``, ``line``."""
 
 
 class SessionFileError(KStreamsError):
-    """What an application ran cannot be taken from its session file: missing, readable by others, or not what the journal confirms.
+    """The topology of an application cannot be loaded from its session file: missing, readable by others, or not confirmed by the journal.
 
     Nothing of it was executed. Pass the topology yourself: ``session.attach(name, builder)``. Fields: ``path``, ``application``.
     """
 
 
 class DetachedApplicationError(DeployError):
-    """The process that drives a detached application could not be started, does not answer, ended by itself, or refused; or broker,
-    directory or Spark would not be there for it. Not raised for what the application itself does: that error is its own.
+    """The process that drives a detached application could not be started, does not answer, ended by itself, or refused; or its broker,
+    directory or Spark would not be available to it. Not raised for failures of the application itself: those are its own errors.
     Fields: ``path``, ``pid``.
     """

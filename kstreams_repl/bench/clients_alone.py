@@ -1,5 +1,6 @@
-"""What the Kafka clients alone cost a count in Python whose keys do not come again within a commit: for each record read two are sent, the
-changelog's and the result's, in transactions. Nothing is decoded, counted or kept, and no Spark runs: a floor under every such program.
+"""The cost of the Kafka clients alone in a Python count whose keys do not repeat within a commit: for each record read, two are
+sent in transactions, the changelog's and the result's. Nothing is decoded, counted or stored, and Spark does not run: a lower
+bound for every such program.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.bench.deployed import Settings
-from kstreams_repl.bench.site import COMPRESSION, LINGER_MS, PARTITIONS, Site, give_up
+from kstreams_repl.bench.environment import COMPRESSION, LINGER_MS, PARTITIONS, Site, give_up
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.clients import ClientSettings, make_consumer
 from kstreams_repl.kafka.group_offsets import assign
@@ -26,7 +27,7 @@ _QUEUED = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one process reads and writes."""
+    """The input and output of one process."""
 
     settings: ClientSettings
     name: str
@@ -36,10 +37,10 @@ class Share:
 
 
 def seconds_alone(site: Site, topic: str, outputs: Sequence[str], settings: Settings, name: str) -> float:
-    """Seconds from the first record of a topic, read by as many processes as there are instances, to the commit after the last.
+    """Return the seconds from the first record of a topic, read by one process per instance, to the commit after the last.
 
     Raises:
-        KStreamsError: they were not done in time.
+        KStreamsError: they did not finish in time.
     """
     ends = site.admin.end_offsets([TopicPartition(topic, number) for number in range(PARTITIONS)])
     context = multiprocessing.get_context("spawn")
@@ -62,7 +63,7 @@ def seconds_alone(site: Site, topic: str, outputs: Sequence[str], settings: Sett
 
 
 def run_share(share: Share) -> tuple[float, float]:
-    """Read, send, commit; when the first records were there, and when all was committed (seconds since 1970)."""
+    """Read, send and commit; returns when the first records arrived and when all was committed (seconds since 1970)."""
     consumer = make_consumer(share.settings, group_id=share.name, isolation="read_committed")
     producer = TransactionalProducer(
         share.settings,

@@ -1,8 +1,9 @@
-"""How long control takes, as a user waits for it: deploy in a session that is warm until the first record is out and
-committed, pause, resume until the next record is out, an edit of one function until a record is out that went through the new one, stop.
+"""The duration of control operations as a user sees it: deploy in a warm session until the first record is written and committed,
+pause, resume until the next record is written, an edit of one function until a record that passed the new function is written,
+stop.
 
-Spark looks every ten seconds for workers that have been idle for more than a minute and ends them, so one may live for 70 seconds; the
-resume after a long pause comes later than that, and its line tells how many processes are new.
+Every ten seconds Spark ends the workers that have been idle for more than a minute, so a worker may live for 70 seconds; the
+resume after a long pause comes later than that, and its line reports how many processes are new.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Any
 
 import click
 
-from kstreams_repl.bench import lines
+from kstreams_repl.bench import json_output
+from kstreams_repl.bench.environment import Site, open_site, where
 from kstreams_repl.bench.probe import Probe, await_running, edited, passing, warm_up
-from kstreams_repl.bench.site import Site, open_site, where
 from kstreams_repl.config import EXACTLY_ONCE_V2
-from kstreams_repl.spark.progress import ApplicationReport
+from kstreams_repl.spark.instance_reports import ApplicationReport
 
 BENCH = "control"
 DEPLOY, PAUSE, RESUME, EDIT, STOP = "deploy to first record", "pause", "resume to first record", "edit to first record", "stop"
@@ -37,8 +38,8 @@ _SETTLED_SECONDS = 1.0
 )
 @where
 def main(runs: int, instances: int, idle_seconds: float, bootstrap: str | None, directory: Path | None) -> None:
-    """One line per step."""
-    lines.emit_machine()
+    """Print one line per step."""
+    json_output.emit_machine()
     taken = _Taken()
     with open_site(bootstrap, directory) as site:
         warm_up(site, instances=instances)
@@ -48,7 +49,7 @@ def main(runs: int, instances: int, idle_seconds: float, bootstrap: str | None, 
 
 
 class _Taken:
-    """Seconds of each step, a value for each run; of a resume also how many processes were new."""
+    """Seconds of each step, one value per run; for a resume also the number of new processes."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, list[float]] = {}
@@ -60,19 +61,19 @@ class _Taken:
             self._new.setdefault(step, []).append(new_processes)
 
     def emit(self, instances: int) -> None:
-        """One line per step; `new_processes` is the most that any of its runs had."""
+        """Print one line per step; `new_processes` is the maximum over its runs."""
         for step, values in self._seconds.items():
             fields = {"instances": instances, "new_processes": max(self._new[step]) if step in self._new else None}
-            lines.emit(BENCH, step, lines.median(values, digits=3), "s", **lines.spread(values, digits=3), **fields)
+            json_output.emit(BENCH, step, json_output.median(values, digits=3), "s", **json_output.spread(values, digits=3), **fields)
 
 
 def _live(site: Site, name: str, instances: int, idle_seconds: float, taken: _Taken) -> None:
-    """One application from deploy to stop."""
+    """Measure one application from deploy to stop."""
     source, sink = site.fresh_topic("bench-control-in"), site.fresh_topic("bench-control-out")
     config = {"processing.guarantee": EXACTLY_ONCE_V2, "num.stream.threads": instances}
     app: Any = None
     with Probe(site.settings, source, sink) as probe:
-        probe.send()  # it waits on the topic when the application comes
+        probe.send()  # available on the topic when the application starts
         topology = passing(source, sink)
         start = time.perf_counter()
         app = site.session.deploy(topology, name, config=config)
@@ -96,17 +97,18 @@ def _live(site: Site, name: str, instances: int, idle_seconds: float, taken: _Ta
             taken.add(STOP, _timed(app.stop))
         finally:
             app.stop()
-            site.session.cleanup(name, confirm=True)
+            site.session.cleanup(name, dry_run=False)
     site.admin.delete_topics([source, sink])
 
 
 def pids_of(told: ApplicationReport) -> set[int]:
-    """The worker processes that the instances are in, as they report."""
+    """Return the ids of the instances' worker processes, as they report them."""
     return {one.pid for one in told.instances.values()}
 
 
 def _resumed(probe: Probe, app: Any, former: set[int]) -> tuple[float, int]:
-    """Seconds from the call until a record that waits on the topic is out; and how many of the processes were not there before."""
+    """Return the seconds from the call until a record that is on the topic already is written, and the number of new
+    processes."""
     probe.send()
     wanted = probe.sent
 

@@ -1,8 +1,8 @@
 """One workload deployed on Spark, measured by what its instances report.
 
-The clock starts when the first instance begins to process its first records and stops with the commit after which every
-record of the input is committed: start-up is left out, the last commit is not. The reports are small local files, so
-looking at them costs the broker nothing.
+The clock starts when the first instance begins to process its first records, and stops with the commit after which every record
+of the input is committed: start-up is excluded, the last commit is included. The reports are small local files, so reading them
+costs the broker nothing.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstreams_repl.bench import workloads
+from kstreams_repl.bench.environment import COMPRESSION, LINGER_MS, Site, give_up
 from kstreams_repl.bench.processes import ProcessSampler
-from kstreams_repl.bench.site import COMPRESSION, LINGER_MS, Site, give_up
 from kstreams_repl.bench.workloads import Topics
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.session.application import Application
-from kstreams_repl.spark.progress import ApplicationReport
+from kstreams_repl.session.application.application import Application
+from kstreams_repl.spark.instance_reports import ApplicationReport
 
 _LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a workload is deployed; the peer gets the same."""
+    """How a workload is deployed; the peer gets the same settings."""
 
     guarantee: str = "exactly_once_v2"
     instances: int = 2
@@ -34,10 +34,10 @@ class Settings:
     epoch_ms: int = 10_000
     max_seconds: int = 300
     cache_bytes: int | None = None
-    """Of the record cache; None: the default of each system."""
+    """Size of the record cache; None: the default of each system."""
 
     def config(self) -> dict[str, Any]:
-        """As Kafka Streams' keys; linger and compression as the peer has them."""
+        """Return Kafka Streams' settings, with the peer's linger and compression."""
         return {
             **({} if self.cache_bytes is None else {"statestore.cache.max.bytes": self.cache_bytes}),
             "processing.guarantee": self.guarantee,
@@ -51,7 +51,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run: when it began and ended (seconds since 1970), and what was committed in between, look by look."""
+    """One run: its start and end (seconds since 1970), and the number of committed records at each sample."""
 
     records: int
     began: float
@@ -71,7 +71,7 @@ class Measured:
         return self.records / max(self.seconds, 0.001)
 
     def moment_of(self, count: int) -> float:
-        """When so many records were committed, a straight line between looks."""
+        """Return when this many records were committed, interpolated linearly between samples."""
         before_at, before = self.began, 0
         for at, committed in self.looks:
             if not committed:
@@ -83,7 +83,7 @@ class Measured:
 
 
 def committed_of(told: ApplicationReport, topic: str) -> int:
-    """Records of a topic that are committed; the topic was not written in transactions, so offsets count records."""
+    """Return the number of committed records of a topic that was not written in transactions, so that offsets count records."""
     return sum(offset for at, offset in told.committed.items() if at.rpartition("-")[0] == topic)
 
 
@@ -98,14 +98,14 @@ def run_workload(
     beside: AbstractContextManager[object] | None = None,
     then: Callable[[Application], None] | None = None,
 ) -> Measured:
-    """Deploy, wait until every record is committed, stop, and delete what the application made (its output stays).
+    """Deploy, wait until every record is committed, stop, and delete what the application made (except its output).
 
     Args:
-        beside: entered while it is measured, such as one more sampler.
-        then: called when all is measured and the application still runs.
+        beside: context that is active during the measurement, for example another sampler.
+        then: called after the measurement, while the application still runs.
 
     Raises:
-        KStreamsError: it failed, or was not done in time.
+        KStreamsError: the application failed, or did not finish in time.
     """
     own, broker = ProcessSampler(site.own_processes), ProcessSampler(site.broker_processes)
     looks: list[tuple[float, int]] = []
@@ -134,7 +134,7 @@ def run_workload(
             then(app)
     finally:
         app.stop()
-        site.session.cleanup(name, confirm=True)
+        site.session.cleanup(name, dry_run=False)
     ended = max(one.committed_at for one in told.instances.values() if one.committed_at is not None)
     if workload == "join":
         began = stream_began(looks, began)
@@ -152,8 +152,8 @@ def run_workload(
 
 
 def stream_began(looks: list[tuple[float, int]], processed_first: float | None) -> float | None:
-    """When the stream's first record was processed, where a table is read before it: drawn back from the first two looks
-    that saw some, not beyond the last look that saw none."""
+    """Return when the stream's first record was processed if a table is read before it: extrapolated from the first two samples
+    with committed records, but not before the last sample without any."""
     none_at = max((at for at, committed in looks if committed == 0), default=processed_first)
     some = [(at, committed) for at, committed in looks if committed > 0]
     if len(some) < 2 or none_at is None:
@@ -163,7 +163,7 @@ def stream_began(looks: list[tuple[float, int]], processed_first: float | None) 
 
 
 def moment_told(told: ApplicationReport) -> float:
-    """The time that a report's sum of commits is of: of the last commit, or, before the first, one at which nobody had committed yet."""
+    """Return the time of a report's sum of commits: the last commit or, before the first, a time at which none had happened."""
     commits = [one.committed_at for one in told.instances.values() if one.committed_at is not None]
     if commits:
         return max(commits)

@@ -1,5 +1,5 @@
-"""The sans-IO engine alone: one thread, in-memory stores, record queues, stream time, serdes, changelog and a commit
-every 100 ms included; no Kafka, no Spark."""
+"""The sans-IO engine alone: one thread, in-memory stores; includes record queues, stream time, serdes, changelog and a commit
+every 100 ms; no Kafka, no Spark."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import click
 from kstreams_repl import serdes
 from kstreams_repl.bench import workloads
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.garbage import relax_collector
-from kstreams_repl.instance.large_pages import EVERY_RECORDS, use_large_pages
+from kstreams_repl.instance.gc_tuning import relax_collector
+from kstreams_repl.instance.huge_pages import EVERY_RECORDS, use_large_pages
 from kstreams_repl.runtime.collector import Send, SendMany, Site
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
@@ -28,7 +28,7 @@ _COMMIT_SECONDS = 0.1
 
 
 class _Sink:
-    """Keeps what is sent until the next commit, as a producer's queue would."""
+    """Keeps the output until the next commit, as a producer's queue would."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[bytes | None, bytes | None, int]] = []
@@ -69,7 +69,7 @@ def _batches(rows: list[workloads.Row], topic: str) -> list[tuple[TopicPartition
 
 
 def run_once(workload: str, rows: list[workloads.Row], table: list[workloads.Row]) -> tuple[float, int]:
-    """Seconds for the stream's records through one task, and how many records went out."""
+    """Return the seconds for the stream's records through one task, and the number of output records."""
     topology = workloads.topology(workload)
     (sub,) = topology.subtopologies()
     partitions = {TopicPartition(topic, 0): node.name for node in sub.nodes if isinstance(node, SourceNode) for topic in node.topics}
@@ -121,7 +121,7 @@ def run_once(workload: str, rows: list[workloads.Row], table: list[workloads.Row
 @click.option("--runs", default=5, show_default=True)
 @click.option("--case", "cases", multiple=True, type=click.Choice([*CASES, "sum", "driver"]), help="Only these; default: all.")
 def main(records: int, keys: int, runs: int, cases: tuple[str, ...]) -> None:
-    """One JSON line per workload, and one for the test driver (which commits after every record)."""
+    """Print one JSON line per workload, and one for the test driver (which commits after every record)."""
     rows, table = workloads.input_rows(records, keys), workloads.table_rows(keys)
     for case in cases or (*CASES, "driver"):
         if case == "driver":

@@ -1,5 +1,5 @@
-"""How long a record takes from the call that sends it to a reader of committed output, under exactly once: at a slow and
-a fast pace, within one epoch and over the turns of short ones, which are counted.
+"""Latency of a record from the call that sends it to a reader of committed output, under exactly once: at a slow and a fast pace,
+within one epoch and across the ends of short epochs, which are counted.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
-from kstreams_repl.bench import lines
+from kstreams_repl.bench import json_output
+from kstreams_repl.bench.environment import Site, open_site, where
 from kstreams_repl.bench.probe import Probe, await_running, passing, warm_up
-from kstreams_repl.bench.site import Site, open_site, where
 from kstreams_repl.config import EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.session.application import Application
+from kstreams_repl.session.application.application import Application
 
 BENCH = "latency"
 _LONG_EPOCH_MS = 600_000
@@ -24,7 +24,7 @@ _SHORT_EPOCH_MS = 2_000
 _TURN_SECONDS = 0.25
 _WARM_SECONDS = 1.0
 _MORE_SECONDS = 1.0
-"""Sent on while epochs turned more slowly than was thought."""
+"""Extra time of sending if fewer epochs ended than expected."""
 
 
 @click.command(help="Input record to read_committed output under exactly_once_v2, in ms: p50 (the value), p95, p99, max.")
@@ -37,8 +37,8 @@ _MORE_SECONDS = 1.0
 def main(
     slow: float, fast: float, seconds: float, turns: int, instances: int, bootstrap: str | None, directory: Path | None
 ) -> None:
-    """One line per pace and kind of epoch."""
-    lines.emit_machine()
+    """Print one line per pace and kind of epoch."""
+    json_output.emit_machine()
     with open_site(bootstrap, directory) as site:
         warm_up(site, instances=instances)
         _case(site, f"{slow:g}/s within an epoch", slow, seconds, _LONG_EPOCH_MS, instances)
@@ -67,10 +67,10 @@ def _case(site: Site, case: str, rate: float, seconds: float, epoch_ms: int, ins
             taken = [arrival.milliseconds for arrival in probe.arrivals[warm:]]
     finally:
         app.stop()
-        site.session.cleanup("bench-latency", confirm=True)
+        site.session.cleanup("bench-latency", dry_run=False)
         site.admin.delete_topics([source, sink])
-    found = lines.quantiles(taken)
-    lines.emit(
+    found = json_output.quantiles(taken)
+    json_output.emit(
         BENCH,
         case,
         found["p50"],
@@ -90,10 +90,10 @@ def _ended(site: Site, app: Application) -> int:
 
 
 def epochs_ended(queries: Iterable[Any], name: str) -> int:
-    """How many epochs of a generation's query have ended, as Spark counts its micro-batches.
+    """Return how many epochs of a generation's query have ended, as Spark counts its micro-batches.
 
     Raises:
-        KStreamsError: no query of this name runs.
+        KStreamsError: no query of this name is running.
     """
     for query in queries:
         if query.name == name:

@@ -8,8 +8,9 @@ import click
 
 BENCHES = {
     "control": "kstreams_repl.bench.control",
-    "crowd": "kstreams_repl.bench.crowd",
+    "crowd": "kstreams_repl.bench.many_applications",
     "engine": "kstreams_repl.bench.engine",
+    "first-result": "kstreams_repl.bench.first_result",
     "latency": "kstreams_repl.bench.latency",
     "memory": "kstreams_repl.bench.memory",
     "notebook": "kstreams_repl.bench.notebook",
@@ -22,7 +23,7 @@ BENCHES = {
 
 
 class _Benches(click.Group):
-    """Sub-commands that are imported when they are asked for."""
+    """A group that imports a sub-command only when it is requested."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted(BENCHES)
@@ -33,4 +34,4 @@ class _Benches(click.Group):
 
 @click.command(cls=_Benches, help="Measure: each benchmark prints one JSON line per measurement.")
 def main() -> None:
-    """The group itself does nothing."""
+    """Benchmarks by name; the group itself does nothing."""

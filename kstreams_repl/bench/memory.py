@@ -1,7 +1,7 @@
-"""Whether memory grows while records go through: a line through samples of the resident memory, in MB per minute.
+"""Whether memory grows while records are processed: a line fitted to samples of the resident memory, in MB per minute.
 
-An application runs over uniform keys at an even pace, all of which its store has after the first stretch; that one is not measured. Private
-memory (without pages of files, such as the stores' mapped ones) tells of a leak; the whole of it, of what a machine needs.
+An application processes uniform keys at an even pace; its store has all of them after the warm-up, which is not measured. Private
+memory (without file pages, such as those of memory-mapped stores) shows a leak; the total shows what a machine needs.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pathlib import Path
 
 import click
 
-from kstreams_repl.bench import lines, workloads
+from kstreams_repl.bench import json_output, workloads
+from kstreams_repl.bench.environment import COMPRESSION, LINGER_MS, Site, open_site, where
 from kstreams_repl.bench.probe import await_running
 from kstreams_repl.bench.processes import resident_and_private
-from kstreams_repl.bench.site import COMPRESSION, LINGER_MS, Site, open_site, where
 from kstreams_repl.bench.workloads import Topics
 from kstreams_repl.config import EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.clients import make_producer
-from kstreams_repl.session.application import Application
+from kstreams_repl.session.application.application import Application
 
 BENCH = "memory"
 GROUPS = {"workers": "workers", "driver": "driver", "Spark's JVM": "jvm"}
-"""How a group of processes is called in a line, and in `Site.parts`."""
+"""Name of each group of processes in a line, and in `Site.parts`."""
 _SAMPLE_SECONDS = 1.0
 _TICK_SECONDS = 0.02
 _LEAST_WARM_SECONDS = 15.0
@@ -35,7 +35,7 @@ _LEAST_WARM_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """At one moment (seconds since the start): bytes resident, and those of them that are private."""
+    """One sample, at a time in seconds since the start: resident bytes, and the private bytes among them."""
 
     at: float
     rss: int
@@ -60,8 +60,8 @@ def main(
     bootstrap: str | None,
     directory: Path | None,
 ) -> None:
-    """One line per group of processes."""
-    lines.emit_machine()
+    """Print one line per group of processes."""
+    json_output.emit_machine()
     warm = max(_LEAST_WARM_SECONDS, seconds / 5) if warm is None else warm
     with open_site(bootstrap, directory) as site:
         topics = Topics(site.fresh_topic("bench-memory-in"), "", site.fresh_topic("bench-memory-out"))
@@ -74,14 +74,14 @@ def main(
                 sent, processed = pace.sent, app.reports.records
         finally:
             app.stop()
-            site.session.cleanup("bench-memory", confirm=True)
+            site.session.cleanup("bench-memory", dry_run=False)
             site.admin.delete_topics([topics.input, topics.output])
     for group in GROUPS:
         _tell(group, samples[group], workload=workload, keys=keys, pace=rate, sent=sent, processed=processed, instances=instances)
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """The rise of the straight line nearest to the points (least squares), per unit of x; 0 for fewer than two.
+    """Return the slope of the straight line fitted to the points (least squares), per unit of x; 0 for fewer than two points.
 
     Example:
         >>> slope([(0, 5.0), (1, 7.0), (2, 9.0)])
@@ -97,13 +97,13 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def per_minute(samples: Sequence[Sample]) -> float:
-    """MB of private memory per minute."""
+    """Return the growth of private memory in MB per minute."""
     return round(slope([(sample.at / 60, sample.private / 2**20) for sample in samples]), 3)
 
 
 def _tell(group: str, samples: list[Sample], **fields: object) -> None:
     half = samples[len(samples) // 2 :]
-    lines.emit(
+    json_output.emit(
         BENCH,
         f"{group}, private memory",
         per_minute(samples),
@@ -119,7 +119,7 @@ def _tell(group: str, samples: list[Sample], **fields: object) -> None:
 
 
 def _sampled(site: Site, app: Application, pace: Pace, warm: float, seconds: float) -> dict[str, list[Sample]]:
-    """Samples of each group, those of the warm-up left out."""
+    """Return the samples of each group, without the warm-up."""
     found: dict[str, list[Sample]] = {group: [] for group in GROUPS}
     began = time.monotonic()
     while (at := time.monotonic() - began) < warm + seconds:
@@ -134,14 +134,14 @@ def _sampled(site: Site, app: Application, pace: Pace, warm: float, seconds: flo
 
 
 def memory_by_group(site: Site) -> dict[str, tuple[int, int]]:
-    """(resident, private) bytes of each group."""
+    """Return (resident, private) bytes of each group."""
     parts = site.parts()
     return {group: resident_and_private(parts[part]) for group, part in GROUPS.items()}
 
 
 class Pace:
-    """Sends records of uniform keys at an even pace on a thread, while its `with` block runs. The pace is the caller's: an
-    application that is slower falls behind.
+    """Sends records of uniform keys at an even pace on a thread, while its `with` block runs. The pace does not adapt: a slower
+    application falls behind.
     """
 
     def __init__(self, site: Site, topic: str, keys: int, rate: float) -> None:
@@ -169,7 +169,7 @@ class Pace:
         self._producer.close()
 
     def check(self) -> None:
-        """Raise what ended it."""
+        """Raise the error that ended the thread, if any."""
         if self._error is not None:
             raise self._error
 

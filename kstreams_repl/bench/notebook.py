@@ -1,5 +1,6 @@
-"""How long a notebook's user waits: an edit until a record has gone through the new code, pause, resume, a peek at what is not deployed,
-a query over a large store, one update of a large picture. One application with a store of many keys serves for all but the last.
+"""How long a notebook's user waits: an edit until a record has passed the new code, pause, resume, a peek at an undeployed
+topology, a query over a large store, one update of a large picture. One application with a store of many keys is used for all but
+the last.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ from typing import Any
 import click
 
 from kstreams_repl import StreamsBuilder
-from kstreams_repl.bench import lines
+from kstreams_repl.bench import json_output
+from kstreams_repl.bench.environment import Site, give_up, open_site, produce, where
 from kstreams_repl.bench.probe import Probe, await_running, edited, warm_up
-from kstreams_repl.bench.site import Site, give_up, open_site, produce, where
 from kstreams_repl.bench.workloads import Row
 from kstreams_repl.config import EXACTLY_ONCE_V2
 from kstreams_repl.display.arrange import Room, room_for
 from kstreams_repl.display.svg import marked_rows, svg_of
+from kstreams_repl.display.view import simplified
 
 BENCH = "notebook"
 PICTURE = "picture update"
 CASES = ("edit to first record", "pause", "resume to first record", "peek undeployed", "sql over a store")
-"""All but the picture's."""
+"""All cases except the picture's."""
 _SETTLED_SECONDS = 1.0
 
 
@@ -38,8 +40,8 @@ _SETTLED_SECONDS = 1.0
 def main(
     keys: int, nodes: int, runs: int, instances: int, max_seconds: int, bootstrap: str | None, directory: Path | None
 ) -> None:
-    """One line per case, with its target."""
-    lines.emit_machine()
+    """Print one line per case, with its target."""
+    json_output.emit_machine()
     with open_site(bootstrap, directory) as site:
         warm_up(site, instances=instances)
         config = {"processing.guarantee": EXACTLY_ONCE_V2, "num.stream.threads": instances}
@@ -49,11 +51,11 @@ def main(
 
 
 def _emit(case: str, values: list[float], **fields: Any) -> None:
-    lines.emit(BENCH, case, lines.median(values, digits=4), "s", **lines.spread(values, digits=4), **fields)
+    json_output.emit(BENCH, case, json_output.median(values, digits=4), "s", **json_output.spread(values, digits=4), **fields)
 
 
 def _topology(source: str, sink: str, sign: int) -> StreamsBuilder:
-    """Counts every key; what has a value goes on to the sink, with a sign by which the reader knows the code it went through."""
+    """Return a topology that counts every key and writes values to the sink, with a sign that shows which code they passed."""
     builder = StreamsBuilder()
     stream = builder.stream(source, key_serde="bytes", value_serde="bytes", name="in")
     stream.group_by_key().count(store="counts", name="counted")
@@ -92,7 +94,7 @@ def _life(site: Site, keys: int, runs: int, config: dict[str, Any], max_seconds:
         assert rows == keys, f"the store has {rows:,} rows, not {keys:,}"
     finally:
         app.stop()
-        site.session.cleanup("bench-notebook", confirm=True)
+        site.session.cleanup("bench-notebook", dry_run=False)
     site.admin.delete_topics([source, sink])
     return taken
 
@@ -111,7 +113,7 @@ def _resume(probe: Probe, app: Any) -> None:
 
 
 def _picture(site: Site, nodes: int, runs: int, config: dict[str, Any]) -> list[float]:
-    """One update of the picture of a running application as the panel makes it: marks of every node, the drawing if it has changed."""
+    """Measure one update of a running application's picture as the panel makes it: all marks, and the drawing if it changed."""
     source, sink = site.fresh_topic("bench-notebook-in"), site.fresh_topic("bench-notebook-out")
     builder = StreamsBuilder()
     stream = builder.stream(source, key_serde="bytes", value_serde="bytes")
@@ -131,7 +133,7 @@ def _picture(site: Site, nodes: int, runs: int, config: dict[str, Any]) -> list[
 
                 def update() -> None:
                     nonlocal room, drawn
-                    picture = replace(app.picture(), title=app.name)
+                    picture = simplified(replace(app.picture(), title=app.name))
                     room = room_for(picture, room)
                     shape = (picture.shapes, picture.links, picture.clusters, tuple(sorted(room.items())))
                     if shape != drawn:
@@ -139,12 +141,12 @@ def _picture(site: Site, nodes: int, runs: int, config: dict[str, Any]) -> list[
                         svg_of(picture, room=room)
                     for known in picture.shapes:
                         if (mark := picture.marks.get(known.id)) is not None:
-                            marked_rows(mark)
+                            marked_rows(mark, known, room, general=picture.common_state)
 
                 taken.append(_timed(update))
     finally:
         app.stop()
-        site.session.cleanup("bench-picture", confirm=True)
+        site.session.cleanup("bench-picture", dry_run=False)
         site.admin.delete_topics([source, sink])
     return taken
 

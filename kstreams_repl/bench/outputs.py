@@ -1,13 +1,12 @@
-"""What a run put on its output topic, in a form that two systems can be compared by: the last value of each key where
-the output is a table's changes (how many changes there are depends on caches and commits), else every record, in any
-order.
+"""The output of a run in a form in which two systems can be compared: the last value of each key if the output is a table's
+changes (their number depends on caches and commits), otherwise every record, in any order.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kstreams_repl.bench.site import Site
+from kstreams_repl.bench.environment import Site
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
 
 TABLES = ("count", "sum", "window")
@@ -16,12 +15,13 @@ TABLES = ("count", "sum", "window")
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Everything committed on an output topic.
+    """All committed records of an output topic.
 
     Attributes:
-        records: how many there are.
-        last: the last value of each key of a table; else empty.
-        fingerprint: of a stream: the sum of the hashes of its records, which no order changes; comparable within one process only.
+        records: number of records.
+        last: the last value of each key of a table; empty for a stream.
+        fingerprint: for a stream: the sum of the hashes of its records, independent of their order; comparable within one process
+            only.
     """
 
     records: int
@@ -29,7 +29,7 @@ class Output:
     fingerprint: int = 0
 
     def differences(self, other: Output) -> int:
-        """Keys whose last value differs; of streams 0 or 1 for equal or not."""
+        """Return the number of keys whose last value differs; for streams 0 if they are equal, else 1."""
         if self.last or other.last:
             return len(self.last.items() ^ other.last.items())
         return int((self.records, self.fingerprint) != (other.records, other.fingerprint))

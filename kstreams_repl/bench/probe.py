@@ -1,5 +1,5 @@
-"""Follows single records through a running application: each carries the time it was sent at, a reader of committed
-output takes the time it arrives at. Both ends are in this process, so one clock serves.
+"""Follows single records through a running application: each record contains the time it was sent, and a reader of committed
+output takes the time it arrives. Both ends are in this process, so they use one clock.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from types import TracebackType
 from typing import Any
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.bench.site import PARTITIONS, Site, give_up
+from kstreams_repl.bench.environment import PARTITIONS, Site, give_up
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.clients import ClientSettings, make_consumer, make_producer
 from kstreams_repl.kafka.group_offsets import assign, is_partition_end, is_passing
 from kstreams_repl.kafka.reading import READ_GROUP
 from kstreams_repl.kafka.record_batch import columns
-from kstreams_repl.session.application import Application
+from kstreams_repl.session.application.application import Application
 from kstreams_repl.types import TopicPartition
 
 _TICK_SECONDS = 0.001
 _FEED_RATE = 200.0
-"""Records a second that come in while an application is edited."""
+"""Records per second sent while an application is edited."""
 
 
 def passing(source: str, sink: str, function: Callable[[bytes], bytes] = lambda value: value) -> Any:
-    """A topology of one operator: what comes in goes out, by default as it came."""
+    """Return a topology of one operator that writes each record, by default unchanged."""
     builder = StreamsBuilder()
     stream = builder.stream(source, key_serde=serdes.bytes, value_serde=serdes.bytes)
     stream.map_values(function).to(sink, key_serde=serdes.bytes, value_serde=serdes.bytes)
@@ -36,7 +36,7 @@ def passing(source: str, sink: str, function: Callable[[bytes], bytes] = lambda 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A record that arrived: when it was sent and when it was there (ns of the process's clock)."""
+    """A record that arrived: when it was sent and when it arrived (ns of the process's clock)."""
 
     sent: int
     arrived: int
@@ -49,7 +49,7 @@ class Arrival:
 class Probe:
     """Sends to one topic and reads the committed records of another; a context manager.
 
-    The reader begins at the start of its topic and runs on a thread of its own, so an arrival is noticed when it happens.
+    The reader starts at the beginning of its topic and runs on its own thread, so an arrival is noticed at once.
     """
 
     def __init__(self, settings: ClientSettings, source: str, sink: str, *, linger_ms: int = 0) -> None:
@@ -83,13 +83,13 @@ class Probe:
         return list(self._arrivals)
 
     def send(self) -> None:
-        """One record, its value the present time."""
+        """Send one record with the current time as its value."""
         self._producer.produce(self._source, b"%d" % time.perf_counter_ns(), b"%d" % self.sent)
         self.sent += 1
         self._producer.poll(0)
 
     def send_at(self, rate: float, seconds: float) -> None:
-        """Records at an even pace; above a thousand a second in small bursts, one each millisecond."""
+        """Send records at an even pace; above a thousand per second in small bursts, one each millisecond."""
         start, before = time.perf_counter(), self.sent
         while (now := time.perf_counter() - start) < seconds:
             for _ in range(int(now * rate) - (self.sent - before)):
@@ -98,10 +98,10 @@ class Probe:
             time.sleep(max(_TICK_SECONDS, following - (time.perf_counter() - start)))
 
     def await_arrivals(self, count: int, app: Application, seconds: float = 60.0) -> None:
-        """Wait until so many records have arrived in all.
+        """Wait until this many records have arrived in total.
 
         Raises:
-            KStreamsError: they did not in time, the application failed, or the topic could not be read.
+            KStreamsError: they did not arrive in time, the application failed, or the topic could not be read.
         """
         deadline = time.monotonic() + seconds
         while len(self._arrivals) < count:
@@ -136,7 +136,7 @@ def _on_error(message: Any, error: Any) -> None:
 
 
 def await_running(app: Application, seconds: float = 60.0) -> None:
-    """Wait until every instance runs its loop.
+    """Wait until every instance runs its poll loop.
 
     Raises:
         KStreamsError: the application failed, or it took too long.
@@ -152,14 +152,15 @@ def await_running(app: Application, seconds: float = 60.0) -> None:
 
 
 def edited(probe: Probe, app: Application, changed: Any, *, is_new: Callable[[Arrival], bool], max_seconds: float = 60.0) -> float:
-    """Seconds from the call of `edit` until a committed record is there that went through the new code, while records come in all the time.
+    """Return the seconds from the call of `edit` until a committed record has passed the new code, while records are sent all the
+    time.
 
     Args:
         changed: the builder or topology with the new code.
-        is_new: whether a record that arrived went through the new code.
+        is_new: returns whether a record that arrived passed the new code.
 
     Raises:
-        KStreamsError: none arrived in time.
+        KStreamsError: no such record arrived in time.
     """
     end = threading.Event()
 
@@ -189,7 +190,7 @@ def edited(probe: Probe, app: Application, changed: Any, *, is_new: Callable[[Ar
 
 
 def warm_up(site: Site, *, instances: int = 2) -> None:
-    """Start Spark and its worker pool by one application that comes and goes."""
+    """Start Spark and its worker pool by running one short application."""
     source, sink = site.fresh_topic("bench-warm-in"), site.fresh_topic("bench-warm-out")
     config = {"processing.guarantee": "exactly_once_v2", "num.stream.threads": instances}
     app = site.session.deploy(passing(source, sink), "bench-warm", config=config)
@@ -200,5 +201,5 @@ def warm_up(site: Site, *, instances: int = 2) -> None:
             probe.await_arrivals(1, app)
     finally:
         app.stop()
-        site.session.cleanup("bench-warm", confirm=True)
+        site.session.cleanup("bench-warm", dry_run=False)
         site.admin.delete_topics([source, sink])

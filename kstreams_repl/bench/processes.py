@@ -1,6 +1,6 @@
-"""Memory and processor time of the processes that a measurement is about, sampled on a thread beside it.
+"""Memory and processor time of the measured processes, sampled on a separate thread.
 
-Memory is the sum of resident sets, so pages that forked workers share are counted once per worker: an upper bound.
+Memory is the sum of resident sets, so pages shared by forked workers count once per worker: an upper bound.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """At one moment: seconds of processor used so far, bytes resident, and the most private bytes that one process had."""
+    """One sample: processor seconds used so far, resident bytes, and the largest number of private bytes of a single process."""
 
     at: float
     cpu: float
@@ -27,7 +27,7 @@ class Sample:
 
 
 def tree(pid: int) -> list[psutil.Process]:
-    """A process and all its descendants that live."""
+    """Return a process and all its living descendants."""
     try:
         root = psutil.Process(pid)
         return [root, *root.children(recursive=True)]
@@ -36,12 +36,13 @@ def tree(pid: int) -> list[psutil.Process]:
 
 
 def resident_and_private(processes: Iterable[psutil.Process]) -> tuple[int, int]:
-    """Bytes resident in all of them, and those of these that are private: not pages of files, such as a store's mapped ones."""
+    """Return the resident bytes of all processes, and the private ones among them: without file pages, such as a store's mapped
+    ones."""
     resident = private = 0
     for process in processes:
         try:
             told = process.memory_info()
-        except psutil.Error:  # ended between listing and looking
+        except psutil.Error:  # the process ended after it was listed
             continue
         resident += told.rss
         private += told.rss - getattr(told, "shared", 0)
@@ -52,7 +53,7 @@ class ProcessSampler:
     """Samples a changing set of processes while its `with` block runs.
 
     Args:
-        processes: gives those to be counted now; the time of one that ended in between stays counted.
+        processes: returns the processes to count now; the processor time of processes that ended stays counted.
     """
 
     def __init__(self, processes: Callable[[], Iterable[psutil.Process]]) -> None:
@@ -80,11 +81,11 @@ class ProcessSampler:
 
     @property
     def peak_private_mb(self) -> int:
-        """Of the process that had most."""
+        """Return the peak of private memory of a single process."""
         return round(max((sample.private for sample in self._samples), default=0) / 2**20)
 
     def cpu_between(self, start: float, end: float) -> float:
-        """Processor seconds from one time (seconds since 1970) to another, straight lines between samples."""
+        """Return the processor seconds between two times (seconds since 1970), interpolated linearly between samples."""
         return round(self._cpu_at(end) - self._cpu_at(start), 2)
 
     def _cpu_at(self, moment: float) -> float:
@@ -107,7 +108,7 @@ class ProcessSampler:
                 with process.oneshot():
                     times = process.cpu_times()
                     resident, own = resident_and_private([process])
-            except psutil.Error:  # ended between listing and looking
+            except psutil.Error:  # the process ended after it was listed
                 continue
             rss, private = rss + resident, max(private, own)
             self._cpu[process.pid] = times.user + times.system

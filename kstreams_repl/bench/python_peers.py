@@ -1,4 +1,4 @@
-"""Ours beside the other stream processors of Python: the same topics, on the same broker, in the same sitting."""
+"""Comparison with other stream processors for Python: the same topics on the same broker, in one run of the command."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from kstreams_repl.bench import lines
+from kstreams_repl.bench import json_output
 from kstreams_repl.bench.deployed import Settings, run_workload
+from kstreams_repl.bench.environment import Site, open_site, where
 from kstreams_repl.bench.peers.kafka_streams import PeerRun
 from kstreams_repl.bench.peers.python_peers import PEERS, PythonPeer, peers_of
-from kstreams_repl.bench.site import Site, open_site, where
 from kstreams_repl.bench.workloads import WORKLOADS, Topics
 from kstreams_repl.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
@@ -48,14 +48,15 @@ def main(
     bootstrap: str | None,
     directory: Path | None,
 ) -> None:
-    """One line per workload and system, and one per workload: how far the slower of our guarantees is ahead of the fastest peer."""
+    """Print one line per workload and system, and one per workload with the ratio of the slower of our guarantees to the fastest
+    peer."""
     peers = {peer.name: (peer, python) for python in pythons for peer in peers_of(python)}
     if not peers:
         raise KStreamsError(
             f"none of {', '.join(peer.package for peer in PEERS.values())} can be imported by {', '.join(map(str, pythons))}",
             hint="python -m venv peers && peers/bin/pip install quixstreams bytewax orjson",
         )
-    lines.emit_machine()
+    json_output.emit_machine()
     with ExitStack() as stack:
         site = stack.enter_context(open_site(bootstrap, directory))
         topics = site.input_topics(records, keys)
@@ -68,18 +69,18 @@ def main(
                 for peer, python in peers.values()
                 for guarantee in peer.guarantees
             )
-            lines.emit(BENCH, f"{workload} ratio", round(slowest / fastest, 2), "x", records=records)
+            json_output.emit(BENCH, f"{workload} ratio", round(slowest / fastest, 2), "x", records=records)
 
 
 class _Sitting:
-    """One workload, ours and theirs."""
+    """One workload, measured with this package and with the peers."""
 
     def __init__(self, site: Site, workload: str, topics: Topics, records: int, instances: int, runs: int) -> None:
         self._site, self._workload, self._topics = site, workload, topics
         self._records, self._instances, self._runs = records, instances, runs
 
     def ours(self, guarantee: str) -> float:
-        """The median rate."""
+        """Return the median rate of this package."""
         settings = Settings(guarantee, self._instances)
         rates, cpu = [], []
         for number in range(1, self._runs + 1):
@@ -92,7 +93,7 @@ class _Sitting:
         return self._emit(f"{self._workload} {guarantee} {OURS}", rates, cpu, [self._records] * self._runs)
 
     def theirs(self, peer: PythonPeer, python: Path, guarantee: str, seconds: int) -> float:
-        """The median rate; a run that its time ended is taken as far as it came."""
+        """Return the median rate of a peer; a run that timed out counts with the records processed by then."""
         settings = Settings(guarantee, self._instances, max_seconds=seconds)
         runs: list[PeerRun] = []
         for number in range(1, self._runs + 1):
@@ -107,15 +108,15 @@ class _Sitting:
         return replace(self._topics, output=self._site.fresh_topic(f"out-{name}"))
 
     def _emit(self, case: str, rates: list[float], cpu: list[float], processed: list[int]) -> float:
-        value = lines.median(rates)
-        lines.emit(
+        value = json_output.median(rates)
+        json_output.emit(
             BENCH,
             case,
             value,
             "records/s",
-            **lines.spread(rates),
+            **json_output.spread(rates),
             records=min(processed),
-            cpu_us_per_record=lines.median([1e6 * used / count for used, count in zip(cpu, processed, strict=True)], digits=1),
+            cpu_us_per_record=json_output.median([1e6 * used / count for used, count in zip(cpu, processed, strict=True)], digits=1),
             instances=self._instances,
         )
         return value

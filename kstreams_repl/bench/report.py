@@ -1,4 +1,4 @@
-"""`./kstreams bench report FILE...`: the measured lines of one or more files as docs/benchmarks.md."""
+"""`./kstreams bench report FILE...`: render the measured lines of one or more files as docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from kstreams_repl.bench.lines import Line
+from kstreams_repl.bench.json_output import Line
 from kstreams_repl.bench.targets import judged
 from kstreams_repl.errors import KStreamsError
 
@@ -71,6 +71,11 @@ new code. *After ... s*: resumed so long after the pause. Spark looks every ten 
 may keep one for 70 s. *New processes*: how many processes the instances have after a resume that none of them had before the pause,
 the most of all runs; after a minute's rest all of them, where Spark had dropped the workers.""",
     ),
+    "first-result": (
+        "The first result",
+        """`./kstreams bench first-result`: the README's first topology in a Python process that has just started, with an embedded
+broker of its own in an empty directory, after `./kstreams prepare`. Both cases end when all input is processed and committed.""",
+    ),
     "crowd": (
         "Several applications in one session",
         """`./kstreams bench crowd`: eight counts of two instances each (exactly once), deployed one after the other in a session
@@ -121,7 +126,7 @@ _JUDGED = ("target", "met")
 @click.option("--note", "notes", multiple=True, help="A sentence about the sitting, put under the machine.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write there instead of printing.")
 def main(files: tuple[Path, ...], notes: tuple[str, ...], output: Path | None) -> None:
-    """Later lines of the same bench and case replace earlier ones."""
+    """Render measurements; later lines of the same bench and case replace earlier ones."""
     page = render(read_lines(files), notes)
     if output is None:
         click.echo(page, nl=False)
@@ -130,10 +135,10 @@ def main(files: tuple[Path, ...], notes: tuple[str, ...], output: Path | None) -
 
 
 def read_lines(files: Iterable[Path]) -> list[Line]:
-    """All measurements of the files, in order; lines that are no JSON object (progress, warnings) are skipped.
+    """Return all measurements of the files, in order; lines that are not a JSON object (progress, warnings) are skipped.
 
     Raises:
-        KStreamsError: a file holds no measurement.
+        KStreamsError: a file has no measurement.
     """
     found: list[Line] = []
     for file in files:
@@ -149,7 +154,7 @@ def read_lines(files: Iterable[Path]) -> list[Line]:
 
 
 def render(measured: Iterable[Line], notes: Iterable[str] = ()) -> str:
-    """The page."""
+    """Return the page."""
     measured = [line | judged(line) for line in measured]
     by_bench: dict[str, dict[str, Line]] = {}
     for line in measured:
@@ -178,7 +183,7 @@ def _machine(machines: list[Line]) -> str:
 
 
 def _comparison(cases: Mapping[str, Line]) -> str:
-    """Ours beside the peer's, one row per workload and guarantee."""
+    """Return a table of this package and the peer, one row per workload and guarantee."""
     rows = []
     for case, line in cases.items():
         if case.endswith((_RATIO, _PEER)):
@@ -213,7 +218,7 @@ def _with_spread(line: Line) -> str:
 
 
 def _table(lines: Iterable[Line]) -> str:
-    """Case, value, unit, target and verdict where any line has them, and every other field that any line has."""
+    """Return a table: case, value, unit, target and verdict if any line has them, and all other fields that any line has."""
     lines = list(lines)
     judged_first = [name for name in _JUDGED if any(name in line for line in lines)]
     names = dict.fromkeys([*judged_first, *(name for line in lines for name in line if name not in _SKIPPED)])
@@ -226,7 +231,7 @@ def _cell(name: str, value: Any) -> str:
 
 
 def _verdict(met: Any) -> str:
-    """A miss cannot be overlooked."""
+    """Return the verdict; a missed target is in capitals, so that it is noticed."""
     return {True: "yes", False: "NO"}.get(met, "")
 
 

@@ -1,6 +1,6 @@
-"""How fast an instance brings an empty store up to its changelog, as its reports tell: from the first word of the
-restore to the first word of the running loop. The changelog is filled by hand, so that its size is known and nothing
-else is measured.
+"""How fast an instance restores an empty store from its changelog, by its reports: from the first report of the restore to the
+first report of the running loop. The benchmark writes the changelog itself, so that its size is known and nothing else is
+measured.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 
 import click
 
-from kstreams_repl.bench import lines, workloads
+from kstreams_repl.bench import json_output, workloads
+from kstreams_repl.bench.environment import PARTITIONS, Site, give_up, open_site, produce, where
 from kstreams_repl.bench.probe import await_running
-from kstreams_repl.bench.site import PARTITIONS, Site, give_up, open_site, produce, where
 from kstreams_repl.bench.workloads import Row, Topics
 from kstreams_repl.config import EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.spark.progress import InstanceReport
+from kstreams_repl.spark.instance_reports import InstanceReport
 from kstreams_repl.types import TopicPartition
 
 BENCH = "restore"
@@ -31,8 +31,8 @@ BENCH = "restore"
 @click.option("--runs", type=click.IntRange(1), default=3, show_default=True)
 @where
 def main(records: int, keys: int, instances: int, runs: int, bootstrap: str | None, directory: Path | None) -> None:
-    """One line for one instance alone, and one for all at once where more are asked for."""
-    lines.emit_machine()
+    """Print one line for a single instance, and one for all at once if more are requested."""
+    json_output.emit_machine()
     with open_site(bootstrap, directory) as site:
         app = "bench-restore"
         topics = Topics(site.fresh_topic("bench-restore-in"), "", site.fresh_topic("bench-restore-out"))
@@ -42,15 +42,16 @@ def main(records: int, keys: int, instances: int, runs: int, bootstrap: str | No
             for number in range(1, runs + 1):
                 rates += _restore(site, app, topics, count, f"restore-{count}-{number}")
             case = "count, one instance" if count == 1 else f"count, each of {count} instances"
-            lines.emit(
-                BENCH, case, lines.median(rates), "records/s", **lines.spread(rates), records=records, keys=keys, instances=count
+            json_output.emit(
+                BENCH, case, json_output.median(rates), "records/s", **json_output.spread(rates),
+                records=records, keys=keys, instances=count
             )
-        site.session.cleanup(app, confirm=True)
+        site.session.cleanup(app, dry_run=False)
         site.admin.delete_topics([topics.input, topics.output])
 
 
 def _make_changelog(site: Site, app: str, topics: Topics, records: int, keys: int) -> None:
-    """Let the application make its topics and stop, then fill the changelog as it would have."""
+    """Let the application create its topics and stop, then fill the changelog as the application would."""
     started = site.session.deploy(workloads.topology("count", topics), app, config=_config(1))
     await_running(started)
     started.stop()
@@ -58,7 +59,7 @@ def _make_changelog(site: Site, app: str, topics: Topics, records: int, keys: in
 
 
 def changelog_rows(records: int, keys: int, *, seed: int = 1) -> Iterator[Row]:
-    """Counts of uniform keys as a store's changelog has them: Java's long, the record's time beside it."""
+    """Yield counts of uniform keys in the format of a store's changelog: (key, Java's long, the record's timestamp)."""
     pick, now = random.Random(seed).randrange, int(time.time() * 1000)
     for number in range(records):
         yield b"user-%d" % pick(keys), (number + 1).to_bytes(8, "big"), now
@@ -70,7 +71,7 @@ def _config(instances: int, state: Path | None = None) -> dict[str, object]:
 
 
 def _restore(site: Site, name: str, topics: Topics, instances: int, run: str, seconds: float = 120.0) -> list[float]:
-    """Deploy on an empty state directory; records per second of each instance."""
+    """Deploy on an empty state directory; returns the records per second of each instance."""
     partitions = [TopicPartition(f"{name}-counts-changelog", number) for number in range(PARTITIONS)]
     ends = site.admin.end_offsets(partitions)
     starts = site.admin.beginning_offsets(partitions)
@@ -99,13 +100,13 @@ def _restore(site: Site, name: str, topics: Topics, instances: int, run: str, se
 
 
 def rates_of(ready: Mapping[int, InstanceReport], began: Mapping[int, int], sizes: Mapping[str, int]) -> list[float]:
-    """Records per second of each instance.
+    """Return the records per second of each instance.
 
     Args:
-        ready: its first report as one that runs. began: when it told first that it restores (ms). sizes: of changelogs, by task.
+        ready: its first report as running. began: time of its first report as restoring (ms). sizes: of changelogs, by task.
 
     Raises:
-        KStreamsError: one was done before it was seen to restore, so there is nothing to measure.
+        KStreamsError: an instance was ready before a report of its restore was seen, so there is nothing to measure.
     """
     rates = []
     for slot, one in ready.items():

@@ -1,8 +1,8 @@
-"""What a record costs as the store grows: counts over more and more uniform keys, each measured only after the store is full.
+"""The cost of a record as the store grows: counts over increasing numbers of uniform keys, each measured after the store is full.
 
-The topic of a size holds every key once, then uniform records; the clock runs over the last of them, after a warm-up that is the same for
-all sizes. After it the workers are killed with kill -9 while more records come in, and the time is taken until every instance runs
-again. With a peer, Kafka Streams does the same over the same topic, in the same sitting.
+The topic of a size contains every key once, then uniform records; the clock covers the last of them, after a warm-up that is the
+same for all sizes. Afterwards the workers are killed with kill -9 while more records are sent, and the time until every instance
+runs again is measured. With a peer, Kafka Streams does the same over the same topic, in the same run of the command.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from pathlib import Path
 
 import click
 
-from kstreams_repl.bench import lines
+from kstreams_repl.bench import json_output
 from kstreams_repl.bench.clients_alone import seconds_alone
 from kstreams_repl.bench.deployed import Settings, run_workload
+from kstreams_repl.bench.environment import PARTITIONS, Site, give_up, open_site, produce, where
 from kstreams_repl.bench.memory import Pace
 from kstreams_repl.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer, chosen_jdk, peer_option
 from kstreams_repl.bench.processes import ProcessSampler
-from kstreams_repl.bench.site import PARTITIONS, Site, give_up, open_site, produce, where
 from kstreams_repl.bench.workloads import Row, Topics
 from kstreams_repl.config import EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.session.application import Application
-from kstreams_repl.spark.progress import InstanceReport
+from kstreams_repl.session.application.application import Application
+from kstreams_repl.spark.instance_reports import InstanceReport
 
 BENCH = "state-growth"
 SIZES = (10_000, 100_000, 1_000_000)
@@ -81,8 +81,8 @@ def main(
     bootstrap: str | None,
     directory: Path | None,
 ) -> None:
-    """One line per size and system, and one each with the ratio of the last to the first."""
-    lines.emit_machine()
+    """Print one line per size and system, and one each with the ratio of the last to the first."""
+    json_output.emit_machine()
     sizes = sizes or SIZES
     settings = Settings(EXACTLY_ONCE_V2, instances, epoch_ms=60_000, max_seconds=max_seconds, cache_bytes=cache_bytes)
     with ExitStack() as stack:
@@ -94,7 +94,7 @@ def main(
         costs: dict[str, list[float]] = defaultdict(list)
         for size in sized:
             size.fill()
-            if beside is not None:  # first: our own kill adds records
+            if beside is not None:  # the peer runs first, because our own kill adds records
                 costs[f" {KAFKA_STREAMS}"].append(size.measure_peer(beside))
             costs[""].append(size.measure())
             if clients and size is sized[-1]:
@@ -105,11 +105,11 @@ def main(
         for system, ratio in ratios.items():
             theirs = None if system else ratios.get(f" {KAFKA_STREAMS}")
             case = f"{_what(settings)}, largest to smallest{system}"
-            lines.emit(BENCH, case, ratio, "x", sizes=list(sizes), peer_ratio=theirs)
+            json_output.emit(BENCH, case, ratio, "x", sizes=list(sizes), peer_ratio=theirs)
 
 
 def grown_rows(keys: int, records: int, *, seed: int = 1) -> Iterator[Row]:
-    """Every key once, then so many records of uniform keys."""
+    """Yield every key once, then the given number of records of uniform keys."""
     pick, now = random.Random(seed).randrange, int(time.time() * 1000)
     for key in range(keys):
         yield b"user-%d" % key, b"1", now
@@ -118,10 +118,10 @@ def grown_rows(keys: int, records: int, *, seed: int = 1) -> Iterator[Row]:
 
 
 def restored_of(told: Mapping[int, InstanceReport], keys: int, commit_ms: int) -> int:
-    """How many changelog records all instances restored; what a store that was kept lacks is at most a commit or two.
+    """Return the number of changelog records that all instances restored; a kept store lacks at most a commit or two.
 
     Raises:
-        KStreamsError: an instance read as much as its share of the keys, so its store had been wiped.
+        KStreamsError: an instance restored as much as its share of the keys, so its store had been wiped.
     """
     for slot, one in told.items():
         share = keys * len(one.tasks) // PARTITIONS
@@ -140,7 +140,7 @@ def _what(settings: Settings) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """One number of keys: the input of both systems, and what each makes of it."""
+    """One number of keys: the input of both systems, and their measurements."""
 
     site: Site
     keys: int
@@ -159,7 +159,7 @@ class _Size:
 
     @property
     def before(self) -> int:
-        """Records before the clock starts."""
+        """Return the number of records before the clock starts."""
         return self.keys + self.warm
 
     @property
@@ -170,7 +170,7 @@ class _Size:
         return Topics(self.input, "", self.site.fresh_topic(f"{name}-out"))
 
     def measure(self) -> float:
-        """Microseconds of all instances together per record."""
+        """Return the microseconds per record of all instances together."""
         name = f"growing-{self.keys}"
         topics = self._topics(name)
         workers = ProcessSampler(lambda: self.site.parts()["workers"])
@@ -184,7 +184,7 @@ class _Size:
         return self._emit("", measured.ended - began, self.records, memory)
 
     def measure_peer(self, peer: KafkaStreamsPeer) -> float:
-        """The same, of the peer's threads."""
+        """Return the microseconds per record of all the peer's threads together."""
         name = f"growing-peer-{self.keys}"
         topics = self._topics(name)
         run = peer.run(self.site, "count", topics, self.total, self.settings, name, after=self.before)
@@ -194,12 +194,13 @@ class _Size:
         return self._emit(f" {KAFKA_STREAMS}", run.seconds, run.records, {"peak_rss_mb": run.rss_mb})
 
     def measure_clients(self, smallest: float) -> None:
-        """The floor: reading, and sending a changelog record and a result for each record read; `smallest` is the first size's cost."""
+        """Measure the floor: read, and send a changelog record and a result per record; `smallest` is the cost at the first
+        size."""
         outputs = [self.site.fresh_topic(f"clients-{self.keys}-{kind}") for kind in ("changelog", "out")]
         seconds = seconds_alone(self.site, self.input, outputs, self.settings, f"clients-{self.keys}")
         self.site.admin.delete_topics(outputs)
         cost = seconds / self.total * 1e6
-        lines.emit(
+        json_output.emit(
             BENCH,
             f"Kafka clients alone, {self.keys:,} keys",
             round(cost, 3),
@@ -213,7 +214,7 @@ class _Size:
 
     def _emit(self, system: str, seconds: float, records: int, memory: dict[str, int]) -> float:
         cost = seconds / records * 1e6
-        lines.emit(
+        json_output.emit(
             BENCH,
             f"{_what(self.settings)}, {self.keys:,} keys{system}",
             round(cost, 3),
@@ -228,7 +229,7 @@ class _Size:
         return cost
 
     def _kill(self, app: Application) -> None:
-        """kill -9 of every worker while records come in; tells when all instances run again, and what they restored."""
+        """Kill every worker (kill -9) while records are sent; print when all instances run again, and what they restored."""
         with Pace(self.site, self.input, self.keys, _LOAD_RATE) as pace:
             time.sleep(_LOAD_SECONDS)
             former = {slot: one.pid for slot, one in app.reports.instances.items()}
@@ -247,7 +248,7 @@ class _Size:
             seconds = time.monotonic() - began
             pace.check()
         restored = restored_of(told, self.keys, self.settings.commit_ms)
-        lines.emit(
+        json_output.emit(
             BENCH,
             f"{_what(self.settings)}, {self.keys:,} keys, kill -9 to ready",
             round(seconds, 2),

@@ -1,7 +1,7 @@
-"""What the issues ask of a measurement, by benchmark and case: one table, from which a line's `target` and `met` come.
+"""The targets of the benchmarks by bench and case: one table, from which the fields `target` and `met` of a line are computed.
 
-A target is about one field of a line, mostly its value. What a line does not have is not judged, and neither are cases that nobody
-asked anything of. The figures hold for the sizes and paces that are the benchmarks' own defaults, or larger ones.
+A target is about one field of a line, mostly its value. A line is not judged by fields that it lacks, nor are cases without a
+target. The figures hold for the benchmarks' default sizes and paces, or larger ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One field against a bound: a figure, or the name of another field of the line.
+    """One field and its bound: a figure, or the name of another field of the line.
 
     Example:
         >>> str(Target("<=", 10, of="p50"))
@@ -39,7 +39,7 @@ class Target:
         return sign if self.of == "value" else f"{self.of.replace('_', ' ')} {sign}".strip()
 
     def met(self, line: Mapping[str, Any]) -> bool | None:
-        """None where the line lacks a field."""
+        """Return whether the target is met; None if the line lacks a field."""
         bound = line.get(self.bound) if isinstance(self.bound, str) else self.bound
         found = line.get(self.of)
         return None if found is None or bound is None else _COMPARE[self.comparison](found, bound)
@@ -49,7 +49,7 @@ _FLOORS = {
     EXACTLY_ONCE_V2: {"stateless": 1.3, "count": 2.5, "sum": 2.0, "window": 1.8, "join": 1.3},
     AT_LEAST_ONCE: {"stateless": 1.05, "count": 2.2, "sum": 1.8, "window": 1.6, "join": 1.2},
 }
-"""Records per second, times Kafka Streams'."""
+"""Records per second, as a multiple of Kafka Streams'."""
 
 TARGETS: Mapping[tuple[str, str], tuple[Target, ...]] = MappingProxyType(
     {
@@ -75,6 +75,8 @@ TARGETS: Mapping[tuple[str, str], tuple[Target, ...]] = MappingProxyType(
         ("restore", "count, *"): (Target(">=", 500_000),),
         ("state-growth", "*, largest to smallest"): (Target("<=", 3), Target("<", "peer_ratio")),
         ("state-growth", "*, kill -9 to ready"): (Target("<=", 5),),
+        ("first-result", "process start to first SQL result"): (Target("<=", 12),),
+        ("first-result", "deploy to first result"): (Target("<=", 8),),
         ("notebook", "edit to first record"): (Target("<=", 2),),
         ("notebook", "pause"): (Target("<=", 0.3),),
         ("notebook", "resume to first record"): (Target("<=", 0.8),),
@@ -83,16 +85,17 @@ TARGETS: Mapping[tuple[str, str], tuple[Target, ...]] = MappingProxyType(
         ("notebook", "picture update"): (Target("<=", 0.1),),
     }
 )
-"""What is asked for, in each line's own unit; a case may have `*` for what options choose. Medians are judged where there are runs."""
+"""The targets, in each line's own unit; a case may have `*` for what options choose. Medians are judged if there are several
+runs."""
 
 
 def targets_of(bench: str, case: str) -> tuple[Target, ...]:
-    """The targets of a case; none where nothing is asked of it."""
+    """Return the targets of a case; empty if it has none."""
     return next((found for (of, pattern), found in TARGETS.items() if of == bench and fnmatchcase(case, pattern)), ())
 
 
 def judged(line: Mapping[str, Any]) -> dict[str, Any]:
-    """The line's `target` in words and whether all of it is `met`; nothing where there is none.
+    """Return the line's `target` in words and whether it is `met` as a whole; empty if it has no target.
 
     Example:
         >>> judged({"bench": "control", "case": "pause", "value": 0.4, "unit": "s"})

@@ -1,6 +1,6 @@
-"""Records per second of the deployed workloads, from the first record processed to the last one committed; beside Kafka
-Streams on the JVM if asked: same broker, same topic, same commit interval, linger and compression, and the final
-outputs compared.
+"""Records per second of the deployed workloads, from the first record processed to the last one committed; optionally compared
+with Kafka Streams on the JVM: same broker, same topic, same commit interval, linger and compression, and the final outputs
+compared.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 import click
 
-from kstreams_repl.bench import lines, outputs
+from kstreams_repl.bench import json_output, outputs
 from kstreams_repl.bench.deployed import Measured, Settings, run_workload
+from kstreams_repl.bench.environment import Site, open_site, where
 from kstreams_repl.bench.outputs import Output
 from kstreams_repl.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer, PeerRun, chosen_jdk, peer_option
-from kstreams_repl.bench.site import Site, open_site, where
 from kstreams_repl.bench.workloads import WORKLOADS, Topics
 from kstreams_repl.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
@@ -58,10 +58,10 @@ def main(
     bootstrap: str | None,
     directory: Path | None,
 ) -> None:
-    """One line per workload, guarantee and system, and one with the ratio of the two. Exit status 1 when the outputs differ, or could
-    not be compared because the peer did not come to its end.
+    """Print one line per workload, guarantee and system, and one with the ratio of the two. Exit status 1 when the outputs
+    differ, or cannot be compared because the peer did not finish.
     """
-    lines.emit_machine()
+    json_output.emit_machine()
     records = records_of(records, peer)
     guarantees = (EXACTLY_ONCE_V2, AT_LEAST_ONCE) if guarantee == BOTH else (guarantee,)
     faults: list[str] = []
@@ -86,17 +86,17 @@ def main(
 
 
 def records_of(wanted: int | None, peer: str | None) -> int:
-    """How many records a run has: as many as were asked for; else enough for the comparison that is made."""
+    """Return the number of records of a run: the requested one, or enough for the comparison that is made."""
     if wanted is not None:
         return wanted
     return RECORDS if peer is None else RECORDS_BESIDE_PEER
 
 
 def fault_of(runs: Sequence[PeerRun], records: int, ours: Output | None, theirs: Output | None) -> str | None:
-    """Why the peer's output is not known to be the same as ours; None when it is, or there was no peer.
+    """Return why the peer's output is not known to equal ours; None if it does, or if there is no peer.
 
     Args:
-        ours, theirs: what the last runs put out; None where it was not read, as of a peer that did not come to its end.
+        ours, theirs: outputs of the last runs; None if not read, for example because the peer did not finish.
     """
     if not runs:
         return None
@@ -126,7 +126,7 @@ class _Case:
         return f"{self.workload} {self.settings.guarantee}"
 
     def measure(self, runs: int) -> str | None:
-        """All runs, ours and the peer's in turn; why the outputs of the last two are not known to be the same, None when they are."""
+        """Alternate our runs with the peer's; returns why the outputs of the last two are not known to be equal, or None."""
         ours: list[Measured] = []
         theirs: list[PeerRun] = []
         output: Output | None = None
@@ -162,15 +162,15 @@ class _Case:
         sizes = {"records": self.records, "keys": self.keys, "instances": self.settings.instances}
         sizes |= {"commit_ms": self.settings.commit_ms, "epoch_ms": self.settings.epoch_ms}
         rates = [run.rate for run in ours]
-        lines.emit(
+        json_output.emit(
             BENCH,
             self.name,
-            lines.median(rates),
+            json_output.median(rates),
             "records/s",
-            **lines.spread(rates),
-            seconds=lines.median([run.seconds for run in ours], digits=2),
-            cpu_seconds=lines.median([run.cpu_seconds for run in ours], digits=1),
-            broker_cpu_seconds=lines.median([run.broker_cpu_seconds for run in ours], digits=1),
+            **json_output.spread(rates),
+            seconds=json_output.median([run.seconds for run in ours], digits=2),
+            cpu_seconds=json_output.median([run.cpu_seconds for run in ours], digits=1),
+            broker_cpu_seconds=json_output.median([run.broker_cpu_seconds for run in ours], digits=1),
             peak_rss_mb=max(run.rss_mb + run.broker_rss_mb for run in ours),
             broker_rss_mb=max(run.broker_rss_mb for run in ours),
             **sizes,
@@ -178,17 +178,17 @@ class _Case:
         if not theirs:
             return
         others = [run.rate for run in theirs]
-        lines.emit(
+        json_output.emit(
             BENCH,
             f"{self.name} {KAFKA_STREAMS}",
-            lines.median(others),
+            json_output.median(others),
             "records/s",
-            **lines.spread(others),
-            seconds=lines.median([run.seconds for run in theirs], digits=2),
-            cpu_seconds=lines.median([run.cpu_seconds for run in theirs], digits=1),
+            **json_output.spread(others),
+            seconds=json_output.median([run.seconds for run in theirs], digits=2),
+            cpu_seconds=json_output.median([run.cpu_seconds for run in theirs], digits=1),
             peak_rss_mb=max(run.rss_mb for run in theirs),
             complete=all(run.complete for run in theirs),
             **sizes,
         )
         ratio = statistics.median(rates) / statistics.median(others)
-        lines.emit(BENCH, f"{self.name} ratio", round(ratio, 2), "x", same_output=same, records=self.records)
+        json_output.emit(BENCH, f"{self.name} ratio", round(ratio, 2), "x", same_output=same, records=self.records)

@@ -1,7 +1,7 @@
-"""The workloads that are measured, the same everywhere: engine alone, deployed, and on the peers.
+"""The measured workloads, which are the same everywhere: engine alone, deployed, and on the peers.
 
-Records are those of the peers: key ``user-N``, value ``{"user":N,"amount":A,"item":"abcdefghijI","ts":T}``; the
-timestamp advances 1 ms every thousand records, as it does in a topic filled at a million records a second.
+Records have the format of the peers' benchmarks: key ``user-N``, value ``{"user":N,"amount":A,"item":"abcdefghijI","ts":T}``; the
+timestamp advances 1 ms every thousand records, as in a topic filled at a million records per second.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ TOPICS = Topics()
 
 
 def input_rows(records: int, keys: int, *, seed: int = 1, first_ms: int = 1_700_000_000_000) -> list[Row]:
-    """(key, value, timestamp) of the stream."""
+    """Return (key, value, timestamp) of the stream's records."""
     return list(stream_rows(records, keys, seed=seed, first_ms=first_ms))
 
 
 def stream_rows(records: int, keys: int, *, seed: int = 1, first_ms: int = 1_700_000_000_000) -> Iterator[Row]:
-    """The same one by one, for more records than fit into memory."""
+    """Yield the rows of `input_rows` one by one, for more records than fit into memory."""
     pick = random.Random(seed).randrange
     for i in range(records):
         user = pick(keys)
@@ -47,12 +47,12 @@ def stream_rows(records: int, keys: int, *, seed: int = 1, first_ms: int = 1_700
 
 
 def table_rows(keys: int, *, at_ms: int = 1_600_000_000_000) -> list[Row]:
-    """One row per key, older than the stream."""
+    """Return one row per key, older than the stream."""
     return [(b"user-%d" % user, b'{"country":"c%d"}' % (user % 50), at_ms) for user in range(keys)]
 
 
 def stateless(builder: StreamsBuilder, topics: Topics = TOPICS) -> None:
-    """Parse JSON, keep amount > 500, emit item:amount."""
+    """Parse JSON, keep amounts above 500, write item:amount."""
     (
         builder.stream(topics.input, key_serde=serdes.string, value_serde=serdes.string)
         .map_values(orjson.loads)
@@ -70,7 +70,7 @@ def count(builder: StreamsBuilder, topics: Topics = TOPICS) -> None:
 
 
 def total(builder: StreamsBuilder, topics: Topics = TOPICS) -> None:
-    """Sum of amounts per key."""
+    """Sum the amounts per key."""
     amounts = builder.stream(topics.input, key_serde=serdes.string, value_serde=serdes.string).map_values(
         lambda value: orjson.loads(value)["amount"]
     )
@@ -107,7 +107,7 @@ WORKLOADS: dict[str, Callable[[Any, Topics], None]] = {
 
 
 def topology(workload: str, topics: Topics = TOPICS) -> Any:
-    """The built topology of a workload."""
+    """Return the built topology of a workload."""
     builder = StreamsBuilder()
     WORKLOADS[workload](builder, topics)
     return builder.build()

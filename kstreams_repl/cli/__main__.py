@@ -1,4 +1,4 @@
-"""``python -m kstreams_repl.cli``: what ``./kstreams`` runs."""
+"""Run ``python -m kstreams_repl.cli``, as ``./kstreams`` does."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
-"""Makes the virtual environment that ``./kstreams`` runs in. Standard library only: it runs before anything is installed.
+"""Creates the virtual environment that ``./kstreams`` runs in. Standard library only: it runs before anything is installed.
 
-The environment is a function of three inputs: ``requirements.lock``, ``pyproject.toml`` and the folder of the checkout. It is made
+The environment depends on three inputs: ``requirements.lock``, ``pyproject.toml`` and the folder of the checkout. It is created
 in place (virtual environments cannot be moved) by these steps:
 
-1. Lock: one builder at a time, by an advisory lock on the checkout's folder. The installers inherit the lock, so it outlives a killed
-   builder for as long as its installer still writes.
-2. Look again: another call may have finished the work while this one waited.
-3. Clear: only a folder that this script made (it holds ``OWNER_MARK``) is ever deleted.
-4. Make the environment, copy the lock file into it, and install from that copy, each archive checked against its hash (uv when it
-   is there, else pip).
+1. Lock: one builder at a time, by an advisory lock on the checkout's folder. The installers inherit the lock, so after a
+   builder is killed it is held while its installer still writes.
+2. Check again: another call may have finished the work while this one waited.
+3. Clear: only a folder that this script created (it contains ``OWNER_MARK``) is ever deleted.
+4. Create the environment, copy the lock file into it, and install from that copy, each archive checked against its hash
+   (with uv if available, else pip).
 5. Copy pyproject.toml likewise and install the project itself, editable, without dependencies.
-6. Stamp the root's path. A build interrupted anywhere before has no stamp and is made anew by the next call.
+6. Stamp the root's path. An interrupted build has no stamp and is rebuilt by the next call.
 
-When only ``pyproject.toml`` changed, steps 3 and 4 are skipped.
+If only ``pyproject.toml`` changed, steps 3 and 4 are skipped.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ LOCK_STAMP = "kstreams-lock.stamp"
 PROJECT_STAMP = "kstreams-project.stamp"
 ROOT_STAMP = "kstreams-root.stamp"
 NEEDED_BYTES = 1_700_000_000
-"""What the locked packages take, for the message when they do not fit."""
+"""Disk space that the locked packages need, for the message if there is too little."""
 
 
 class BootstrapError(Exception):
-    """The environment could not be made. The message says which step failed; `hint` says what to do."""
+    """The environment could not be created. The message names the failed step; `hint` is the next action."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class BootstrapError(Exception):
 
 
 def no_room(environment: Path) -> BootstrapError:
-    """The error for a disk too small for the environment."""
+    """Return the error for a disk that is too small for the environment."""
     where = environment
     while not where.exists():
         where = where.parent
@@ -58,7 +58,7 @@ def no_room(environment: Path) -> BootstrapError:
 
 
 def has_locked_packages(root: Path, environment: Path) -> bool:
-    """True when the environment holds exactly what this checkout's lock file asks for."""
+    """Return whether the environment has exactly the packages in this checkout's lock file."""
     try:
         return (
             (environment / "bin" / "python").exists()
@@ -70,7 +70,7 @@ def has_locked_packages(root: Path, environment: Path) -> bool:
 
 
 def is_fresh(root: Path, environment: Path) -> bool:
-    """True when nothing is to be done. The same question as ``is_fresh`` in the shell script."""
+    """Return whether there is nothing to do. The same condition as ``is_fresh`` in the shell script."""
     try:
         return has_locked_packages(root, environment) and filecmp.cmp(
             root / "pyproject.toml", environment / PROJECT_STAMP, shallow=False
@@ -80,12 +80,12 @@ def is_fresh(root: Path, environment: Path) -> bool:
 
 
 def say(text: str) -> None:
-    """Prints a line of progress. On stderr: stdout belongs to the command that runs afterwards."""
+    """Print a line of progress on stderr, because stdout belongs to the command that runs afterwards."""
     print(f"kstreams: {text}", file=sys.stderr, flush=True)
 
 
 def acquire_lock(root: Path) -> int:
-    """Step 1. Waits for the checkout's lock and returns its file descriptor; closing it (or dying) releases it."""
+    """Step 1. Wait for the checkout's lock and return its file descriptor; closing it (or the process's end) releases it."""
     descriptor = os.open(root, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,10 +96,10 @@ def acquire_lock(root: Path) -> int:
 
 
 def clear(environment: Path) -> None:
-    """Step 3. Deletes an environment that this script made.
+    """Step 3. Delete an environment that this script created.
 
     Raises:
-        BootstrapError: the folder is somebody else's.
+        BootstrapError: the folder was not created by this script.
     """
     if not environment.exists() and not environment.is_symlink():
         return
@@ -112,23 +112,23 @@ def clear(environment: Path) -> None:
         )
     (environment / ROOT_STAMP).unlink(missing_ok=True)
     for entry in environment.iterdir():
-        if entry.name != OWNER_MARK:  # last, so that an interrupted deletion can be taken up again
+        if entry.name != OWNER_MARK:  # deleted last, so that an interrupted deletion can be continued
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
     shutil.rmtree(environment)
 
 
 def installer_environment() -> dict[str, str]:
-    """The caller's variables (mirrors, certificates, proxies pass through), without those that install somewhere else."""
+    """Return the caller's variables (mirrors, certificates, proxies), without those that change the installation's target."""
     misleading = {"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIRE_VIRTUALENV", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"}
     kept = {name: value for name, value in os.environ.items() if name not in misleading}
     return kept | {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
 def run_installer(command: list[str], lock: int, log: Path, total: int, step: str) -> None:
-    """Runs one installer command with its output in `log` and a count of packages on a terminal.
+    """Run one installer command with its output in `log`, and with a count of packages on a terminal.
 
     Raises:
-        BootstrapError: the command failed; the message carries the end of its output.
+        BootstrapError: the command failed; the message contains the end of its output.
     """
     started = time.monotonic()
     with log.open("a", encoding="utf-8") as sink:
@@ -174,7 +174,8 @@ def run_installer(command: list[str], lock: int, log: Path, total: int, step: st
 
 
 def make_environment(root: Path, environment: Path, lock: int) -> None:
-    """Step 4. An empty environment with the locked packages, nothing resolved and every archive checked against its hash."""
+    """Step 4. Create an empty environment and install the locked packages, without resolving, each archive checked against its
+    hash."""
     requirements = environment / LOCK_STAMP
     log = environment / "kstreams-install.log"
     uv = shutil.which("uv")
@@ -201,7 +202,7 @@ def make_environment(root: Path, environment: Path, lock: int) -> None:
 
 
 def install_project(root: Path, environment: Path, lock: int) -> None:
-    """Step 5. The checkout itself, editable; its build backend is among the locked packages, so nothing is fetched."""
+    """Step 5. Install the checkout itself, editable; its build backend is among the locked packages, so nothing is downloaded."""
     shutil.copyfile(root / "pyproject.toml", environment / PROJECT_STAMP)
     python = str(environment / "bin" / "python")
     uv = shutil.which("uv")
@@ -211,14 +212,14 @@ def install_project(root: Path, environment: Path, lock: int) -> None:
 
 
 def stamp(root: Path, environment: Path) -> None:
-    """Step 6. Says that the environment is whole, in one atomic step."""
+    """Step 6. Mark the environment as complete, atomically."""
     unfinished = environment / f"{ROOT_STAMP}.new"
     unfinished.write_text(f"{root}\n")
     unfinished.replace(environment / ROOT_STAMP)
 
 
 def bootstrap(root: Path, environment: Path) -> None:
-    """Brings the environment up to date; returns at once when it is."""
+    """Bring the environment up to date; returns at once if it is."""
     lock = acquire_lock(root)  # 1
     try:
         if is_fresh(root, environment):  # 2
@@ -236,7 +237,7 @@ def bootstrap(root: Path, environment: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Entry for the shell script: ``bootstrap.py ROOT ENVIRONMENT``."""
+    """Run the shell script's call ``bootstrap.py ROOT ENVIRONMENT``."""
     root, environment = (Path(argument) for argument in arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

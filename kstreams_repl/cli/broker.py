@@ -1,6 +1,6 @@
-"""``./kstreams broker``: the embedded broker by hand.
+"""``./kstreams broker``: control the embedded broker.
 
-``start`` leaves it running, ``stop`` ends it, ``status`` tells where it is, ``fetch`` only brings its jars.
+``start`` leaves it running, ``stop`` ends it, ``status`` shows its address, ``fetch`` only downloads its jars.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON 
 
 @click.group()
 def main() -> None:
-    """A real single-node Kafka on this machine: start it, stop it, ask for its address."""
+    """A real single-node Kafka on this machine: start it, stop it, show its address."""
 
 
 @main.command()
@@ -61,7 +61,7 @@ def start(directory: Path, as_json: bool, port: int | None, heap: str, foregroun
 @main.command()
 @_directory
 def stop(directory: Path) -> None:
-    """Stop the directory's broker; its data stay."""
+    """Stop the directory's broker; its data stays."""
     from kstreams_repl.kafka.embedded import EmbeddedBroker
 
     broker = EmbeddedBroker.attach(directory)
@@ -74,7 +74,7 @@ def stop(directory: Path) -> None:
 @_directory
 @_as_json
 def status(directory: Path, as_json: bool) -> None:
-    """Tell whether the directory's broker runs, and where. Exit code 3 when it does not."""
+    """Show whether the directory's broker runs, and its address. Exit code 3 if it does not run."""
     from kstreams_repl.kafka.embedded import EmbeddedBroker
 
     try:

@@ -1,4 +1,4 @@
-"""Where the checkout is, for the commands that need more than the installed package: notebooks, tests, lock file."""
+"""Finds the checkout, for the commands that need more than the installed package: notebooks, tests, lock file."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from kstreams_repl.errors import KStreamsError
 
 
 def find_checkout() -> Path | None:
-    """The folder that holds ``pyproject.toml`` and this package; None when the package was installed from a wheel."""
+    """Return the folder that contains ``pyproject.toml`` and this package; None if the package was installed from a wheel."""
     root = Path(kstreams_repl.__file__).resolve().parent.parent
     return root if (root / "pyproject.toml").is_file() and (root / "kstreams").is_file() else None
 
 
 def require_checkout(what: str) -> Path:
-    """As `find_checkout`.
+    """Return the folder as `find_checkout` does, or raise.
 
     Raises:
-        KStreamsError: there is no checkout around this package.
+        KStreamsError: the package is not part of a checkout.
     """
     root = find_checkout()
     if root is None:

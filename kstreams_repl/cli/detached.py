@@ -1,4 +1,4 @@
-"""``./kstreams detached``: applications that a process of their own drives, seen from a shell. Neither a broker nor Spark is asked."""
+"""``./kstreams detached``: applications with a driver process of their own. The commands contact neither a broker nor Spark."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _state = click.option(
 
 @click.group()
 def main() -> None:
-    """Applications deployed with detached=True: they go on when their notebook is closed."""
+    """Applications deployed with detached=True: they continue when their notebook is closed."""
 
 
 @main.command("list")
 @_state
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line for each.")
 def list_(state: Path, as_json: bool) -> None:
-    """Show the driver processes that live, and those that ended by themselves."""
-    from kstreams_repl.session.detached.mailbox import STOPPED, mailboxes
+    """Show the driver processes that are alive, and those that ended by themselves."""
+    from kstreams_repl.session.application.detached.mailbox import STOPPED, mailboxes
 
     found = 0
     for box in mailboxes(state.absolute()):
@@ -52,7 +52,7 @@ def list_(state: Path, as_json: bool) -> None:
 @click.argument("name")
 def stop(state: Path, name: str) -> None:
     """Stop an application at a commit and end its process; topics, offsets and state stay."""
-    from kstreams_repl.session.detached.mailbox import Mailbox, end, mailboxes
+    from kstreams_repl.session.application.detached.mailbox import Mailbox, end, mailboxes
 
     known = [box.application for box in mailboxes(state.absolute())]
     if name not in known:

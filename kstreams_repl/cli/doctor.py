@@ -1,4 +1,4 @@
-"""``./kstreams doctor``: a table of what was found on this machine, with a fix beside each miss."""
+"""``./kstreams doctor``: a table of what was found on this machine, with a fix for each missing item."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def as_json(findings: Sequence[Finding], healthy: bool) -> str:
 @click.option("--json", "machine_readable", is_flag=True, help="One line of JSON instead of the table.")
 @click.pass_context
 def main(context: click.Context, machine_readable: bool) -> None:
-    """Show what was found on this machine, with a fix beside each miss.
+    """Show what was found on this machine, with a fix for each missing item.
 
-    Ends with exit code 1 when something is missing that the project cannot run without. Nothing is fetched.
+    The exit code is 1 if something is missing that the project cannot run without. Nothing is downloaded.
     """
     findings = examine()
     healthy = all(finding.status is not Status.MISSING for finding in findings)
@@ -44,7 +44,7 @@ def main(context: click.Context, machine_readable: bool) -> None:
         click.echo(as_json(findings, healthy))
     else:
         console = Console()
-        if not console.is_terminal:  # a log has no width of its own
+        if not console.is_terminal:  # a log file has no width
             console = Console(width=WIDTH_OF_A_LOG)
         console.print(as_table(findings))
     context.exit(0 if healthy else 1)

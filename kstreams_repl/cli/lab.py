@@ -1,4 +1,4 @@
-"""``./kstreams lab``: JupyterLab on the example notebooks, with Spark's Java and Python already chosen for the kernels."""
+"""``./kstreams lab``: JupyterLab on the example notebooks, with Java and Python for Spark configured for the kernels."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kstreams_repl.java import spark_environment
 
 
 def lab_command(arguments: tuple[str, ...]) -> list[str]:
-    """The command line of JupyterLab: the user's arguments last, so that they win.
+    """Return the command line of JupyterLab; the user's arguments come last, so that they take precedence.
 
-    Updates and news are not looked up: a first start should reach no host but this one.
+    Checks for updates and news are off: a first start should contact no host but this one.
     """
     root = find_checkout()
     folder = root / "notebooks" if root is not None and (root / "notebooks").is_dir() else Path.cwd()
@@ -36,8 +36,8 @@ def lab_command(arguments: tuple[str, ...]) -> list[str]:
 
 
 def lab_environment() -> dict[str, str]:
-    """The kernels' environment. Without Java the notebooks still open; what needs it says so."""
-    # The environment's own kernels and extensions come before those in the user's home, which belong to other Pythons.
+    """Return the kernels' environment. Without Java the notebooks open, and code that needs Java raises an error."""
+    # The environment's own kernels and extensions take precedence over those in the user's home, which belong to other Pythons.
     environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
     try:
         return environment | spark_environment()
@@ -51,7 +51,7 @@ def lab_environment() -> dict[str, str]:
 def main(jupyter_arguments: tuple[str, ...]) -> None:
     """Open JupyterLab on the example notebooks.
 
-    Everything else on the line goes to JupyterLab: ./kstreams lab --no-browser --port 8899
+    All other arguments go to JupyterLab: ./kstreams lab --no-browser --port 8899
     """
     if importlib.util.find_spec("jupyterlab") is None:
         raise KStreamsError("JupyterLab is not installed.", hint="pip install 'kstreams-repl[notebook]'")

@@ -1,7 +1,7 @@
-"""The root command and the one place where errors become exit codes.
+"""The root command, which also turns errors into exit codes.
 
-Exit codes: 0 done, 1 failed with a typed error (one line and a hint; the traceback only with ``--debug``), 2 wrong usage, 130
-interrupted. An exception that is no `KStreamsError` is a defect of ours and shows its traceback.
+Exit codes: 0 success, 1 failed with a typed error (one line and a hint; the traceback only with ``--debug``), 2 wrong usage, 130
+interrupted. An exception that is not a `KStreamsError` is a defect of this package and shows its traceback.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are run, so that ``./kstreams`` starts quickly."""
+    """A group that imports a command only when it is run, so that ``./kstreams`` starts quickly."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -50,14 +50,14 @@ class LazyGroup(click.Group):
 @click.option("--debug", is_flag=True, envvar="KSTREAMS_DEBUG", help="Show the traceback of an error.")
 @click.version_option(__version__, prog_name="kstreams")
 def root(debug: bool) -> None:
-    """Kafka Streams' topologies in Python, run inside Spark, looked into with DuckDB.
+    """Kafka Streams topologies in Python, run on Spark and queried with DuckDB.
 
     `./kstreams demo` shows all of it in two minutes.
     """
 
 
 def describe_error(error: KStreamsError) -> str:
-    """The two lines a person sees: ``Error: ...`` and, where there is one, ``Hint: ...``."""
+    """Return the two lines that the user sees: ``Error: ...`` and, if the error has one, ``Hint: ...``."""
     lines = [f"Error: {clean_text(error.message)}"]
     if error.hint:
         lines.append(f"Hint: {clean_text(error.hint)}")
@@ -65,7 +65,7 @@ def describe_error(error: KStreamsError) -> str:
 
 
 def wants_traceback(arguments: Sequence[str]) -> bool:
-    """True with ``--debug`` before the command, or ``KSTREAMS_DEBUG`` set to anything but 0."""
+    """Return whether ``--debug`` is given before the command, or ``KSTREAMS_DEBUG`` is set to anything but 0."""
     for argument in arguments:
         if not argument.startswith("-"):
             break
@@ -75,7 +75,7 @@ def wants_traceback(arguments: Sequence[str]) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command line (default: the process's own) and returns its exit code."""
+    """Run one command line (default: the process's own) and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         result = root.main(given, prog_name="kstreams", standalone_mode=False)
@@ -99,6 +99,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of a pipe (`| head`) went away: no error, and nothing left to say it to
+    except BrokenPipeError:  # the reader of a pipe (`| head`) has ended: not an error, and there is no one to report to
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE

@@ -1,4 +1,4 @@
-"""The commands by name: what each does, and the module it is imported from once it is asked for."""
+"""The commands by name: a description of each, and the module from which it is imported on request."""
 
 from __future__ import annotations
 
@@ -8,23 +8,32 @@ from types import ModuleType
 
 import click
 
+from kstreams_repl.cli.checkout import require_checkout
+
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """A command not yet imported: the module and attribute that hold its click command, and its line in ``--help``."""
+    """A command that is not imported yet: the module and attribute of its click command, and its line in ``--help``."""
 
     module: str
     attribute: str
     summary: str
 
     def load(self) -> click.Command:
-        """Imports the command.
+        """Import the command.
 
         Raises:
-            TypeError: what is there is no click command (an error of ours, never of the user).
+            KStreamsError: the command is for developers of the project, and this package was installed without a checkout.
+            TypeError: the attribute is not a click command (a defect of this package).
         """
-        command = getattr(importlib.import_module(self.module), self.attribute, None)
-        if command is None or isinstance(command, ModuleType):  # a package may keep its command in a module of that name
+        try:
+            command = getattr(importlib.import_module(self.module), self.attribute, None)
+        except ModuleNotFoundError as error:
+            if error.name != self.module:
+                raise
+            require_checkout(f"kstreams {self.module.rpartition('.')[2]}")
+            raise
+        if command is None or isinstance(command, ModuleType):  # a package may define its command in a module of that name
             command = getattr(importlib.import_module(f"{self.module}.{self.attribute}"), self.attribute)
         if not isinstance(command, click.Command):
             raise TypeError(f"{self.module}.{self.attribute} is no click command but {command!r}")
@@ -36,7 +45,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "lab": CommandEntry("kstreams_repl.cli.lab", "main", "Open JupyterLab on the example notebooks."),
     "repl": CommandEntry("kernel_ext.terminal", "main", "A terminal REPL (IPython) with the same magics and API."),
     "test": CommandEntry("kstreams_repl.cli.test", "main", "Run the checks and tests of this checkout."),
+    "docs": CommandEntry("kstreams_repl.cli.docs", "main", "Build the documentation as a site."),
     "doctor": CommandEntry("kstreams_repl.cli.doctor", "main", "Show what this machine has, with a fix beside each miss."),
+    "prepare": CommandEntry("kstreams_repl.cli.prepare", "main", "Fetch jars and make class archives: faster first starts."),
     "bench": CommandEntry("kstreams_repl.bench", "main", "Run a benchmark; one JSON line per measurement."),
     "conformance": CommandEntry(
         "kstreams_repl.testing.conformance", "main", "Run case files whose results Kafka Streams on the JVM produced."

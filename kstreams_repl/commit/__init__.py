@@ -1,1 +1,1 @@
-"""How state, outputs and input offsets move together: the numbered commit in two modes, offset metadata, failpoints."""
+"""Commits of state, output and input offsets: the numbered protocol in two modes, offset metadata, failpoints."""

@@ -1,7 +1,7 @@
 """The commit under at_least_once, numbered as in docs/design/010-host.md: outputs first, then offsets, then the local stores.
 
-The broker fences nobody here, so the owner's token is looked at before anything is sent. A crash anywhere repeats at most the
-commit that was open.
+The broker does not fence instances in this mode, so the owner token is checked before anything is sent. A crash repeats at most the
+open commit.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ def commit_at_least_once(
     commit_offsets: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None],
     changelog_ends: Callable[[Sequence[CommittingTask]], Mapping[TopicPartition, int]],
 ) -> None:
-    """Commit all given tasks at once. Step 1 (process) is over; step 6 (report) is the caller's.
+    """Commit all given tasks at once. Step 1 (process) is done; the caller does step 6 (report).
 
     Raises:
-        TaskMigratedError: another owner has taken the stores over; nothing was sent.
-        KStreamsError: a record or the offsets could not be written; the tasks must be taken over anew.
+        TaskMigratedError: another owner has taken over the stores; nothing was sent.
+        KStreamsError: a record or the offsets could not be written; the tasks must be re-initialised.
     """
-    # 1b. Still the owner?
+    # 1b. Check the owner token.
     for task in tasks:
         task.check_owner()
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-    # 2. Flush caches until quiet; every record acknowledged.
+    # 2. Flush caches until nothing is left to forward; wait for all acknowledgements.
     for task in tasks:
         offsets.update(task.prepare(commit_id))
     output.seal()

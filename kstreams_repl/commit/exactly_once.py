@@ -1,9 +1,9 @@
 """The commit under exactly_once_v2, numbered as in docs/design/010-host.md: outputs, changelogs and input offsets in one
 Kafka transaction.
 
-Invariant: the local stores commit after the transaction did, and never for a transaction in doubt; a crash in between leaves
-them one commit behind, and they catch up from their own position. Whatever is raised here means: give the producer up and
-take the tasks over anew.
+Invariant: the local stores commit after the transaction, and never for a transaction in doubt; a crash in between leaves
+them one commit behind, and they catch up from their own position. After any exception the producer must be closed and the
+tasks re-initialised.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from kstreams_repl.types import TopicPartition
 def commit_exactly_once(
     tasks: Sequence[CommittingTask], commit_id: int, *, producer: TransactionalProducer, output: SealedOutput, group: Any
 ) -> None:
-    """Commit all given tasks at once. Step 1 (process) is over; step 6 (report) is the caller's.
+    """Commit all given tasks at once. Step 1 (process) is done; the caller does step 6 (report).
 
     Raises:
-        ProducerFencedError: a successor exists; nothing of this commit is visible.
-        TransactionDoubtError: whether the transaction committed is to be read from the group's offsets (by the commit id).
-        TaskMigratedError: step 5 found another owner's token.
+        ProducerFencedError: a newer producer exists; nothing of this commit is visible.
+        TransactionDoubtError: the group's offsets (by the commit id) show whether the transaction committed.
+        TaskMigratedError: step 5 found another owner token.
     """
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-    # 2. Flush caches until quiet; every record acknowledged.
+    # 2. Flush caches until nothing is left to forward; wait for all acknowledgements.
     for task in tasks:
         offsets.update(task.prepare(commit_id))
     output.seal()
@@ -56,7 +56,7 @@ def commit_exactly_once(
 
 
 def _commit_watched(producer: TransactionalProducer) -> None:
-    """Step 4 with a place to act while the request is on its way."""
+    """Run step 4 with a failpoint while the request is in flight."""
     failed: list[Exception] = []
 
     def commit() -> None:

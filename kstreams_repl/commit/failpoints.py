@@ -1,8 +1,8 @@
-"""Named places in the numbered protocols where tests kill, delay or fail; no-ops in production.
+"""Named points in the numbered protocols at which tests kill, delay or fail a process; no-ops in production.
 
 ``KSTREAMS_FAILPOINTS`` arms them in a process: ``"F7=kill@3;F5=delay:0.2"``. An entry is
-``NAME=ACTION[:ARGUMENT][@HIT][!ONCE-FILE]``: act at the HIT-th passage (default the first, ``@*`` every one). With a
-once-file only the first process that creates the file acts, so that a restarted worker lives. Actions: ``kill`` (SIGKILL of
+``NAME=ACTION[:ARGUMENT][@HIT][!ONCE-FILE]``: act at the HIT-th passage (default: the first; ``@*``: every one). With a
+once-file only the first process that creates the file acts, so that a restarted worker survives. Actions: ``kill`` (SIGKILL of
 this process), ``exit``, ``delay`` (seconds), ``stop`` (SIGSTOP), ``raise`` (RuntimeError).
 """
 
@@ -44,14 +44,14 @@ class _Armed:
 _armed: dict[str, _Armed] = {}
 _hooks: dict[str, Callable[[], None]] = {}
 active = False
-"""Whether anything is armed; callers on hot paths look at this first."""
+"""Whether any failpoint is armed; callers on hot paths check this first."""
 
 
 def arm(text: str) -> None:
-    """Arm the failpoints of a ``KSTREAMS_FAILPOINTS`` text; "" disarms all.
+    """Arm the failpoints of a ``KSTREAMS_FAILPOINTS`` value; "" disarms all.
 
     Raises:
-        ConfigError: a name or action is not known.
+        ConfigError: a name or action is unknown.
     """
     global active
     _armed.clear()
@@ -62,14 +62,14 @@ def arm(text: str) -> None:
         action, _, argument = what.partition(":")
         if name not in NAMES or action not in ("kill", "exit", "delay", "stop", "raise"):
             raise ConfigError(
-                f"{entry!r} is no failpoint", hint=f"names: {', '.join(NAMES)}; actions: kill, exit, delay, stop, raise"
+                f"cannot parse the failpoint {entry!r}", hint=f"names: {', '.join(NAMES)}; actions: kill, exit, delay, stop, raise"
             )
         _armed[name] = _Armed(action, argument, None if hit == "*" else int(hit or 1), once or None)
     active = bool(_armed or _hooks)
 
 
 def hook(name: str, callback: Callable[[], None] | None) -> None:
-    """Call `callback` at a failpoint of this process; None takes it away."""
+    """Call `callback` at a failpoint of this process; None removes it."""
     global active
     if callback is None:
         _hooks.pop(name, None)
@@ -79,7 +79,7 @@ def hook(name: str, callback: Callable[[], None] | None) -> None:
 
 
 def failpoint(name: str) -> None:
-    """A place where a test may act."""
+    """Mark a point at which a test may act."""
     if not active:
         return
     callback = _hooks.get(name)

@@ -1,8 +1,9 @@
-"""The text committed beside each input offset: partition time, and which commit it was.
+"""The metadata committed with each input offset: partition time and commit id.
 
-Bytes: ``Base64(0x02 ‖ int64 partition time ‖ processor metadata)`` as Kafka Streams writes them (its
-`TopicPartitionMetadata`). Processor metadata is its map of names to int64; ours holds the commit id and the task's stream
-time, so that an application can move from the JVM and back.
+Format: ``Base64(0x02 ‖ int64 partition time ‖ processor metadata)`` as Kafka Streams writes it (its `TopicPartitionMetadata`). Processor
+metadata is a map of names to int64, as there. The commit id and the task's stream time are 16 bytes after that map; the JVM does not read
+them and therefore does not copy them into a commit of its own. Up to release 0.1 they were entries of the map. The metadata of one
+partition of each task ends with the counts of the task's nodes (`committed_counts`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ _MAGIC = 2
 _HEAD = struct.Struct(">Bq")
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
+_OURS = struct.Struct(">qq")
 
 COMMIT_ID = "repl.commit.id"
 STREAM_TIME = "repl.stream.time"
@@ -25,15 +27,17 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class OffsetMetadata:
-    """What is known beside an offset; -1 = unknown.
+    """The decoded metadata of an offset; -1 = unknown.
 
     Attributes:
-        partition_time: largest timestamp taken from the partition.
-        entries: named int64 values.
+        partition_time: largest timestamp (ms) taken from the partition.
+        entries: processor metadata, and under the names `COMMIT_ID` and `STREAM_TIME` what only applications of this project write.
+        counts: counts of the task's nodes up to the commit (`committed_counts`); empty if there are none.
     """
 
     partition_time: int = UNKNOWN
     entries: Mapping[str, int] = field(default_factory=dict)
+    counts: bytes = b""
 
     @property
     def commit_id(self) -> int:
@@ -44,24 +48,31 @@ class OffsetMetadata:
         return self.entries.get(STREAM_TIME, UNKNOWN)
 
 
-def encode(partition_time: int, entries: Mapping[str, int] | None = None) -> str:
-    """The metadata text.
+def encode(partition_time: int, entries: Mapping[str, int] | None = None, counts: bytes = b"") -> str:
+    """Encode the metadata.
+
+    Args:
+        counts: encoded node counts; written only with a commit id or a stream time.
 
     Example:
         >>> encode(42)
         'AgAAAAAAAAAq'
     """
+    named = dict(entries or {})
+    commit_id, stream_time = named.pop(COMMIT_ID, UNKNOWN), named.pop(STREAM_TIME, UNKNOWN)
     parts = [_HEAD.pack(_MAGIC, partition_time)]
     if entries:
-        parts.append(_INT.pack(len(entries)))
-        for name, number in entries.items():
+        parts.append(_INT.pack(len(named)))
+        for name, number in named.items():
             data = name.encode()
             parts += (_INT.pack(len(data)), data, _LONG.pack(number))
+        if commit_id != UNKNOWN or stream_time != UNKNOWN:
+            parts += (_OURS.pack(commit_id, stream_time), counts)
     return base64.b64encode(b"".join(parts)).decode("ascii")
 
 
 def decode(text: str) -> OffsetMetadata:
-    """Read a metadata text; one that nobody of us wrote counts as unknown, as in Kafka Streams.
+    """Decode metadata; metadata in another format count as unknown, as in Kafka Streams.
 
     Example:
         >>> decode("AgAAAAAAAAAq").partition_time
@@ -81,6 +92,9 @@ def decode(text: str) -> OffsetMetadata:
             name = data[at + 4 : at + 4 + size].decode()
             entries[name] = _LONG.unpack_from(data, at + 4 + size)[0]
             at += 12 + size
-        return OffsetMetadata(partition_time, entries)
+        if len(data) < at + _OURS.size:
+            return OffsetMetadata(partition_time, entries)
+        entries |= zip((COMMIT_ID, STREAM_TIME), _OURS.unpack_from(data, at), strict=True)
+        return OffsetMetadata(partition_time, entries, data[at + _OURS.size :])
     except (binascii.Error, struct.error, UnicodeDecodeError, ValueError):
         return OffsetMetadata()

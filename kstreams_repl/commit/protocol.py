@@ -1,5 +1,6 @@
-"""What the two commit protocols ask of a task and of its host. `instance.active_task` and `instance.collector` are the real
-ones.
+"""The interfaces of a task and its output that the two commit protocols need.
+
+`instance.tasks.active_task` and `instance.tasks.record_collector` implement them.
 """
 
 from __future__ import annotations
@@ -13,22 +14,22 @@ OffsetAndMetadata = tuple[int, str]
 
 
 class CommittingTask(Protocol):
-    """One task of a commit."""
+    """A task that takes part in a commit."""
 
     id: TaskId
 
     def check_owner(self) -> None:
-        """Raise TaskMigratedError when somebody else has taken the stores over."""
+        """Raise TaskMigratedError if another owner has taken over the stores."""
 
     def prepare(self, commit_id: int) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Flush the caches until quiet; returns the input offsets with their metadata."""
+        """Flush the caches until nothing is left to forward; return the input offsets with their metadata."""
 
     def finish(self, commit_id: int, positions: Mapping[TopicPartition, int]) -> None:
         """Commit the local stores: entries, changelog positions, commit id and owner token in one transaction."""
 
 
 class SealedOutput(Protocol):
-    """The record collector, as the commit sees it."""
+    """The record collector as the commit uses it."""
 
     def seal(self) -> None: ...
 

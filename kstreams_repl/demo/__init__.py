@@ -1,1 +1,1 @@
-"""The main job: a year of real departures through a topology on Spark, checked number by number against the source files."""
+"""The demo: a year of real departures through a topology on Spark; every number is checked against the source files."""

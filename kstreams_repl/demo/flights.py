@@ -1,8 +1,8 @@
-"""The demo's own job: a year of real departures, checked number by number.
+"""The demo's own job: a year of real departures, with every number checked.
 
-Numbered, so that a resume after any crash finds its place: 1. directory (fresh, or the one of the interrupted run) · 2. broker ·
-3. input topics, marked as complete when every record is on the broker · 4. deploy under exactly_once_v2, or go on from what was
-committed · 5. wait until all is processed and committed · 6. ask the stores, ask the source files, compare.
+Numbered, so that a resume after a crash can continue: 1. directory (fresh, or that of the interrupted run) · 2. broker · 3. input
+topics, marked as complete when every record is on the broker · 4. deploy under exactly_once_v2, or continue from the committed
+offsets · 5. wait until all records are processed and committed · 6. query the stores and the source files, and compare.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.demo import data, topology
-from kstreams_repl.demo.places import empty, refuse_running
+from kstreams_repl.demo.demo_directory import empty, refuse_running
 from kstreams_repl.demo.questions import ask_application, ask_files, mismatches
 from kstreams_repl.demo.screen import Screen
 from kstreams_repl.errors import KStreamsError
@@ -36,11 +36,12 @@ _SHOWN = {
 }
 
 Hold = Callable[[Any, dict[str, Any], str], None]
-"""Called with the application, the verdict and how to look at it, when all is right and is to go on; returns when it is to end."""
+"""Called with application, verdict and instructions for queries once all is right and the demo continues; returns when it is to
+end."""
 
 
 class FlightsDemo:
-    """The steps 1 to 6 above, in one directory."""
+    """Runs the steps 1 to 6 above in one directory."""
 
     def __init__(self, directory: Path, instances: int, show: Screen) -> None:
         self.directory = directory.expanduser().absolute()
@@ -48,10 +49,10 @@ class FlightsDemo:
         self.show = show
 
     def run(self, *, resume: bool, hold: Hold | None = None) -> dict[str, Any]:
-        """The steps 1 to 6 of the module's docstring; the verdict is what `--json` prints.
+        """Run the steps 1 to 6 of the module's docstring; returns the verdict, which `--json` prints.
 
         Args:
-            hold: called when every number is right, with the application running again.
+            hold: called when every number is right, with the application running again; None: the demo ends.
         """
         from kstreams_repl import connect
 
@@ -68,7 +69,7 @@ class FlightsDemo:
                 APPLICATION,
                 processing_guarantee="exactly_once_v2",
                 num_stream_threads=self.instances,
-                commit_interval_ms=500,  # a year in seconds: nobody waits for the single record
+                commit_interval_ms=500,  # throughput matters here, not the latency of a record
             )
             records, seconds = self.show.progress(app, total)
             app.pause()
@@ -93,7 +94,7 @@ class FlightsDemo:
         return verdict
 
     def _prepare(self, resume: bool) -> bool:
-        """Step 1: a fresh directory unless an interrupted run is to go on."""
+        """Step 1: prepare a fresh directory, unless an interrupted run is resumed."""
         refuse_running(self.directory)
         exists = (self.directory / "session").exists()
         if resume and not exists:
@@ -106,7 +107,7 @@ class FlightsDemo:
         return resume
 
     def _produce(self, session: Any, files: dict[str, Path]) -> int:
-        """Step 3. A run that died before the mark starts its input topics anew, and with them everything that was made of them."""
+        """Step 3. A run that died before the mark writes its input topics again, and discards everything derived from them."""
         from kstreams_repl import serdes
 
         mark = self.directory / _PRODUCED
@@ -126,7 +127,7 @@ class FlightsDemo:
         return count
 
     def _look(self, session: Any) -> str:
-        """How to look at it from another process."""
+        """Return instructions for queries from another process."""
         return f"""\
   import kstreams_repl as ks
   from kstreams_repl.demo import topology

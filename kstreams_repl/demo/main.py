@@ -1,4 +1,5 @@
-"""`./kstreams demo`: the command. What it runs is in `flights` and `own_input`; how it goes on afterwards, in `kept` and `keeper`."""
+"""`./kstreams demo`: the command. The demos are in `flights` and `own_input`; `background` and `background_driver` keep them
+running."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 
 import click
 
-from kstreams_repl.demo import kept as keeping
+from kstreams_repl.demo import background as keeping
 from kstreams_repl.demo.screen import Screen
 
 
@@ -76,7 +77,7 @@ def main(
 
 
 def run_request(request: Mapping[str, Any], hold: Any = None) -> dict[str, Any]:
-    """Run what the command line asked for; the verdict is what ``--json`` prints."""
+    """Run what the command line requested; returns the verdict, which ``--json`` prints."""
     show = Screen(quiet=request["quiet"], terminal=request.get("terminal"), width=request.get("width"))
     directory = Path(request["directory"])
     if request["file"] is not None:
@@ -97,7 +98,7 @@ def run_request(request: Mapping[str, Any], hold: Any = None) -> dict[str, Any]:
 
 
 def _keep(where: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """Let a keeper run it; its progress is shown here meanwhile."""
+    """Run the request in a keeper process, and show its progress."""
     quiet = request["quiet"]
     terminal = sys.stdout.isatty()
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
+from kstreams_repl.demo.demo_directory import OWN, refuse_running
 from kstreams_repl.demo.flights import Hold
-from kstreams_repl.demo.places import OWN, refuse_running
 from kstreams_repl.demo.screen import Screen
 from kstreams_repl.errors import KStreamsError, SerializationError
 
@@ -21,10 +21,10 @@ COUNTS = "rows-per-key"
 
 
 def read_rows(file: Path, key: str | None) -> Iterator[tuple[str | None, dict[str, Any]]]:
-    """(key, row) of a CSV file (with a header line) or of JSON lines, told by the file's name.
+    """Yield (key, row) of a CSV file (with a header line) or of JSON lines, depending on the file's name.
 
     Raises:
-        KStreamsError: no such file, an unreadable line (with its number), or no such column.
+        KStreamsError: the file does not exist, a line cannot be read (with its number), or the column does not exist.
     """
     if not file.is_file():
         raise KStreamsError(f"there is no file {file}", hint="--input takes a .csv, .jsonl or .ndjson file", path=str(file))
@@ -47,7 +47,7 @@ def _json_lines(file: Path) -> Iterator[dict[str, Any]]:
             try:
                 row = orjson.loads(line)
             except ValueError as error:
-                why = str(error).partition(": line ")[0]  # the parser counts lines inside this one
+                why = str(error).partition(": line ")[0]  # without the parser's own position inside this line
                 raise SerializationError(
                     f"line {number} of {file.name} is no JSON: {why}",
                     hint="one JSON object a line",
@@ -66,6 +66,7 @@ def _csv_rows(file: Path) -> Iterator[dict[str, Any]]:
 
     quoted = str(file).replace("'", "''")
     with duckdb.connect() as database:
+        database.execute("SET enable_progress_bar = false")
         try:
             reader = database.sql(f"SELECT to_json(r) FROM read_csv('{quoted}') r").to_arrow_reader(10_000)
             for batch in reader:
@@ -77,7 +78,7 @@ def _csv_rows(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def build(topic: str) -> Any:
-    """The topology: rows counted per key, all together without one."""
+    """Return the topology: rows counted per key, or all together without a key."""
     from kstreams_repl import StreamsBuilder, serdes
 
     builder = StreamsBuilder()
@@ -90,11 +91,11 @@ def build(topic: str) -> Any:
 def run(
     file: Path, topic: str, key: str | None, *, directory: Path, instances: int, show: Screen, hold: Hold | None = None
 ) -> dict[str, Any]:
-    """Produce the rows, count them per key on Spark, compare with a count of the file.
+    """Produce the rows, count them per key on Spark, and compare with a count of the file.
 
     Args:
-        directory: the demo's; everything goes into its folder ``own``.
-        hold: called when every number is right, with the application running again.
+        directory: the demo's directory; all files are in its folder ``own``.
+        hold: called when every number is right, with the application running again; None: the demo ends.
     """
     from kstreams_repl import connect, serdes
 
@@ -135,7 +136,7 @@ def run(
 
 
 def _look(session: Any, topic: str, own: Path) -> str:
-    """How to look at it from another process."""
+    """Return instructions for queries from another process."""
     return f"""\
   import kstreams_repl as ks
   from kstreams_repl.demo import own_input

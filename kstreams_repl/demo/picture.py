@@ -7,11 +7,13 @@ import re
 from kstreams_repl.demo import topology
 from kstreams_repl.display.picture import picture_of
 from kstreams_repl.display.svg import svg_of
+from kstreams_repl.display.view import simplified
 
 
 def svg() -> str:
-    """The demo's topology, drawn by the same code as in a notebook; without the places in files that tooltips tell there."""
-    return re.sub(r"\\n[^<]*, line \d+</title>", "</title>", str(svg_of(picture_of(topology.build().build(), title="flights"))))
+    """Return the demo's topology, drawn by the same code as in a notebook, without the source locations in tooltips."""
+    picture = simplified(picture_of(topology.build().build(), title="flights"))
+    return re.sub(r"\\n[^<]*, line \d+</title>", "</title>", str(svg_of(picture)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The main job's answers, asked twice: of the running application by SQL, and of the source files by DuckDB alone.
+"""The demo's queries, run twice: on the running application by SQL, and on the source files by DuckDB alone.
 
-`mismatches` compares them row by row; there is no tolerance, for all sums are of whole minutes.
+`mismatches` compares the results row by row, without a tolerance, because all sums are of whole minutes.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ ASKED_OF_FILES = {
 
 
 def ask_files(files: Mapping[str, Path]) -> dict[str, Rows]:
-    """The same questions asked of the source files."""
+    """Return the results of the same queries on the source files."""
     import duckdb
 
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
+        database.execute("SET enable_progress_bar = false")
         for name in ("flights", "airlines"):
             path = str(files[name]).replace("'", "''")
             extra = ", epoch_ms(time_hour) + minute * 60000 AS scheduled_ms" if name == "flights" else ""
@@ -55,12 +56,12 @@ def ask_files(files: Mapping[str, Path]) -> dict[str, Rows]:
 
 
 def ask_application(sql: Callable[[str], Rows]) -> dict[str, Rows]:
-    """The questions asked of the application's stores and topics."""
+    """Return the results of the queries on the application's stores and topics."""
     return {question: sql(query) for question, query in ASKED_OF_APPLICATION.items()}
 
 
 def mismatches(answers: Mapping[str, Rows], truth: Mapping[str, Rows]) -> list[str]:
-    """One line per row that is wrong, missing or too much."""
+    """Return one line per row that is wrong, missing or unexpected."""
     found = []
     for question, want in truth.items():
         got = answers.get(question, [])

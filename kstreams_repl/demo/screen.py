@@ -1,4 +1,4 @@
-"""What a person sees of the demo: lines, tables and a progress bar; nothing of it under ``--json``."""
+"""The demo's output for a person: lines, tables and a progress bar; none of it under ``--json``."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from typing import Any
 
 _NEAR = 100
-"""From this lag on the broker is asked what is left."""
+"""At or below this lag the broker is queried for the remaining records."""
 _ASK_SECONDS = 2.0
 
 
 class Screen:
-    """Progress and tables for a person; nothing when quiet.
+    """Progress and tables for a person; no output if quiet.
 
     Args:
-        terminal, width: of the terminal that another process copies this to; None asks standard output.
+        terminal, width: of the terminal to which another process copies this output; None: those of standard output.
     """
 
     def __init__(self, *, quiet: bool, terminal: bool | None = None, width: int | None = None) -> None:
@@ -38,8 +38,8 @@ class Screen:
         self.console.print(table)
 
     def progress(self, app: Any, total: int) -> tuple[int, float]:
-        """Follow the application until nothing remains; records of the input and the seconds from the first records processed to the
-        last commit, by the clocks of the instances that did it.
+        """Show the progress until no records remain; returns the number of input records and the seconds from the first records
+        processed to the last commit, by the clocks of the instances.
         """
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -60,8 +60,8 @@ class Screen:
                 firsts = [one.first_at for one in told.instances.values() if one.first_at is not None]
                 began = min([*firsts, *([] if began is None else [began])], default=None)
                 bar.update(followed, completed=min(total, told.records), rate=f"{told.rate:,.0f} records/s" if told.rate else "")
-                # The reports are a cheap look at a file; only the broker knows that nothing is left. It is also asked now and then
-                # because a session starts an embedded broker that died again, or says why it cannot.
+                # Reports are small files and cheap to read; only the broker knows that no records remain. It is also queried
+                # regularly because a session restarts an embedded broker that died, or raises why it cannot.
                 ask = told.lag <= _NEAR or now >= next_ask
                 if ask:
                     next_ask = now + _ASK_SECONDS

@@ -1,4 +1,4 @@
-"""The topology of the main job, as a user would write it."""
+"""The demo's topology, as a user would write it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ DELAYED_TOPIC = "delayed-flights"
 HEAVY_DELAY_MINUTES = 120
 YEAR = timedelta(days=366)
 CENTURY = timedelta(days=36_525)
-"""The flights are of 2013, and a window store's changelog forgets by the wall clock: keep it long enough for old data."""
+"""The flights are of 2013, and a window store's changelog expires by the wall clock: this is long enough for old data."""
 
 
 def name_airline(flight: dict[str, Any], airline: dict[str, Any]) -> dict[str, Any]:
-    """The flight with its airline's name."""
+    """Return the flight with its airline's name."""
     flight["airline"] = airline["name"]
     return flight
 
@@ -31,7 +31,8 @@ def add_delay(carrier: str, flight: dict[str, Any], so_far: dict[str, Any]) -> d
 
 
 def build(builder: StreamsBuilder | None = None) -> StreamsBuilder:
-    """parse -> drop cancelled -> join the airline's name -> two stores and a topic of heavily delayed flights."""
+    """Build the topology: parse, drop cancelled flights, join the airline's name, two stores and a topic of heavily delayed
+    flights."""
     builder = builder or StreamsBuilder()
     airlines = builder.table(AIRLINES_TOPIC, key_serde=serdes.string, value_serde=serdes.json, store="airlines")
     departed = (

@@ -1,7 +1,7 @@
-"""Pictures and tables of what a user holds: topologies, streams, applications, records, rows of stores.
+"""Pictures and tables of user-visible objects: topologies, streams, applications, records, rows of stores.
 
-Pure Python, no Jupyter, no `dot`, no browser. `markup` is the one module that writes markup, and it escapes by construction; `layout`
-knows only boxes and edges; `picture` says what of a topology is drawn; `svg` draws it; `mimebundle` puts text and HTML together.
+Pure Python: no Jupyter, no `dot`, no browser. Only `markup` writes markup, and it escapes everything else; `layout` knows only
+boxes and edges; `picture` decides what of a topology is drawn; `svg` draws it; `mimebundle` combines text and HTML.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Where each shape of a picture goes: sub-topologies as blocks, laid out inside first, then blocks and topics among each other.
+"""Positions of the shapes of a picture: sub-topologies are blocks, laid out first inside, then among each other together with the
+topics.
 
-So clusters never overlap and topics lie between the blocks that they separate. A link that crosses a block's border enters through a
-*port*, a point on the border, and keeps clear of the boxes inside.
+So clusters never overlap, and topics lie between the blocks that they separate. A link that crosses a block's border enters
+through a *port*, a point on the border, and avoids the boxes inside.
 """
 
 from __future__ import annotations
@@ -10,19 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kstreams_repl.display.layout import Box, Layout, Point, lay_out
+from kstreams_repl.display.layout import Box, Layout, Point, lay_out, lay_out_parts
 from kstreams_repl.display.picture import Kind, Link, Picture, Shape
 
+WIDE = 1800.0
+"""Width to which unconnected parts are placed in one row; further parts start a new row below."""
 PADDING = 14.0
 HEADER = 22.0
 LABEL_LIMIT = 44
 _CHARACTER = 7.3
+_SMALL_CHARACTER = 6.0
 _LINE = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A shape with its place: centre and size."""
+    """A shape with its position (centre) and size."""
 
     shape: Shape
     x: float
@@ -43,7 +47,7 @@ class Arrangement:
 
 
 def shorten(name: str) -> str:
-    """A name short enough for its box, cut in the middle: generated names differ at the end."""
+    """Return a name that fits its box, cut in the middle, because generated names differ at the end."""
     if len(name) <= LABEL_LIMIT:
         return name
     keep = (LABEL_LIMIT - 1) // 2
@@ -51,24 +55,31 @@ def shorten(name: str) -> str:
 
 
 Room = Mapping[Kind, int]
-"""How many lines of marks a box of each kind has room for."""
+"""Number of lines of marks for which a box of each kind has room."""
 
 
 def room_for(picture: Picture, at_least: Room | None = None) -> Room:
-    """The room that the marks at hand need; never less than `at_least`, so that a picture that is kept does not jump."""
+    """Return the room that the current marks need, at least `at_least`, so that a live picture does not change its layout."""
     room = dict(at_least or {})
     for shape in picture.shapes:
         mark = picture.marks.get(shape.id)
         if mark is not None:
-            room[shape.kind] = max(room.get(shape.kind, 0), len(mark.lines) + (mark.state is not None))
+            room[shape.kind] = max(room.get(shape.kind, 0), len(mark.lines))
+    if picture.state is not None and any(shape.kind is Kind.REPARTITION for shape in picture.shapes):
+        room[Kind.REPARTITION] = 1  # for a lag that may be shown later
     return room
 
 
+def characters_in(shape: Shape, lines: int) -> int:
+    """Return how many characters of a line of numbers fit into the shape's box."""
+    return int((_box(shape, lines).width - 12) / _SMALL_CHARACTER)
+
+
 def arrange(picture: Picture, room: Room | None = None) -> Arrangement:
-    """Places for all shapes; kept for pictures that were arranged lately, whatever their marks.
+    """Return positions for all shapes; recent arrangements are cached, independent of marks.
 
     Args:
-        room: lines of marks to leave room for; without it, as many as the marks at hand need.
+        room: lines of marks to leave room for; None: as many as the current marks need.
     """
     lines = tuple(sorted((room_for(picture) if room is None else room).items()))
     return _arrange(Picture(picture.title, picture.shapes, picture.links, picture.clusters), lines)
@@ -85,9 +96,14 @@ def _arrange(picture: Picture, room: tuple[tuple[Kind, int], ...]) -> Arrangemen
 
 
 def _box(shape: Shape, lines: int) -> Box:
-    text = max(len(shorten(shape.name)), len(shorten(shape.detail)))
+    text = max(len(shorten(shape.label or shape.name)), len(shorten(shape.detail)))
+    if shape.kind is Kind.REPARTITION:
+        return Box(shape.id, max(96.0, text * _SMALL_CHARACTER + 28), 22 + _LINE * lines)
     tall = 30 + _LINE * (1 if shape.detail else 0) + _LINE * lines + (8 if shape.kind is Kind.STORE else 0)
-    return Box(shape.id, max(132.0 if lines else 96.0, text * _CHARACTER + 28), tall)
+    if shape.kind is Kind.SUBTOPOLOGY:
+        return Box(shape.id, max(150.0, text * _CHARACTER + 44), tall + 10)
+    ends = 12 if shape.kind in (Kind.TOPIC, Kind.INTERNAL_TOPIC) else 0
+    return Box(shape.id, max(152.0 if lines else 96.0, text * _CHARACTER + 28 + ends), tall)
 
 
 def _ports(cluster: int, links: Sequence[Link], cluster_of: dict[str, int | None]) -> tuple[list[Link], list[Link]]:
@@ -122,7 +138,7 @@ def _outside(picture: Picture, size: dict[str, Box], cluster_of: dict[str, int |
         return shape if cluster is None else f"cluster:{cluster}"
 
     edges = [(place(link.source), place(link.target)) for link in picture.links if place(link.source) != place(link.target)]
-    return lay_out([*topics, *blocks], edges, gap_x=30.0, gap_y=36.0)
+    return lay_out_parts([*topics, *blocks], edges, gap_x=30.0, gap_y=36.0, width=WIDE)
 
 
 def _together(
@@ -182,7 +198,7 @@ def _routes(
         middle = list(next(between)) if place(link.source) != place(link.target) else []
         head = inside[source, link.source, _port(link)] if source is not None else []
         tail = inside[target, _port(link), link.target] if target is not None else []
-        # the ends of the outer route are the blocks' middles: the ports are nearer
+        # the outer route ends in the middle of the blocks; the ports are nearer
         if head:
             middle = middle[1:]
         if tail:

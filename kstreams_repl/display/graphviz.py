@@ -1,4 +1,4 @@
-"""`to_graphviz`: the picture for those who have `dot`. Every id and label is quoted by the library or by us."""
+"""`to_graphviz`: the picture for users who have `dot`. Every id and label is quoted by the library or by this module."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ _SHAPES = {
     Kind.SINK: {"shape": "box", "style": "rounded,bold"},
     Kind.PROCESSOR: {"shape": "box"},
     Kind.STORE: {"shape": "cylinder"},
+    Kind.REPARTITION: {"shape": "cds", "style": "dashed"},
+    Kind.SUBTOPOLOGY: {"shape": "box3d"},
 }
 
 
 def to_graphviz(picture: Picture) -> Any:
-    """A `graphviz.Digraph`; drawing it needs Graphviz's ``dot``, its `source` does not.
+    """Return a `graphviz.Digraph`; rendering it needs Graphviz's ``dot``, its `source` does not.
 
     Raises:
         KStreamsError: the ``graphviz`` package is not installed.
@@ -31,7 +33,7 @@ def to_graphviz(picture: Picture) -> Any:
         raise KStreamsError(
             "the graphviz package is not installed", hint="pip install graphviz; the SVG needs nothing"
         ) from cause
-    # Ids are numbers: a name with a colon would be read as a port, and one with a dot broke others' pictures.
+    # Ids are numbers: a colon in a name would be read as a port, and a dot in a name breaks other pictures.
     number = {shape.id: f"n{index}" for index, shape in enumerate(picture.shapes)}
     graph = Digraph(comment=one_line(picture.title), graph_attr={"compound": "true"}, node_attr={"fontname": "sans-serif"})
     for cluster in picture.clusters:
@@ -39,10 +41,10 @@ def to_graphviz(picture: Picture) -> Any:
         with graph.subgraph(name=f"cluster_{cluster.id}", graph_attr=looks) as inside:
             for shape in picture.shapes:
                 if shape.cluster == cluster.id:
-                    inside.node(number[shape.id], label=escape(one_line(shape.name)), **_SHAPES[shape.kind])
+                    inside.node(number[shape.id], label=escape(one_line(shape.label or shape.name)), **_SHAPES[shape.kind])
     for shape in picture.shapes:
         if shape.cluster is None:
-            graph.node(number[shape.id], label=escape(one_line(shape.name)), **_SHAPES[shape.kind])
+            graph.node(number[shape.id], label=escape(one_line(shape.label or shape.name)), **_SHAPES[shape.kind])
     for link in picture.links:
         graph.edge(number[link.source], number[link.target], **({"style": "dashed", "dir": "none"} if link.state else {}))
     return graph

@@ -1,12 +1,14 @@
 """A layered layout of a directed graph, top to bottom: longest-path layers, barycentre ordering, isotonic coordinates.
 
-It knows boxes and edges, nothing of topologies. Steps (Sugiyama): 1. turn back edges round; 2. layers, then pull sources down; 3. split
-long edges by bends; 4. order layers by repeated barycentre sweeps, keeping the best; 5. place: each layer's boxes as near to their
-neighbours' middle as order and gaps allow, which is an isotonic regression; 6. routes. Two hundred boxes take some tens of milliseconds.
+It knows only boxes and edges, no topologies. Steps (Sugiyama): 1. reverse back edges; 2. assign layers, then move sources down;
+3. split long edges by bends; 4. order layers by repeated barycentre sweeps and keep the best; 5. assign coordinates: each layer's
+boxes as near to the middle of their neighbours as order and gaps allow, which is an isotonic regression; 6. route. Two hundred
+boxes take some tens of ms.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +21,7 @@ BEND_WIDTH = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Something with a size to be placed."""
+    """An object with a size to be laid out."""
 
     id: str
     width: float
@@ -28,11 +30,11 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything is.
+    """Positions and routes.
 
     Attributes:
         at: centre of each box.
-        routes: one list of points per edge, in the order and direction of the edges given, from border to border.
+        routes: one list of points per edge, in the order and direction of the given edges, from border to border.
     """
 
     at: Mapping[str, Point]
@@ -50,10 +52,10 @@ def lay_out(
     gap_x: float = 24.0,
     gap_y: float = 34.0,
 ) -> Layout:
-    """Place boxes in layers so that edges point down where they can.
+    """Place boxes in layers so that edges point down where possible.
 
     Args:
-        edges: pairs of box ids; several between the same pair are fine, loops to itself are routed as points.
+        edges: pairs of box ids; several edges of one pair are allowed; self-loops are routed as points.
         top, bottom: boxes that must be in the first or the last layer.
     """
     if not boxes:
@@ -72,14 +74,65 @@ def lay_out(
     right = max(x[name] + widths[name] / 2 for row in layers for name in row)
     at = {name: (x[name] - left, y[layer[name]]) for name in size}
     points = {name: (x[name] - left, y[index]) for index, row in enumerate(layers) for name in row}
-    # edges and chains run in parallel but for loops, which have no chain
+    # edges and chains correspond, except for self-loops, which have no chain
     remaining = iter(chains)
     routes = tuple(_route(edge, next(remaining) if edge[0] != edge[1] else [edge[0], edge[1]], points, size) for edge in edges)
     return Layout(at, routes, right - left, height)
 
 
+def lay_out_parts(
+    boxes: Sequence[Box], edges: Sequence[tuple[str, str]], *, gap_x: float, gap_y: float, width: float
+) -> Layout:
+    """Lay out as `lay_out` does, with unconnected parts next to each other, and in further rows below if a row would become too
+    wide.
+
+    Args:
+        width: always available to a row. With many parts a row becomes wider, so that the whole is twice as wide as high.
+    """
+    parts = _parts([box.id for box in boxes], edges)
+    if len(parts) == 1:
+        return lay_out(boxes, edges, gap_x=gap_x, gap_y=gap_y)
+    at: dict[str, Point] = {}
+    routes: dict[int, tuple[Point, ...]] = {}
+    left = top = tallest = widest = 0.0
+    inner = []
+    for part in parts:
+        mine = [index for index, (a, _) in enumerate(edges) if a in part]
+        inner.append((mine, lay_out([box for box in boxes if box.id in part], [edges[one] for one in mine], gap_x=gap_x, gap_y=gap_y)))
+    width = max(width, math.sqrt(2 * sum(laid.width * laid.height for _, laid in inner)))
+    for mine, laid in inner:
+        if left and left + laid.width > width:
+            left, top, tallest = 0.0, top + tallest + gap_y, 0.0
+        at |= {name: (x + left, y + top) for name, (x, y) in laid.at.items()}
+        routes |= {index: tuple((x + left, y + top) for x, y in way) for index, way in zip(mine, laid.routes, strict=True)}
+        left, tallest = left + laid.width + gap_x, max(tallest, laid.height)
+        widest = max(widest, left - gap_x)
+    return Layout(at, tuple(routes[index] for index in range(len(edges))), widest, top + tallest)
+
+
+def _parts(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> list[set[str]]:
+    """Return the connected components, in the order of each component's first name."""
+    near: dict[str, list[str]] = {name: [] for name in names}
+    for a, b in edges:
+        near[a].append(b)
+        near[b].append(a)
+    parts: list[set[str]] = []
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            continue
+        part, waiting = {name}, [name]
+        while waiting:
+            fresh = set(near[waiting.pop()]) - part
+            part |= fresh
+            waiting += fresh
+        seen |= part
+        parts.append(part)
+    return parts
+
+
 def _without_cycles(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Edges with those turned round that would close a cycle in a depth-first walk in the given order."""
+    """Return the edges, reversing those that would close a cycle in a depth-first walk in the given order."""
     children: dict[str, list[str]] = {name: [] for name in names}
     for a, b in edges:
         children[a].append(b)
@@ -125,7 +178,7 @@ def _layers(
             if waiting[child] == 0:
                 ready.append(child)
     has_parent = {b for _, b in edges}
-    for name in reversed(walk):  # sources come down to their children
+    for name in reversed(walk):  # move sources down to their children
         if name not in has_parent and name not in top and children[name]:
             layer[name] = min(layer[child] for child in children[name]) - 1
     last = max(layer.values())
@@ -137,7 +190,7 @@ def _layers(
 def _split(
     size: Mapping[str, Box], layer: Mapping[str, int], edges: Sequence[tuple[str, str]]
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """Rows of names, bends included, and for each edge the chain of names from its upper to its lower end."""
+    """Return rows of names, bends included, and for each edge the chain of names from its upper to its lower end."""
     rows: list[list[str]] = [[] for _ in range(max(layer.values()) + 1)]
     for name in size:
         rows[layer[name]].append(name)
@@ -190,7 +243,7 @@ def _order(layers: list[list[str]], neighbours: _Neighbours, order_of: Mapping[s
 
 
 def _crossings(layers: Sequence[Sequence[str]], neighbours: _Neighbours) -> int:
-    """Pairs of crossing edges between neighbouring layers: inversions, counted by a Fenwick tree."""
+    """Return the number of crossing edges between neighbouring layers: inversions, counted by a Fenwick tree."""
     total = 0
     for upper, lower in zip(layers, layers[1:], strict=False):
         position = {name: index for index, name in enumerate(lower)}
@@ -232,7 +285,8 @@ def _place(
             for name in row:
                 near = towards[name] or other[name]
                 wanted.append(sum(x[at] for at in near) / len(near) if near else x[name])
-                # bends are stiff so that long edges run straight; a box without neighbours in this direction only drifts
+                # bends have a high weight so that long edges are straight; a box without neighbours in this direction has a low
+                # one
                 weights.append(4.0 if name not in real else 1.0 if towards[name] else 0.25)
             apart = [(widths[a] + widths[b]) / 2 + gap for a, b in zip(row, row[1:], strict=False)]
             x.update(zip(row, _nearest(wanted, weights, apart), strict=True))
@@ -240,7 +294,8 @@ def _place(
 
 
 def _nearest(wanted: Sequence[float], weights: Sequence[float], apart: Sequence[float]) -> list[float]:
-    """Positions nearest to the wanted ones (weighted squares) that keep order and distances: pool adjacent violators."""
+    """Return the positions nearest to the wanted ones (weighted squares) that keep order and distances: pool adjacent
+    violators."""
     shift = [0.0]
     for distance in apart:
         shift.append(shift[-1] + distance)
@@ -268,7 +323,7 @@ def _rows(layers: Sequence[Sequence[str]], size: Mapping[str, Box], gap: float) 
 def _route(
     edge: tuple[str, str], chain: Sequence[str], points: Mapping[str, Point], size: Mapping[str, Box]
 ) -> tuple[Point, ...]:
-    """From the lower border of the upper box to the upper border of the lower one, in the direction of the edge."""
+    """Return the route from the lower border of the upper box to the upper border of the lower one, in the edge's direction."""
     upper, lower = chain[0], chain[-1]
     start = (points[upper][0], points[upper][1] + size[upper].height / 2)
     end = (points[lower][0], points[lower][1] - size[lower].height / 2)

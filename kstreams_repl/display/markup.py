@@ -1,7 +1,7 @@
-"""The one module that writes markup. What is not already `Markup` is escaped; there is no way round it but this module.
+"""The only module that writes markup. Everything that is not `Markup` is escaped; only this module creates `Markup`.
 
-`element("td", text, title=name)` takes text, numbers or `Markup` as children and text as attribute values; tag and attribute names
-come from code, are checked all the same, and event handlers and scriptable addresses are refused. `clean_text` makes a text
+`element("td", text, title=name)` takes text, numbers or `Markup` as children and text as attribute values. Tag and attribute
+names come from code and are nevertheless checked; event handlers and scriptable addresses are refused. `clean_text` makes a text
 inert for terminals and plain-text outputs: control characters, escape sequences and bidirectional overrides become visible.
 """
 
@@ -18,24 +18,24 @@ _VOID = frozenset({"br", "hr", "img", "input"})
 _ADDRESSES = frozenset({"href", "src", "action", "formaction", "xlink:href"})
 _SAFE_ADDRESS = re.compile(r"(#[\w.-]*|data:image/(svg\+xml|png);base64,[A-Za-z0-9+/=]*)", re.ASCII)
 
-# C0 and C1 controls but tab and newline, DEL, zero-width and bidirectional controls, line and paragraph separators, BOM, lone surrogates,
-# interlinear annotation, tag characters.
+# C0 and C1 controls except tab and newline, DEL, zero-width and bidirectional controls, line and paragraph separators, BOM, lone
+# surrogates, interlinear annotation, tag characters.
 _INERT = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
 
 class Markup(str):
-    """Text that is markup already; made by this module only."""
+    """Text that is already markup; created only by this module."""
 
     __slots__ = ()
 
 
 def clean_text(value: Any, *, limit: int | None = None) -> str:
-    """A text without anything a terminal or a browser would obey; what is taken out is shown as ``\\x1b``-like escapes.
+    """Return a text in which nothing controls a terminal or a browser; removed characters are shown as ``\\x1b``-like escapes.
 
     Args:
-        limit: cut to so many characters, with an ellipsis.
+        limit: maximum number of characters; a longer text is cut, with an ellipsis.
     """
     text = value if isinstance(value, str) else str(value)
     if limit is not None and len(text) > limit:
@@ -44,7 +44,7 @@ def clean_text(value: Any, *, limit: int | None = None) -> str:
 
 
 def one_line(value: Any, *, limit: int | None = None) -> str:
-    """`clean_text` on one line: newlines and tabs are shown too."""
+    """Return `clean_text` on one line: newlines and tabs are escaped too."""
     return clean_text(value, limit=limit).replace("\n", "\\n").replace("\t", "\\t")
 
 
@@ -54,12 +54,13 @@ def _visible(found: re.Match[str]) -> str:
 
 
 def text(value: Any) -> Markup:
-    """Escaped text."""
+    """Return escaped text."""
     return value if isinstance(value, Markup) else Markup(escape(clean_text(value), quote=True))
 
 
 def element(tag: str, *children: Any, **attributes: Any) -> Markup:
-    """One element. A trailing underscore is dropped from attribute names and others become hyphens: ``class_``, ``data_node``.
+    """Return one element. In attribute names a trailing underscore is dropped and others become hyphens: ``class_``,
+    ``data_node``.
 
     Attributes that are None are left out.
 
@@ -75,18 +76,18 @@ def element(tag: str, *children: Any, **attributes: Any) -> Markup:
 
 
 def join(parts: Iterable[Any]) -> Markup:
-    """The parts one after the other, each escaped unless it is markup; None is nothing."""
+    """Return the concatenated parts, each escaped unless it is markup; None parts are skipped."""
     return Markup("".join(text(part) for part in parts if part is not None))
 
 
 def style_sheet(css: str) -> Markup:
-    """A ``<style>`` element with CSS of this package; never with a user's text."""
+    """Return a ``<style>`` element with CSS of this package, never with a user's text."""
     _check("<" not in css, "a style sheet with <")
     return Markup(f"<style>{css}</style>")
 
 
 def image(svg: Markup, *, alt: str, width: float, height: float, class_: str) -> Markup:
-    """An ``<img>`` that carries the SVG; raw SVG is dropped in notebooks that are not trusted."""
+    """Return an ``<img>`` with the SVG embedded; JupyterLab drops raw SVG in notebooks that are not trusted."""
     _check(isinstance(svg, Markup), "an image that is not Markup")
     data = base64.b64encode(svg.encode()).decode("ascii")
     return element(

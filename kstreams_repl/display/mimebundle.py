@@ -1,7 +1,8 @@
-"""Text and HTML of one object together, and the hook that makes IPython show them for topologies, builders, streams and tables.
+"""Text and HTML of one object, and the hook with which IPython shows topologies, builders, streams and tables.
 
-An object takes part when it *is* a topology or has one: ``describe_topology()`` (applications), ``build`` (builders), or a builder behind
-it (streams and tables). `attach` gives classes IPython's `_repr_mimebundle_`; the layers that define them know nothing of display.
+An object is shown if it *is* a topology or has one: ``describe_topology()`` (applications), ``build`` (builders), or the builder
+of a stream or table. `attach` adds IPython's `_repr_mimebundle_` to classes, so the packages that define them do not depend on
+display.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from typing import Any
 from kstreams_repl.display.markup import clean_text, element, image, style_sheet
 from kstreams_repl.display.picture import Picture
 from kstreams_repl.display.svg import size_of, svg_of
+from kstreams_repl.display.view import simplified
 
-# JupyterLab's theme need not be the system's: an image only sees the latter, so it is turned round where the two differ.
+# JupyterLab's theme may differ from the system's: an image takes the color scheme of the element that shows it. Paper is always
+# light.
 _THEME = (
-    "@media (prefers-color-scheme:light){[data-jp-theme-light='false'] .ks-image{filter:invert(.92) hue-rotate(180deg)}}"
-    "@media (prefers-color-scheme:dark){[data-jp-theme-light='true'] .ks-image{filter:invert(.92) hue-rotate(180deg)}}"
+    "[data-jp-theme-light='false'] .ks-image{color-scheme:dark}[data-jp-theme-light='true'] .ks-image{color-scheme:light}"
+    "@media print{.ks-output .ks-image{color-scheme:light!important;break-inside:avoid}}"
     ".ks-caption{font:11px ui-sans-serif,system-ui,sans-serif;color:var(--jp-ui-font-color2,#777)}"
 )
 
@@ -24,11 +27,11 @@ NOTE_LIMIT = 4000
 
 
 def mimebundle(picture: Picture, text: str, *, note: str = "") -> dict[str, str]:
-    """The forms of one picture.
+    """Return the MIME types of one picture, as `View()` simplifies it.
 
     Args:
-        text: the plain form (`describe()`'s text).
-        note: a line under the picture: a state, a reason why there is less than expected.
+        text: the plain-text form (`describe()`'s text).
+        note: a line under the picture: a state, or a reason why something is missing.
     """
     note = clean_text(note, limit=NOTE_LIMIT)
     plain = clean_text(text) + (f"\n{note}" if note else "")
@@ -36,7 +39,8 @@ def mimebundle(picture: Picture, text: str, *, note: str = "") -> dict[str, str]
 
 
 def html_of(picture: Picture, *, note: str = "") -> str:
-    """The picture as an image in HTML; nothing in it runs and nothing is fetched."""
+    """Return the picture as an image in HTML that runs no code and fetches nothing."""
+    picture = simplified(picture)
     width, height = size_of(picture)
     shown = image(svg_of(picture), alt=clean_text(picture.summary), width=width, height=height, class_="ks-image")
     caption = element("div", clean_text(note, limit=NOTE_LIMIT), class_="ks-caption") if note else None
@@ -44,12 +48,12 @@ def html_of(picture: Picture, *, note: str = "") -> str:
 
 
 def text_of(topology: Any) -> str:
-    """`describe()`'s text, inert for terminals."""
+    """Return `describe()`'s text, inert for terminals."""
     return clean_text(str(topology.describe()))
 
 
 def attach(cls: type, render: Any) -> None:
-    """Give a class `_repr_mimebundle_`: ``render(object) -> dict`` of forms. A class that has its own keeps it."""
+    """Add `_repr_mimebundle_` to a class: ``render(object) -> dict`` of MIME types. A class that has its own keeps it."""
     if "_repr_mimebundle_" in vars(cls):
         return
 

@@ -1,7 +1,7 @@
-"""Which objects show a picture when they are evaluated: topologies, builders, streams and tables.
+"""Which objects are shown as a picture when they are evaluated: topologies, builders, streams and tables.
 
-`install` gives their classes IPython's `_repr_mimebundle_`. A builder whose cells do not fit together yet shows what can be built and says
-what cannot; a stream or table shows its whole topology, with itself marked.
+`install` adds IPython's `_repr_mimebundle_` to their classes. A builder whose cells do not fit together yet shows what can be
+built and the problems; a stream or table shows its whole topology and marks itself in it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kstreams_repl.topology.topology import Topology
 
 
 def install() -> None:
-    """Let these objects show themselves; calling it again does nothing."""
+    """Make these objects show themselves; calling it again does nothing."""
     attach(Topology, show_topology)
     attach(StreamsBuilder, show_builder)
     for cls in (KStream, KTable, GlobalKTable):
@@ -43,7 +43,7 @@ def _show(
 ) -> dict[str, str]:
     try:
         topology = preview()
-    except KStreamsError as error:  # while it is being built anything may be missing; it is said, not raised
+    except KStreamsError as error:  # during construction anything may be missing: shown as a note, not raised
         said = f"{thing!r} cannot be built yet: {error}"
         return {"text/plain": clean_text(said), "text/html": str(element("pre", said))}
     note = "\n".join(f"not in the picture: {problem}" for problem in problems())

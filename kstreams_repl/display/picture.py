@@ -1,7 +1,7 @@
 """What of a topology is drawn: shapes for topics, nodes and stores, links between them, a cluster per sub-topology.
 
-A `Picture` is a value: the same topology gives an equal picture, so a layout can be kept while only `Mark`s (state and numbers of a
-running application) change. Nothing here knows pixels or markup.
+A `Picture` is a value: the same topology gives an equal picture, so a layout can be reused while only `Mark`s (state and numbers
+of a running application) change. This module knows neither pixels nor markup.
 """
 
 from __future__ import annotations
@@ -26,18 +26,21 @@ class Kind(StrEnum):
     PROCESSOR = "processor"
     SINK = "sink"
     STORE = "store"
+    REPARTITION = "repartition"
+    SUBTOPOLOGY = "sub-topology"
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One thing in a picture.
+    """One element of a picture.
 
     Attributes:
         id: unique in the picture: ``topic:…``, ``node:…``, ``store:…``.
-        name: of the topic, node or store.
-        detail: a second line: what the node does, what the store is.
+        name: name of the topic, node or store.
+        detail: a second line: the node's operator, or the kind of store.
         cluster: the sub-topology it belongs to; None for topics.
         origin: where the user made it.
+        label: drawn instead of the name; empty: the name is drawn.
     """
 
     id: str
@@ -46,6 +49,7 @@ class Shape:
     detail: str = ""
     cluster: int | None = None
     origin: Origin = field(default=Origin(), compare=False)
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,37 +71,56 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What is to be said of one shape at the moment: a state, and lines of numbers."""
+    """The current state of one shape, and lines of numbers.
+
+    Attributes:
+        rate: records per second that enter the shape; lag: records that it has not read yet. None: unknown.
+    """
 
     state: str | None = None
     lines: tuple[str, ...] = ()
+    rate: float | None = None
+    lag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A topology as shapes, links and clusters."""
+    """A topology as shapes, links and clusters.
+
+    Attributes:
+        state: the state of the application as a whole.
+    """
 
     title: str
     shapes: tuple[Shape, ...]
     links: tuple[Link, ...]
     clusters: tuple[Cluster, ...]
     marks: Mapping[str, Mark] = field(default_factory=dict, compare=False, hash=False)
+    state: str | None = field(default=None, compare=False, hash=False)
+
+    @property
+    def common_state(self) -> str | None:
+        """Return the state that all boxes share and none repeats. An application fails at one node, which is marked as failed."""
+        return None if self.state == "failed" else self.state
 
     @property
     def summary(self) -> str:
-        """One sentence for screen readers."""
+        """Return one sentence for screen readers."""
         nodes = sum(shape.kind in (Kind.SOURCE, Kind.PROCESSOR, Kind.SINK) for shape in self.shapes)
         stores = sum(shape.kind is Kind.STORE for shape in self.shapes)
         topics = sum(shape.kind in (Kind.TOPIC, Kind.INTERNAL_TOPIC) for shape in self.shapes)
         counts = ((nodes, "node"), (stores, "store"), (topics, "topic"), (len(self.clusters), "sub-topology"))
-        return f"{self.title[:200]}: {', '.join(_count(number, what) for number, what in counts)}"
+        return f"{self.title[:200]}: {', '.join(counted(number, what) for number, what in counts)}"
 
 
-def picture_of(topology: TopologyGraph, *, title: str = "Topology", marks: Mapping[str, Mark] | None = None) -> Picture:
-    """The picture of a topology.
+def picture_of(
+    topology: TopologyGraph, *, title: str = "Topology", marks: Mapping[str, Mark] | None = None, state: str | None = None
+) -> Picture:
+    """Return the picture of a topology.
 
     Args:
         marks: by shape id (``node:NAME``, ``store:NAME``, ``topic:NAME``).
+        state: the state of the application as a whole.
     """
     shapes: dict[str, Shape] = {}
     links: dict[Link, None] = {}
@@ -113,7 +136,7 @@ def picture_of(topology: TopologyGraph, *, title: str = "Topology", marks: Mappi
         for node in subtopology.nodes:
             for store_name in node.stores if isinstance(node, ProcessorNode) else ():
                 links[Link(f"node:{node.name}", f"store:{store_name}", state=True)] = None
-    return Picture(title, tuple(shapes.values()), tuple(links), tuple(clusters), dict(marks or {}))
+    return Picture(title, tuple(shapes.values()), tuple(links), tuple(clusters), dict(marks or {}), state)
 
 
 def _draw_node(
@@ -154,7 +177,7 @@ def _node_detail(node: Node) -> str:
 
 
 def store_detail(store: StoreBuilder) -> str:
-    """What a store is, in a few words: ``timestamped-window, 1 h``."""
+    """Return a short description of a store: ``timestamped-window, 1 h``."""
     parts = [str(store.kind)]
     if store.window_size_ms:
         parts.append(duration(store.window_size_ms))
@@ -164,7 +187,7 @@ def store_detail(store: StoreBuilder) -> str:
 
 
 def duration(milliseconds: int) -> str:
-    """A length of time in the largest whole unit: ``2 h``, ``90 s``."""
+    """Return a duration in the largest unit in which it is a whole number: ``2 h``, ``90 s``."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if milliseconds >= size and milliseconds % size == 0:
             return f"{milliseconds // size} {unit}"
@@ -175,6 +198,7 @@ def _cluster_label(subtopology: Subtopology) -> str:
     return f"global store (sub-topology {subtopology.id})" if subtopology.global_ else f"sub-topology {subtopology.id}"
 
 
-def _count(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun: ``1 node``, ``2 sub-topologies``."""
     plural = what[:-1] + "ies" if what.endswith("y") else what + "s"
     return f"{number} {what if number == 1 else plural}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from kstreams_repl.dsl.branched import BranchedKStream
 from kstreams_repl.dsl.builder import StreamsBuilder
 from kstreams_repl.dsl.cogrouped import CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
-from kstreams_repl.dsl.examples import attach
 from kstreams_repl.dsl.global_ktable import GlobalKTable
 from kstreams_repl.dsl.grouped_stream import KGroupedStream
 from kstreams_repl.dsl.grouped_table import KGroupedTable
 from kstreams_repl.dsl.kstream import KStream
 from kstreams_repl.dsl.ktable import KTable
 from kstreams_repl.dsl.options import Branched, EmitStrategy, Materialized, Suppressed
+from kstreams_repl.dsl.stores import Stores
 from kstreams_repl.dsl.windowed_stream import SessionWindowedKStream, SlidingWindowedKStream, TimeWindowedKStream
 from kstreams_repl.dsl.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
@@ -32,6 +32,7 @@ __all__ = [
     "SessionWindows",
     "SlidingWindowedKStream",
     "SlidingWindows",
+    "Stores",
     "StreamsBuilder",
     "Suppressed",
     "TimeWindowedCogroupedKStream",
@@ -39,9 +40,3 @@ __all__ = [
     "TimeWindows",
     "UnlimitedWindows",
 ]
-
-attach([
-    BranchedKStream, CogroupedKStream, GlobalKTable, JoinWindows, KGroupedStream, KGroupedTable, KStream, KTable, Materialized,
-    SessionWindowedCogroupedKStream, SessionWindowedKStream, SessionWindows, SlidingWindowedKStream, SlidingWindows, StreamsBuilder,
-    Suppressed, TimeWindowedCogroupedKStream, TimeWindowedKStream, TimeWindows, UnlimitedWindows,
-])  # fmt: skip

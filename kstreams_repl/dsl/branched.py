@@ -1,11 +1,11 @@
-"""`KStream.split()`: one node that sends each record to the first branch that wants it."""
+"""`KStream.split()`: one node that sends each record to the first branch whose predicate accepts it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kstreams_repl.dsl.build_log import BuildLog, Handle, logged
+from kstreams_repl.dsl.call_log import BuildLog, Handle, logged
 from kstreams_repl.dsl.graph_nodes import OperatorGraphNode
 from kstreams_repl.dsl.options import Branched
 from kstreams_repl.dsl.stream_base import check_callable, check_kind
@@ -35,12 +35,18 @@ class BranchedKStream(Handle):
         *,
         name: str | None = None,
     ) -> BranchedKStream:
-        """Records for which `predicate(key, value)` holds and no earlier branch's did.
+        """Add a branch for records for which `predicate(key, value)` is true and no earlier branch's predicate was.
 
         Args:
             predicate: (key, value) -> truth value.
-            branched: what becomes of the branch.
-            name: goes after the splitter's name; short for `Branched(name=...)`.
+            branched: options of the branch; None = its records become a stream in the result.
+            name: suffix after the splitter's name; short for `Branched(name=...)`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> branches = words.split().branch(lambda key, word: len(word) > 3, name="long")
         """
         check_callable(predicate, "predicate", "branch")
         chosen = _branched(branched, name)
@@ -50,13 +56,29 @@ class BranchedKStream(Handle):
 
     @logged
     def default_branch(self, branched: Branched | None = None, *, name: str | None = None) -> dict[str, KStream]:
-        """All other records; returns all branches by node name."""
+        """Add a branch for all other records; returns all branches by node name.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> branches = words.split(name="by-").branch(lambda key, word: len(word) > 3, name="long").default_branch(name="short")
+            >>> branches["by-short"].to("short-words")
+        """
         self._add(_branched(branched, name), 0)
         return self._branches
 
     @logged
     def no_default_branch(self) -> dict[str, KStream]:
-        """Drop all other records; returns all branches by node name."""
+        """Drop all other records; returns all branches by node name.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> branches = words.split(name="by-").branch(lambda key, word: len(word) > 3, name="long").no_default_branch()
+            >>> branches["by-long"].to("long-words")
+        """
         return self._branches
 
     def _add(self, branched: Branched, number: int) -> None:
@@ -66,7 +88,7 @@ class BranchedKStream(Handle):
         suffix = str(number) if branched.name is None else branched.name
         name = validate_name(self._splitter.name + suffix, "node")
         self._operator.child_names.append(name)
-        graph.new_processor_name(name)  # a number is used up, as in Kafka Streams
+        graph.new_processor_name(name)  # consumes a number, as in Kafka Streams
         node = OperatorGraphNode(name, graph.here(), PassThrough())
         graph.add(self._splitter, node)
         stream = KStream(

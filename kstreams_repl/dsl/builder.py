@@ -1,13 +1,14 @@
-"""`StreamsBuilder`: where a topology begins. Streams and tables of topics, stores, and `build()`."""
+"""`StreamsBuilder`: the entry point of the DSL: streams and tables of topics, stores, and `build()`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-from kstreams_repl.dsl.build_log import BuildLog, Handle, Problem, logged
+from kstreams_repl.dsl.call_log import BuildLog, Handle, Problem, logged
 from kstreams_repl.dsl.global_ktable import GlobalKTable
 from kstreams_repl.dsl.graph_nodes import (
     Consumed,
@@ -16,19 +17,21 @@ from kstreams_repl.dsl.graph_nodes import (
     StateStoreGraphNode,
     TableSourceGraphNode,
 )
-from kstreams_repl.dsl.grouped_stream import table_options
 from kstreams_repl.dsl.kstream import KStream
 from kstreams_repl.dsl.ktable import KTable
 from kstreams_repl.dsl.optimizer import CONFIG_KEY, parse_optimizations
-from kstreams_repl.dsl.options import Materialized
+from kstreams_repl.dsl.options import Materialized, materialized
 from kstreams_repl.dsl.store_plans import table_store
 from kstreams_repl.dsl.stream_base import check_callable, first_known, serde_or_none
-from kstreams_repl.dsl.table_state import SourceState
-from kstreams_repl.errors import TopologyError, did_you_mean
+from kstreams_repl.dsl.table_sources import SourceState
+from kstreams_repl.dsl.windows import Millis
+from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.processor_api import ProcessorOperator
 from kstreams_repl.operators.table_source import TableSource
+from kstreams_repl.serdes import by_topic
 from kstreams_repl.topology.names import validate_name
-from kstreams_repl.topology.origin import cell_started
+from kstreams_repl.topology.offset_reset import checked_of_source
+from kstreams_repl.topology.source_location import cell_started
 from kstreams_repl.topology.stores import StoreBuilder
 from kstreams_repl.topology.topology import Topology
 
@@ -38,8 +41,9 @@ TimestampExtractor = Callable[[Any, int], int]
 class StreamsBuilder(Handle):
     """Builds a topology call by call.
 
-    `build()` can be called any number of times; the builder can be extended afterwards. In a notebook each call remembers its
-    cell: running a cell again replaces what it made (see `begin_cell`).
+    `build()` can be called any number of times; the builder can be extended afterwards. In a notebook each call is recorded with
+    its
+    cell: running a cell again replaces the nodes that it made (see `begin_cell`).
 
     Example:
         >>> builder = StreamsBuilder()
@@ -76,21 +80,28 @@ class StreamsBuilder(Handle):
         offset_reset: str | None = None,
         name: str | None = None,
     ) -> KStream:
-        """A stream of one topic, of several, or of all that a pattern matches in full.
+        """Return a stream of one topic, of several topics, or of all topics whose full name a pattern matches.
 
         Args:
             topics: a name, several names, or a compiled pattern.
             pattern: a regular expression, instead of `topics`.
             key_serde, value_serde: a serde or its name; None = the application's defaults.
-            timestamp_extractor: (record, partition time) -> ms; None = the record's own timestamp, negative ones are errors.
-            offset_reset: "earliest", "latest" or "none", where no offset is committed; None = ``auto.offset.reset``.
-            name: of the node.
+            timestamp_extractor: (record, partition time) -> ms; None = the record's own timestamp, and a negative one is an
+                error.
+            offset_reset: where to start without a committed offset: an `AutoOffsetReset` ("earliest", "latest", "none",
+                "by_duration:PT1H"); None = ``auto.offset.reset``.
+            name: name of the node.
 
         Raises:
-            TopologyError, InvalidNameError: no topic, or names that Kafka refuses.
+            TopologyError, InvalidNameError: no topic is given, or Kafka does not accept a name.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
         """
         names, compiled = _topics(topics, pattern)
-        consumed = _consumed(key_serde, value_serde, timestamp_extractor, offset_reset)
+        consumed = self._consumed(names, key_serde, value_serde, timestamp_extractor, offset_reset)
         graph = self._graph
         node = SourceGraphNode(graph.name_or_generate(name, "KSTREAM-SOURCE-"), graph.here(), names, compiled, consumed)
         graph.add(graph.root, node)
@@ -107,23 +118,35 @@ class StreamsBuilder(Handle):
         timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: str | None = None,
         name: str | None = None,
-        **keep: Any,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
     ) -> KTable:
-        """A topic as a table: each record is the new row of its key, None deletes it. Records with a None key are dropped and
-        counted.
+        """Return a topic as a table: each record is the new row of its key, and a None value deletes it. Records with a None key
+        are dropped and counted.
 
         Args:
-            topic: its name.
-            store: name of the store, to query it by; without one a store is made only if something needs it.
+            topic: name of the topic.
+            store: name of the store, for queries; without a name a store is made only if an operator needs it.
             key_serde, value_serde, timestamp_extractor, offset_reset, name: as for `stream`.
-            **keep: any of `caching=`, `logging=`, `history=` (a versioned table that keeps so much), `persistent=`,
-                `topic_config=`.
+            caching, logging, history, persistent, topic_config: options of the store, as in `Materialized`; None = its default.
+                With `history=` (ms or timedelta) the table is versioned.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", store="prices", key_serde="string", value_serde="double")
         """
         validate_name(topic, "topic")
-        options = table_options(store, keep) or Materialized()
+        options = materialized(
+            store, caching=caching, logging=logging, history=history, persistent=persistent, topic_config=topic_config
+        ) or Materialized()
         graph = self._graph
         store_name = options.name if options.name is not None else graph.new_store_name(f"{topic}-")
-        consumed = _consumed(
+        consumed = self._consumed(
+            (topic,),
             first_known(key_serde, options.key_serde),
             first_known(value_serde, options.value_serde),
             timestamp_extractor,
@@ -164,25 +187,35 @@ class StreamsBuilder(Handle):
         value_serde: Any = None,
         timestamp_extractor: TimestampExtractor | None = None,
         name: str | None = None,
-        **keep: Any,
+        caching: bool | None = None,
+        persistent: bool | None = None,
     ) -> GlobalKTable:
-        """A topic as a table that every instance reads in full before anything is processed; joins with it need no equal
-        partitions.
+        """Return a topic as a table that every instance reads in full before processing starts; joins with it need no
+        co-partitioning.
 
         Args:
-            topic: its name; it is the store's changelog, too.
-            store: name of the store, to query it by.
+            topic: name of the topic, which is also the store's changelog.
+            store: name of the store, for queries.
             key_serde, value_serde, timestamp_extractor, name: as for `stream`.
-            **keep: `caching=`, `persistent=`.
+            caching, persistent: options of the store, as in `Materialized`; None = its default.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> airlines = builder.global_table("airlines", key_serde="string", value_serde="json")
         """
         validate_name(topic, "topic")
-        options = (table_options(store, keep) or Materialized()).with_(logging=False)
+        options = replace(materialized(store, caching=caching, persistent=persistent) or Materialized(), logging=False)
         if options.versioned:
             raise TopologyError(f"global table of {topic!r} cannot be versioned", hint="leave history= out", topic=topic)
         graph = self._graph
         store_name = options.name if options.name is not None else graph.new_store_name(f"{topic}-")
-        consumed = _consumed(
-            first_known(key_serde, options.key_serde), first_known(value_serde, options.value_serde), timestamp_extractor, None
+        consumed = self._consumed(
+            (topic,),
+            first_known(key_serde, options.key_serde),
+            first_known(value_serde, options.value_serde),
+            timestamp_extractor,
+            None,
         )
         source_name = graph.suffix_or_generate(name, "-source", "KSTREAM-SOURCE-")
         node_name = graph.name_or_generate(name, "KTABLE-SOURCE-")
@@ -203,7 +236,13 @@ class StreamsBuilder(Handle):
 
     @logged
     def add_state_store(self, builder: StoreBuilder) -> StreamsBuilder:
-        """Add a store (see `kstreams_repl.stores`) for processors that name it: `process(..., stores=["name"])`."""
+        """Add a store (see `kstreams_repl.stores`) for processors that name it: `process(..., stores=["name"])`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> _ = builder.add_state_store(ks.StoreBuilder("seen", ks.StoreKind.KEY_VALUE))
+        """
         _check_store(builder)
         self._graph.add(self._graph.root, StateStoreGraphNode(builder, self._graph.here()))
         return self
@@ -220,14 +259,26 @@ class StreamsBuilder(Handle):
         timestamp_extractor: TimestampExtractor | None = None,
         name: str | None = None,
     ) -> StreamsBuilder:
-        """Add a store that every instance fills from all of a topic through a processor of yours; all processors may read it.
+        """Add a store that every instance fills from all of a topic through the given processor; all processors may read it.
 
         Args:
-            builder: the store; it has no changelog but the topic.
-            topic: read in full before anything is processed.
+            builder: the store; it has no changelog other than the topic.
+            topic: read in full before processing starts.
             supplier: returns the processor that writes the store; it also runs while the store is restored.
-            key_serde, value_serde, timestamp_extractor: how the topic is read.
-            name: of the processor's node.
+            key_serde, value_serde, timestamp_extractor: deserialize the topic's records, as for `stream`.
+            name: name of the processor's node.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> class Keep(ks.Processor):
+            ...     def init(self, context):
+            ...         self.store = context.get_state_store("limits")
+            ...     def process(self, record):
+            ...         self.store.put(record.key, record.value)
+            ...
+            >>> store = ks.StoreBuilder("limits", ks.StoreKind.KEY_VALUE, logging=False)
+            >>> _ = builder.add_global_store(store, "limits", Keep, key_serde="string", value_serde="long")
         """
         _check_store(builder)
         check_callable(supplier, "supplier", "add_global_store")
@@ -240,24 +291,32 @@ class StreamsBuilder(Handle):
             builder=builder,
             source_name=source_name,
             topic=validate_name(topic, "topic"),
-            consumed=_consumed(key_serde, value_serde, timestamp_extractor, None),
+            consumed=self._consumed((topic,), key_serde, value_serde, timestamp_extractor, None),
             supplier=ProcessorOperator(supplier),
         )
         graph.add(graph.root, node)
         return self
 
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:
-        """The topology of all calls so far; changing the builder later does not change it.
+        """Return the topology of all calls so far; later calls on the builder do not change it.
 
         Args:
-            config: the application's settings; only ``topology.optimization`` matters here.
+            config: the application's settings; only ``topology.optimization`` and ``repl.source.serdes`` are used here.
 
         Raises:
-            TopologyError: names that clash, stores that are not there, versions or partitions that do not fit, or calls left
-                behind by a removed cell.
+            TopologyError: names clash, stores are missing, versions or partitions do not fit, or a removed cell has left calls
+                without their upstream.
             ConfigError: an unknown optimisation.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in").to("out")
+            >>> builder.build()
+            Topology(2 nodes, 0 stores, 1 sub-topologies)
         """
         setting = None if config is None else config.get(CONFIG_KEY)
+        self._log.source_serdes = by_topic.parse(None if config is None else config.get(by_topic.SETTING))
         try:
             return self._log.fresh_graph().build(parse_optimizations(setting))
         except RecursionError as cause:
@@ -269,27 +328,44 @@ class StreamsBuilder(Handle):
     # ------------------------------------------------------------------------------------------------- notebook cells
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Calls that hang in the air because the cell that made what they were called on is gone; empty when it can be built."""
+        """Return the calls whose upstream stream or table was made by a removed cell; empty if the topology can be built.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in").to("out")
+            >>> builder.problems
+            ()
+        """
         self._log.replay()
         return tuple(self._log.problems)
 
     def preview(self) -> Topology:
-        """What can be built as things stand, without the calls in `problems`; for pictures. Deploy takes `build()`."""
+        """Return the topology without the calls in `problems`, for pictures. Deploy uses `build()`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in").to("out")
+            >>> builder.preview()
+            Topology(2 nodes, 0 stores, 1 sub-topologies)
+        """
         return self._log.preview()
 
     def replace(self, node: str, function: Callable[..., Any] | None = None, **functions: Callable[..., Any]) -> StreamsBuilder:
-        """Give the node that a call made other functions; everything else stays, numbers and downstream nodes too.
+        """Replace the functions of the call that made a node; everything else stays, including numbers and downstream nodes.
 
         Args:
             node: name of the stream or table that the call returned.
-            function: in place of the call's first function.
-            **functions: by parameter name, where a call has several: `aggregator=`, `joiner=`, ...
+            function: replaces the call's first function.
+            **functions: functions by parameter name, if a call has several: `aggregator=`, `joiner=`, ...
 
         Raises:
-            TopologyError: no call made that node, or it takes no such function.
+            TopologyError: no call made that node, or the call has no such function.
 
         Example:
-            >>> builder = StreamsBuilder()
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in").map_values(str.upper, name="shout").to("out")
             >>> _ = builder.replace("shout", str.title)
         """
@@ -297,21 +373,49 @@ class StreamsBuilder(Handle):
         return self
 
     def begin_cell(self, cell: str) -> None:
-        """A cell runs (again): what it made before is replaced by what it makes now, in the same place and under the same
-        numbers.
+        """Start a run of a cell: what the cell made in earlier runs is replaced by what it makes now, at the same position and
+        with the same numbers.
 
-        The notebook extension calls `topology.origin.cell_started` before each cell; then this happens by itself with the cell's
-        first call.
+        The notebook extension calls `topology.source_location.cell_started` before each cell; the cell's first call on the
+        builder then does this implicitly.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> with builder.cell("first"):
+            ...     builder.stream("in").to("out")
+            >>> builder.begin_cell("first")
+            >>> builder.stream("in").to("elsewhere")
+            >>> builder.build().sink_topics()
+            ('elsewhere',)
         """
         self._log.begin_cell(cell)
 
     def remove_cell(self, cell: str) -> int:
-        """Take out what a cell made; returns how many calls that were. What later cells made of it is shown in `problems`."""
+        """Remove the calls of a cell, and return their number. Later cells' calls that used their results appear in `problems`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> with builder.cell("first"):
+            ...     builder.stream("in").to("out")
+            >>> builder.remove_cell("first")
+            2
+        """
         return self._log.remove_cell(cell)
 
     @contextmanager
     def cell(self, cell: str) -> Iterator[StreamsBuilder]:
-        """Calls inside the block belong to the given cell, as in a notebook."""
+        """Assign the calls inside the block to the given cell, as in a notebook.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> with builder.cell("first"):
+            ...     words = builder.stream("in", name="words")
+            >>> builder.build().node("words").origin.cell
+            'first'
+        """
         cell_started(cell)
         try:
             yield self
@@ -319,7 +423,12 @@ class StreamsBuilder(Handle):
             cell_started(None)
 
     def _mark(self, alive: bool) -> None:
-        """A builder is always there."""
+        """Do nothing: a builder itself is never removed."""
+
+    def _consumed(self, topics: Sequence[str], key_serde: Any, value_serde: Any, *more: Any) -> Consumed:
+        """Return how a source reads; serdes that are not given are those configured for its topics."""
+        key, value = by_topic.common(self._log.source_serdes, topics)
+        return _consumed(first_known(key_serde, key), first_known(value_serde, value), *more)
 
     def __repr__(self) -> str:
         return f"StreamsBuilder({len(self._log.calls)} calls)"
@@ -349,12 +458,8 @@ def _topics(
 
 
 def _consumed(key_serde: Any, value_serde: Any, extractor: TimestampExtractor | None, offset_reset: str | None) -> Consumed:
-    resets = ("earliest", "latest", "none")
-    if offset_reset is not None and offset_reset not in resets:
-        raise TopologyError(
-            f"offset_reset={offset_reset!r} is unknown",
-            hint=did_you_mean(str(offset_reset), resets) or f"use one of {', '.join(resets)}",
-        )
+    """Return how a source reads, after checking the arguments."""
+    offset_reset = checked_of_source(offset_reset)
     if extractor is not None:
         check_callable(extractor, "timestamp_extractor", "stream")
     return Consumed(serde_or_none(key_serde), serde_or_none(value_serde), extractor, offset_reset)

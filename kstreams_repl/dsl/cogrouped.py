@@ -1,21 +1,21 @@
 """`CogroupedKStream`: several grouped streams aggregated into one table.
 
-Each grouping has an aggregate node of its own; all write to one store, so a key's aggregate is fed by all of them. Source: Kafka
+Each grouping has its own aggregate node; all write to one store, so each of them updates a key's aggregate. Source: Kafka
 Streams' `CogroupedStreamAggregateBuilder`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from kstreams_repl.dsl.build_log import BuildLog, Handle, logged
+from kstreams_repl.dsl.call_log import BuildLog, Handle, logged
 from kstreams_repl.dsl.graph_nodes import GraphNode, OperatorGraphNode
-from kstreams_repl.dsl.grouped_stream import KGroupedStream, table_options
-from kstreams_repl.dsl.options import Materialized
+from kstreams_repl.dsl.grouped_stream import KGroupedStream
+from kstreams_repl.dsl.options import Materialized, materialized
 from kstreams_repl.dsl.store_plans import session_store, sliding_store, table_store, window_store
 from kstreams_repl.dsl.stream_base import check_callable, check_kind, first_known
-from kstreams_repl.dsl.table_state import AggregateState, stored
+from kstreams_repl.dsl.table_sources import AggregateState, stored
 from kstreams_repl.dsl.windowed_stream import (
     AnyWindows,
     refuse_history,
@@ -25,12 +25,12 @@ from kstreams_repl.dsl.windowed_stream import (
     time_window_operator,
     window_getter,
 )
-from kstreams_repl.dsl.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from kstreams_repl.dsl.windows import Millis, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from kstreams_repl.errors import TopologyError
-from kstreams_repl.operators.getters import StoreGetter
 from kstreams_repl.operators.pass_through import TablePassThrough
 from kstreams_repl.operators.stream_aggregate import StreamAggregate
 from kstreams_repl.operators.stream_sliding_window_aggregate import StreamSlidingWindowAggregate
+from kstreams_repl.operators.value_getters import StoreGetter
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.stores import StoreBuilder
 
@@ -44,7 +44,7 @@ MakeOperator = Callable[[str, Aggregator], Any]
 
 
 class CogroupedKStream(Handle):
-    """Grouped streams with an aggregator each; a grouping given twice keeps its last aggregator."""
+    """Grouped streams with one aggregator each; a grouping that is given twice keeps its last aggregator."""
 
     def __init__(self, log: BuildLog, grouped: KGroupedStream, aggregator: Aggregator) -> None:
         self._log = log
@@ -53,7 +53,17 @@ class CogroupedKStream(Handle):
 
     @logged
     def cogroup(self, grouped: KGroupedStream, aggregator: Aggregator) -> CogroupedKStream:
-        """Add another grouping whose values go into the same aggregates by `aggregator(key, value, aggregate)`."""
+        """Add a grouping whose values are added to the same aggregates by `aggregator(key, value, aggregate)`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> totals = grouped.cogroup(lambda key, word, total: total + len(word))
+            >>> others = builder.stream("others", key_serde="string", value_serde="string").group_by_key()
+            >>> both = totals.cogroup(others, lambda key, other, total: total - len(other))
+        """
         check_kind(grouped, KGroupedStream, "cogroup")
         check_callable(aggregator, "aggregator", "cogroup")
         self._groups[grouped] = aggregator
@@ -66,19 +76,36 @@ class CogroupedKStream(Handle):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        **keep: Any,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
     ) -> KTable:
-        """The table of aggregates, starting from `initializer()`.
+        """Return the table of aggregates, which start from `initializer()`.
 
         Args:
             initializer: () -> first aggregate.
-            store: name of the store, to query it by; or a `Materialized`.
-            name: first part of the nodes' names.
-            **keep: any of `value_serde=` (of the aggregate), `key_serde=`, `caching=`, `logging=`, `history=`, `persistent=`,
-                `topic_config=`.
+            store: name of the store, for queries; or a `Materialized`.
+            name: prefix of the nodes' names.
+            key_serde, value_serde, caching, logging, history, persistent, topic_config: options of the table's store, as in
+                `Materialized`; None = its default.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> totals = grouped.cogroup(lambda key, word, total: total + len(word))
+            >>> table = totals.aggregate(lambda: 0, store="totals", value_serde="long")
         """
         check_callable(initializer, "initializer", "aggregate")
-        options = table_options(store, keep) or Materialized()
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        ) or Materialized()
         store_name = self._store_name(options)
         key = self._key_serde(options)
         builder = table_store(options, store_name, key, options.value_serde)
@@ -93,7 +120,16 @@ class CogroupedKStream(Handle):
     @overload
     def windowed_by(self, windows: TimeWindows | UnlimitedWindows | SlidingWindows) -> TimeWindowedCogroupedKStream: ...
     def windowed_by(self, windows: AnyWindows) -> TimeWindowedCogroupedKStream | SessionWindowedCogroupedKStream:
-        """Aggregate per key and window instead of per key."""
+        """Aggregate per key and window instead of per key.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> totals = grouped.cogroup(lambda key, word, total: total + len(word))
+            >>> windowed = totals.windowed_by(ks.TimeWindows.of_size(60_000))
+        """
         return self._windowed_by(windows)
 
     @logged
@@ -146,8 +182,8 @@ class CogroupedKStream(Handle):
         return KTable(self._log, merge.name, table_key_serde, options.value_serde, sources, merge, state, options.name)
 
     def _repartition(self, store_name: str) -> frozenset[str]:
-        """Parents of the aggregates: the groupings themselves, or repartition topics; returns the sources, which must be co-
-        partitioned."""
+        """Put the parents of the aggregates (the groupings or repartition topics) into the graph; returns the sources, which must
+        be co-partitioned."""
         graph = self._graph
         sources: set[str] = set()
         for grouped in self._groups:
@@ -183,12 +219,32 @@ class TimeWindowedCogroupedKStream(Handle):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        **keep: Any,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        retention: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
     ) -> KTable:
-        """The table of aggregates per key and window. Options as for `CogroupedKStream.aggregate`, and `retention=`."""
+        """Return the table of aggregates per key and window. Keyword arguments as for `CogroupedKStream.aggregate`; `retention=`:
+        how long windows are kept (ms or timedelta).
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> totals = grouped.cogroup(lambda key, word, total: total + len(word))
+            >>> windowed = totals.windowed_by(ks.TimeWindows.of_size(60_000))
+            >>> letters = windowed.aggregate(lambda: 0, value_serde="long")
+        """
         check_callable(initializer, "initializer", "aggregate")
         cogrouped, windows = self._cogrouped, self._windows
-        options = table_options(store, keep) or Materialized()
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
+            persistent=persistent, topic_config=topic_config,
+        ) or Materialized()
         refuse_history(options)
         store_name, key = cogrouped._store_name(options), cogrouped._key_serde(options)
         if isinstance(windows, SlidingWindows):
@@ -228,14 +284,33 @@ class SessionWindowedCogroupedKStream(Handle):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        **keep: Any,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        retention: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
     ) -> KTable:
-        """The table of aggregates per session; `merger(key, one, other)` joins sessions that meet. Options as for the other
-        windows."""
+        """Return the table of aggregates per session; `merger(key, one, other)` merges sessions that meet. Keyword arguments as
+        for the other windows.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> totals = grouped.cogroup(lambda key, word, total: total + len(word))
+            >>> windowed = totals.windowed_by(ks.SessionWindows.of_inactivity_gap(60_000))
+            >>> letters = windowed.aggregate(lambda: 0, lambda key, one, other: one + other, value_serde="long")
+        """
         check_callable(initializer, "initializer", "aggregate")
         check_callable(merger, "merger", "aggregate")
         cogrouped, windows = self._cogrouped, self._windows
-        options = table_options(store, keep) or Materialized()
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
+            persistent=persistent, topic_config=topic_config,
+        ) or Materialized()
         refuse_history(options)
         store_name, key = cogrouped._store_name(options), cogrouped._key_serde(options)
         builder = session_store(options, store_name, key, options.value_serde, windows, on_close=False)

@@ -1,7 +1,7 @@
-"""Foreign-key joins: subscriptions travel to the right table's partitions, responses travel back.
+"""Foreign-key joins: subscriptions are sent to the right table's partitions, responses are sent back.
 
 Left: send subscription → topic → right: receive, look up (and: a right row changed → all its subscribers) → topic → left: join
-the response with the present row → result. Each step is a node; both topics are internal. Source: Kafka Streams'
+the response with the current row → result. Each step is a node; both topics are internal. Source: Kafka Streams'
 `KTableImpl.doJoinOnForeignKey`.
 """
 
@@ -15,7 +15,7 @@ from kstreams_repl.dsl.graph_nodes import Consumed, OperatorGraphNode, SinkGraph
 from kstreams_repl.dsl.options import Materialized
 from kstreams_repl.dsl.store_plans import table_store
 from kstreams_repl.dsl.stream_base import first_known
-from kstreams_repl.dsl.table_state import SourceState, stores_read
+from kstreams_repl.dsl.table_sources import SourceState, stores_read
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.foreign_key_foreign_table_join import ForeignTableJoin
 from kstreams_repl.operators.foreign_key_response_join import ResponseJoin
@@ -43,11 +43,11 @@ SOURCE = "KTABLE-SOURCE-"
 
 @dataclass(slots=True)
 class ForeignKeyPlan:
-    """What the user asked for.
+    """The arguments of a foreign-key join.
 
     Attributes:
         extractor: (value) -> foreign key, or (key, value) -> foreign key.
-        partitioner, other_partitioner: how the left and the right table are partitioned, where not by key.
+        partitioner, other_partitioner: how the left and the right table are partitioned; None: by key.
     """
 
     extractor: Callable[..., Any]
@@ -61,7 +61,7 @@ class ForeignKeyPlan:
 
 
 def join_by_foreign_key(left: KTable, right: KTable, plan: ForeignKeyPlan, options: Materialized) -> KTable:
-    """The joined table, keyed like the left one."""
+    """Return the joined table, keyed like the left one."""
     from kstreams_repl.dsl.ktable import KTable
 
     graph, origin = left._graph, left._graph.here()
@@ -73,7 +73,7 @@ def join_by_foreign_key(left: KTable, right: KTable, plan: ForeignKeyPlan, optio
     def called(suffix: str, prefix: str) -> str:
         return graph.suffix_or_generate(plan.name, suffix, prefix)
 
-    # 1. left: subscriptions go out, keyed by foreign key
+    # 1. left: send subscriptions, keyed by foreign key
     registration_topic = called("-subscription-registration", REGISTRATION) + "-topic"
     graph.internal_topics.append(registration_topic)
     subscription_serde = subscription(left.key_serde)
@@ -104,7 +104,7 @@ def join_by_foreign_key(left: KTable, right: KTable, plan: ForeignKeyPlan, optio
     )
     graph.add(send_node, sink)
 
-    # 2. right: keep the subscription, answer it
+    # 2. right: store the subscription and respond
     source = SourceGraphNode(
         called("-subscription-registration-source", SOURCE),
         origin,
@@ -141,7 +141,7 @@ def join_by_foreign_key(left: KTable, right: KTable, plan: ForeignKeyPlan, optio
     changed_node.on_versioned = changed_uses_versions
     graph.add(right._node, changed_node, reads_versions=True)
 
-    # 3. back to the left: join the response with the present row
+    # 3. left: join the response with the current row
     response_topic = called("-subscription-response", RESPONSE) + "-topic"
     graph.internal_topics.append(response_topic)
     response_serde = subscription_response(right.value_serde)
@@ -183,7 +183,7 @@ def join_by_foreign_key(left: KTable, right: KTable, plan: ForeignKeyPlan, optio
 
 
 def _by_key_alone(partitioner: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    """The user's partitioner sees the key only (values on these topics are not the user's) and must choose exactly one partition."""
+    """Return a partitioner that sees only the key (values of these topics are internal) and must choose exactly one partition."""
     if partitioner is None:
         return None
     choose = partitioner

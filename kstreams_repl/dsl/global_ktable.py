@@ -1,15 +1,15 @@
-"""`GlobalKTable`: a table that every instance holds in full, for joins by any key."""
+"""`GlobalKTable`: a table of which every instance has a full copy, for joins by any key."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from kstreams_repl.dsl.build_log import BuildLog, Handle
-from kstreams_repl.operators.getters import StoreGetter, ValueGetter
+from kstreams_repl.dsl.call_log import BuildLog, Handle
+from kstreams_repl.operators.value_getters import StoreGetter, ValueGetter
 
 
 class GlobalKTable(Handle):
-    """Read from all partitions of a topic before anything is processed; it can only be joined with and queried."""
+    """Read from all partitions of a topic before processing starts; it can only be joined with and queried."""
 
     def __init__(self, log: BuildLog, name: str, key_serde: Any, value_serde: Any, store: str, *, queryable: bool) -> None:
         self._log = log
@@ -21,7 +21,15 @@ class GlobalKTable(Handle):
 
     @property
     def queryable_store_name(self) -> str | None:
-        """The store's name if one was given."""
+        """Return the store's name if one was given.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> airlines = builder.global_table("airlines", store="airlines")
+            >>> airlines.queryable_store_name
+            'airlines'
+        """
         return self._store if self._queryable else None
 
     def _getter(self) -> ValueGetter:

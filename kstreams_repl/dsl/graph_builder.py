@@ -1,7 +1,7 @@
-"""The DSL's graph under construction, and how it becomes a `Topology`.
+"""The DSL's graph under construction, and its translation to a `Topology`.
 
-1. Sources of the same topics are merged. 2. The optimisations asked for are applied. 3. Null-key filters are put in front of
-repartition topics. 4. Versioned semantics are switched on behind versioned tables. 5. Nodes are written, lowest build priority
+1. Sources of the same topics are merged. 2. The configured optimisations are applied. 3. Null-key filters are added before
+repartition topics. 4. Versioned semantics are enabled downstream of versioned tables. 5. Nodes are written, lowest build priority
 first. 6. Co-partitioning is checked.
 Source: Kafka Streams' `InternalStreamsBuilder`.
 """
@@ -17,7 +17,7 @@ from kstreams_repl.dsl.graph_nodes import GraphNode, RepartitionGraphNode, Suppr
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.topology.names import GENERATED_STREAM_NAME, REPARTITION_SUFFIX, NameProvider, validate_name
 from kstreams_repl.topology.nodes import Origin
-from kstreams_repl.topology.origin import user_origin
+from kstreams_repl.topology.source_location import user_origin
 from kstreams_repl.topology.topology import Topology
 
 SOURCE = "KSTREAM-SOURCE-"
@@ -26,11 +26,11 @@ FILTER = "KSTREAM-FILTER-"
 
 
 class GraphBuilder(NameProvider):
-    """All graph nodes of one `StreamsBuilder`, its counter for names, and what must be co-partitioned.
+    """All graph nodes of one `StreamsBuilder`, its counter for names, and its co-partitioned sources.
 
     Attributes:
-        origin: where the user made what is being added; set by the build log while it replays, else found out.
-        made: names of the nodes that were added; the build log empties it before each call.
+        origin: where the user made the current node; set by the build log during replay; None: determined from the call stack.
+        made: names of the added nodes; the build log empties it before each call.
     """
 
     def __init__(self) -> None:
@@ -49,16 +49,16 @@ class GraphBuilder(NameProvider):
         self._next_priority = 0
 
     def here(self) -> Origin:
-        """Origin for a node made now."""
+        """Return the origin for a node that is made by the current call."""
         return self.origin if self.origin is not None else user_origin()
 
     def add(self, parents: GraphNode | Iterable[GraphNode], child: GraphNode, *, reads_versions: bool = False) -> None:
-        """Put a node behind one or more parents; its priority is that of its last connection.
+        """Add a node downstream of one or more parents; its priority is that of its last connection.
 
         Args:
             parents: one node or several.
             child: the new node.
-            reads_versions: call `use_versioned_semantics` when a parent turns out to be versioned.
+            reads_versions: call `use_versioned_semantics` if a parent is versioned.
         """
         if reads_versions:
             self.versioned_readers[child] = None
@@ -84,7 +84,7 @@ class GraphBuilder(NameProvider):
             self.table_sources[node] = None
 
     def copartition(self, sources: Iterable[str]) -> None:
-        """Demand the same number of partitions for the topics of these sources."""
+        """Require the same number of partitions for the topics of these sources."""
         self.copartition_sources.append(set(sources))
 
     def replace_copartition_source(self, old: str, new: str) -> None:
@@ -103,9 +103,9 @@ class GraphBuilder(NameProvider):
         partitions: int | None = None,
         optimizable: bool = True,
     ) -> RepartitionGraphNode:
-        """A repartition node that is not connected yet; always uses up three numbers.
+        """Return a repartition node that is not connected yet; always consumes three numbers.
 
-        Its processors have generated names when `prefix` is a generated name, else they are called after the topic.
+        Its processors have generated names if `prefix` is a generated name, otherwise names derived from the topic's.
         """
         topic = prefix if prefix.endswith(REPARTITION_SUFFIX) else prefix + REPARTITION_SUFFIX
         sink, filter_, source = self.new_processor_name(SINK), self.new_processor_name(FILTER), self.new_processor_name(SOURCE)
@@ -125,14 +125,14 @@ class GraphBuilder(NameProvider):
         )
 
     def build(self, optimizations: frozenset[str]) -> Topology:
-        """Write the graph to a fresh topology. The graph itself is used up by it.
+        """Write the graph to a fresh topology. This consumes the graph.
 
         Args:
             optimizations: any of `optimizer.ALL`.
 
         Raises:
-            TopologyError: what only shows when all is known: clashing names, sources that overlap, versions where there cannot be
-                any.
+            TopologyError: a problem that is visible only in the whole graph: clashing names, overlapping sources, unsupported
+                versions.
         """
         optimizer.merge_duplicate_sources(self.root)
         optimizer.optimize(self, optimizations)
@@ -162,7 +162,7 @@ class GraphBuilder(NameProvider):
         while queue:
             node = heapq.heappop(queue)[2]
             if node.written or not all(parent.written for parent in node.parents):
-                continue  # its last parent offers it again
+                continue  # written when its last parent offers it again
             try:
                 node.write(topology)
             except TopologyError as error:
@@ -192,7 +192,7 @@ class GraphBuilder(NameProvider):
 
 
 def _placed(error: TopologyError, origin: Origin) -> TopologyError:
-    """The error with the place where the user made the node that cannot be written."""
+    """Return the error with the location where the user made the node that cannot be written."""
     if origin.file is None:
         return error
     place = f"{origin.file}:{origin.line}" if origin.cell is None else f"cell {origin.cell}, line {origin.line}"

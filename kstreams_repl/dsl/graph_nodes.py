@@ -1,14 +1,14 @@
-"""The DSL's own graph: one node per operator as the user wrote it, before optimisation and before names of processors matter.
+"""The DSL's own graph: one node per operator as the user wrote it, before optimisation and before processor names are used.
 
-Each knows how to write itself to a `Topology`. A node is written once all its parents are, lowest build priority first; children
-and parents keep the order in which they were connected. Sources: Kafka Streams' `kstream.internals.graph`.
+Each node writes itself to a `Topology`, after all its parents, lowest build priority first; children and parents keep the order
+in which they were connected. Sources: Kafka Streams' `kstream.internals.graph`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kstreams_repl.errors import TopologyError
@@ -21,18 +21,19 @@ from kstreams_repl.topology.topology import Topology
 
 
 def always(key: Any, value: Any) -> bool:
-    """Predicate of a repartition filter that must let null keys pass: a left or outer join downstream handles them."""
+    """Accept every record: predicate of a repartition filter that must pass null keys, because a left or outer join handles
+    them."""
     return True
 
 
 def key_not_none(key: Any, value: Any) -> bool:
-    """Predicate of a repartition filter: records without a key have no partition."""
+    """Accept records with a key: predicate of a repartition filter, since records without a key have no partition."""
     return key is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """How a source reads."""
+    """Options for reading a source."""
 
     key_serde: Any = None
     value_serde: Any = None
@@ -43,8 +44,8 @@ class Consumed:
 class GraphNode:
     """A node of the DSL's graph.
 
-    `key_changing`, `value_changing` and `merges` guide the placing of repartition topics; `relaxed_null_key` marks left and outer
-    joins; `output_versioned` is None where it follows from the parents.
+    `key_changing`, `value_changing` and `merges` decide where repartition topics are added; `relaxed_null_key` marks left and
+    outer joins; `output_versioned` is None if it follows from the parents.
     """
 
     def __init__(self, name: str, origin: Origin) -> None:
@@ -77,14 +78,14 @@ class GraphNode:
         return tuple(parent.name for parent in self.parents)
 
     def write(self, topology: Topology) -> None:
-        """Add this node's part to the topology."""
+        """Add this node to the topology."""
 
     def use_versioned_semantics(self) -> None:
-        """Called when the output of a parent is a versioned table."""
+        """Use versioned semantics; called if the output of a parent is a versioned table."""
 
 
 class SourceGraphNode(GraphNode):
-    """Reads topics, or the topics a pattern matches."""
+    """Reads topics, or all topics that a pattern matches."""
 
     def __init__(
         self, name: str, origin: Origin, topics: tuple[str, ...], pattern: re.Pattern[str] | None, consumed: Consumed
@@ -95,7 +96,7 @@ class SourceGraphNode(GraphNode):
         self.consumed = consumed
 
     def merge(self, other: SourceGraphNode) -> None:
-        """Take over the children of another source of the same topics."""
+        """Adopt the children of another source of the same topics."""
         if self.consumed.offset_reset != other.consumed.offset_reset:
             raise TopologyError(
                 f"sources {self.name} and {other.name} read the same topics with different offset resets:"
@@ -160,10 +161,10 @@ class TableSourceGraphNode(GraphNode):
 
 
 class OperatorGraphNode(GraphNode):
-    """One processor with the stores it owns and those it only uses.
+    """One processor with the stores it owns and those it uses.
 
-    A `TableSource` inside the graph (`to_table`, results of foreign-key joins) gets its store only if something reads the table.
-    `supplied_stores` come from a user's supplier; `checks` run once the node is written.
+    A `TableSource` inside the graph (`to_table`, results of foreign-key joins) gets its store only if an operator reads the
+    table. `supplied_stores` come from a user's supplier; `checks` run after the node is written.
     """
 
     def __init__(
@@ -201,19 +202,19 @@ class OperatorGraphNode(GraphNode):
 
 
 class SuppressGraphNode(OperatorGraphNode):
-    """Marked because suppress refuses versioned tables, also those that are versioned further up."""
+    """A suppress node; a type of its own because suppress rejects tables with a versioned table upstream."""
 
 
 class WindowedGraphNode(OperatorGraphNode):
-    """The node in front of a stream-stream join that keeps records in a window store (which the join node adds)."""
+    """The node before a stream-stream join that puts records into a window store (which the join node adds)."""
 
 
 class RepartitionGraphNode(GraphNode):
-    """A topic in the middle: filter, sink, source. Named after its source, on which co-partitioning is checked.
+    """An internal topic with its filter, sink and source. Named after its source, on which co-partitioning is checked.
 
     Attributes:
-        optimizable: may be merged with others behind the same key-changing node.
-        filter_name: None for grouped tables, whose records are filtered before.
+        optimizable: whether it may be merged with others downstream of the same key-changing node.
+        filter_name: None for grouped tables, whose records are filtered earlier.
     """
 
     def __init__(
@@ -291,7 +292,7 @@ class SinkGraphNode(GraphNode):
 
 
 class StateStoreGraphNode(GraphNode):
-    """A store that processors name."""
+    """A store that processors use by name."""
 
     def __init__(self, builder: StoreBuilder, origin: Origin) -> None:
         super().__init__(builder.name, origin)
@@ -316,7 +317,7 @@ class GlobalStoreGraphNode(GraphNode):
 
     def write(self, topology: Topology) -> None:
         topology.add_global_store(
-            self.builder.with_(logging=False),
+            replace(self.builder, logging=False),
             self.source_name,
             self.topic,
             self.name,
@@ -340,8 +341,8 @@ class JoinSide:
 
 
 class StreamStreamJoinGraphNode(GraphNode):
-    """Both sides of a windowed join, the merge behind them and their stores; or one self-join node (`self_join`), where there is an
-    operator for it."""
+    """Both sides of a windowed join, the merge node after them, and their stores; or a single self-join node (`self_join`), if
+    there is an operator for it."""
 
     def __init__(
         self,
@@ -379,7 +380,7 @@ class StreamStreamJoinGraphNode(GraphNode):
 
 
 class TableTableJoinGraphNode(GraphNode):
-    """Both sides of a table-table join and the merger behind them."""
+    """Both sides of a table-table join and the merge node after them."""
 
     def __init__(
         self,
@@ -417,7 +418,7 @@ class TableTableJoinGraphNode(GraphNode):
 
 
 def add_source(topology: Topology, name: str, consumed: Consumed, origin: Origin, *topics: str | re.Pattern[str]) -> None:
-    """A source with the given reading options."""
+    """Add a source with the given reading options."""
     topology.add_source(
         name,
         *topics,

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from kstreams_repl import serdes
-from kstreams_repl.dsl.build_log import BuildLog, logged
+from kstreams_repl.dsl.call_log import BuildLog, logged
 from kstreams_repl.dsl.graph_nodes import GraphNode, OperatorGraphNode, RepartitionGraphNode
 from kstreams_repl.dsl.options import Materialized, materialized
 from kstreams_repl.dsl.store_plans import table_store
-from kstreams_repl.dsl.stream_base import AbstractStream, check_callable, first_known, serde_or_none
-from kstreams_repl.dsl.table_state import AggregateState, stored
-from kstreams_repl.dsl.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
-from kstreams_repl.errors import TopologyError
+from kstreams_repl.dsl.stream_base import AbstractStream, check_callable, first_known
+from kstreams_repl.dsl.table_sources import AggregateState, stored
+from kstreams_repl.dsl.windows import Millis, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from kstreams_repl.operators.base import Operator
-from kstreams_repl.operators.getters import StoreGetter
 from kstreams_repl.operators.stream_aggregate import StreamAggregate, StreamCount, StreamReduce
+from kstreams_repl.operators.value_getters import StoreGetter
 from kstreams_repl.topology.stores import StoreBuilder
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ REDUCE = "KSTREAM-REDUCE-"
 
 
 class KGroupedStream(AbstractStream):
-    """Records by key. If the key may have changed since the source, the aggregate repartitions first."""
+    """Records by key. If the key may have changed since the source, an aggregate repartitions first."""
 
     def __init__(
         self,
@@ -49,17 +48,40 @@ class KGroupedStream(AbstractStream):
         self._repartition_node: RepartitionGraphNode | None = None
 
     @logged
-    def count(self, *, store: str | Materialized | None = None, name: str | None = None, **keep: Any) -> KTable:
-        """How many records each key has had; records with a None key or value are dropped and counted as dropped.
+    def count(
+        self,
+        *,
+        store: str | Materialized | None = None,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
+    ) -> KTable:
+        """Count the records of each key; records with a None key or value are dropped, and counted as dropped.
 
         Args:
-            store: name of the store, to query it by; or a `Materialized`.
-            name: of the node.
-            **keep: any of `caching=`, `logging=`, `key_serde=`, `history=`, `persistent=`, `topic_config=`.
+            store: name of the store, for queries; or a `Materialized`.
+            name: name of the node.
+            key_serde, value_serde, caching, logging, history, persistent, topic_config: options of the table's store, as in
+                `Materialized`; None = its default.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> counts = grouped.count(store="counts")
         """
-        options = self._options(store, keep)
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        )
         if options is not None and options.name is None:
-            self._graph.new_store_name(AGGREGATE)  # Kafka Streams burns a number in this form of count
+            self._graph.new_store_name(AGGREGATE)  # Kafka Streams consumes a number in this form of count
         options = options or Materialized()
         options = options if options.value_serde is not None else options.with_(value_serde=serdes.long)
 
@@ -75,14 +97,30 @@ class KGroupedStream(AbstractStream):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        **keep: Any,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
     ) -> KTable:
         """Fold the values of each key: `reducer(aggregate, value)`; the first value is the first aggregate.
 
-        Records with a None key or value are dropped and counted. `**keep` as for `count`, and `value_serde=`.
+        Records with a None key or value are dropped and counted. Keyword arguments as for `count`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> longest = grouped.reduce(lambda one, other: max(one, other, key=len), store="longest")
         """
         check_callable(reducer, "reducer", "reduce")
-        options = self._options(store, keep) or Materialized()
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        ) or Materialized()
         options = options if options.value_serde is not None else options.with_(value_serde=self.value_serde)
         return self._table(
             lambda store_name: StreamReduce(store_name, reducer, versioned=options.versioned), options, REDUCE, name
@@ -96,16 +134,32 @@ class KGroupedStream(AbstractStream):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        **keep: Any,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
     ) -> KTable:
         """Fold the values of each key: `aggregator(key, value, aggregate)`, starting from `initializer()`.
 
-        An aggregate of None deletes the row. Records with a None key or value are dropped and counted. `**keep` as for `count`,
-        and `value_serde=` of the aggregate (None = the application's default).
+        An aggregate of None deletes the row. Records with a None key or value are dropped and counted. Keyword arguments as for
+        `count`; `value_serde=` is that of the aggregate (None = the application's default).
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> letters = grouped.aggregate(lambda: 0, lambda key, word, total: total + len(word), store="letters", value_serde="long")
         """
         check_callable(initializer, "initializer", "aggregate")
         check_callable(aggregator, "aggregator", "aggregate")
-        options = self._options(store, keep) or Materialized()
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        ) or Materialized()
         return self._table(
             lambda store_name: StreamAggregate(store_name, initializer, aggregator, versioned=options.versioned),
             options,
@@ -122,7 +176,15 @@ class KGroupedStream(AbstractStream):
     def windowed_by(
         self, windows: TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
     ) -> TimeWindowedKStream | SlidingWindowedKStream | SessionWindowedKStream:
-        """Aggregate per key and window instead of per key."""
+        """Aggregate per key and window instead of per key.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> per_minute = grouped.windowed_by(ks.TimeWindows.of_size(60_000)).count()
+        """
         return self._windowed_by(windows)
 
     @logged
@@ -135,17 +197,22 @@ class KGroupedStream(AbstractStream):
 
     @logged
     def cogroup(self, aggregator: Callable[[Any, Any, Any], Any]) -> CogroupedKStream:
-        """Aggregate several grouped streams into one table: `a.cogroup(f).cogroup(b, g).aggregate(initializer)`."""
+        """Aggregate several grouped streams into one table: `a.cogroup(f).cogroup(b, g).aggregate(initializer)`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> totals = grouped.cogroup(lambda key, word, total: total + len(word))
+        """
         from kstreams_repl.dsl.cogrouped import CogroupedKStream
 
         check_callable(aggregator, "aggregator", "cogroup")
         return CogroupedKStream(self._log, self, aggregator)
 
-    def _options(self, store: str | Materialized | None, keep: dict[str, Any]) -> Materialized | None:
-        return table_options(store, keep)
-
     def _table(self, make: Callable[[str], Any], options: Materialized, prefix: str, name: str | None) -> KTable:
-        """An aggregate whose store is a key-value store."""
+        """Add an aggregate whose store is a key-value store."""
         graph = self._graph
         store_name = options.name if options.name is not None else graph.new_store_name(prefix)
         node_name = graph.name_or_generate(name, prefix)
@@ -168,12 +235,12 @@ class KGroupedStream(AbstractStream):
         table_key_serde: Any,
         options: Materialized,
     ) -> KTable:
-        """Put an aggregate behind this grouping, repartitioning first where keys may have changed."""
+        """Add an aggregate after this grouping, repartitioning first if keys may have changed."""
         from kstreams_repl.dsl.ktable import KTable
 
         graph, parent, sources = self._graph, self._node, self._sources
         if self._repartition_required:
-            # a new one each time uses numbers up even where the first one is shared
+            # made on each call, because it consumes numbers even if the first one is shared
             repartition = graph.new_repartition(
                 store.name if self._topic_name is None else self._topic_name,
                 key_serde=self.key_serde,
@@ -196,29 +263,3 @@ class KGroupedStream(AbstractStream):
             AggregateState((operator,), getter),
             options.name,
         )
-
-
-def table_options(store: str | Materialized | None, keep: dict[str, Any]) -> Materialized | None:
-    """The keyword arguments of a table operator; None when there are none.
-
-    Raises:
-        TopologyError: an argument that no table operator has.
-    """
-    known = {"key_serde", "value_serde", "caching", "logging", "retention", "history", "persistent", "topic_config"}
-    unknown: set[str] = set(keep) - known
-    if unknown:
-        raise TopologyError(
-            f"there is no option {sorted(unknown)[0]!r} for a table",
-            hint=f"the options are: store, name, {', '.join(sorted(known))}",
-        )
-    return materialized(
-        store,
-        key_serde=serde_or_none(keep.get("key_serde")),
-        value_serde=serde_or_none(keep.get("value_serde")),
-        caching=keep.get("caching"),
-        logging=keep.get("logging"),
-        retention=keep.get("retention"),
-        history=keep.get("history"),
-        persistent=keep.get("persistent"),
-        topic_config=keep.get("topic_config"),
-    )

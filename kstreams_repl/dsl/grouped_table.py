@@ -1,18 +1,18 @@
-"""`KGroupedTable`: rows regrouped by another key. Aggregates need two functions, one to put a value in and one to take it out."""
+"""`KGroupedTable`: rows regrouped by another key. Aggregates need two functions, one to add a value and one to subtract it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl import serdes
-from kstreams_repl.dsl.build_log import BuildLog, logged
+from kstreams_repl.dsl.call_log import BuildLog, logged
 from kstreams_repl.dsl.graph_nodes import GraphNode, OperatorGraphNode, RepartitionGraphNode
-from kstreams_repl.dsl.grouped_stream import table_options
-from kstreams_repl.dsl.options import Materialized
+from kstreams_repl.dsl.options import Materialized, materialized
 from kstreams_repl.dsl.store_plans import table_store
 from kstreams_repl.dsl.stream_base import AbstractStream, check_callable, first_known
-from kstreams_repl.dsl.table_state import AggregateState, stored
+from kstreams_repl.dsl.table_sources import AggregateState, stored
+from kstreams_repl.dsl.windows import Millis
 from kstreams_repl.operators.table_aggregate import TableAggregate, TableReduce
 from kstreams_repl.serdes.change import change
 from kstreams_repl.topology.names import REPARTITION_SUFFIX, validate_name
@@ -37,7 +37,7 @@ def _take_one(key: Any, value: Any, count: int) -> int:
 
 
 class KGroupedTable(AbstractStream):
-    """Rows by group; always behind a repartition topic that carries new and old values."""
+    """Rows by group; always downstream of a repartition topic that carries new and old values."""
 
     def __init__(
         self,
@@ -55,15 +55,38 @@ class KGroupedTable(AbstractStream):
         self._repartition_node: RepartitionGraphNode | None = None
 
     @logged
-    def count(self, *, store: str | Materialized | None = None, name: str | None = None, **keep: Any) -> KTable:
-        """How many rows each group has.
+    def count(
+        self,
+        *,
+        store: str | Materialized | None = None,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
+    ) -> KTable:
+        """Count the rows of each group.
 
         Args:
-            store: name of the store, to query it by; or a `Materialized`.
-            name: of the node.
-            **keep: any of `caching=`, `logging=`, `key_serde=`, `history=`, `persistent=`, `topic_config=`.
+            store: name of the store, for queries; or a `Materialized`.
+            name: name of the node.
+            key_serde, value_serde, caching, logging, history, persistent, topic_config: options of the table's store, as in
+                `Materialized`; None = its default.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> grouped = prices.group_by(lambda product, price: (product[:1], price))
+            >>> products = grouped.count()
         """
-        options = table_options(store, keep) or Materialized()
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        ) or Materialized()
         options = options if options.value_serde is not None else options.with_(value_serde=serdes.long)
 
         def make(store_name: str) -> TableAggregate:
@@ -79,15 +102,31 @@ class KGroupedTable(AbstractStream):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        **keep: Any,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
     ) -> KTable:
-        """Fold the values of each group: `adder(aggregate, value)` puts one in, `subtractor(aggregate, value)` takes one out.
+        """Fold the values of each group: `adder(aggregate, value)` adds one, `subtractor(aggregate, value)` subtracts one.
 
-        A group's first value is its first aggregate. Options as for `count`, and `value_serde=`.
+        A group's first value is its first aggregate. Keyword arguments as for `count`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> grouped = prices.group_by(lambda product, price: (product[:1], price))
+            >>> total = grouped.reduce(lambda total, price: total + price, lambda total, price: total - price)
         """
         check_callable(adder, "adder", "reduce")
         check_callable(subtractor, "subtractor", "reduce")
-        options = table_options(store, keep) or Materialized()
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        ) or Materialized()
         options = options if options.value_serde is not None else options.with_(value_serde=self.value_serde)
         return self._table(
             lambda store_name: TableReduce(store_name, adder, subtractor, versioned=options.versioned), options, REDUCE, name
@@ -102,17 +141,34 @@ class KGroupedTable(AbstractStream):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        **keep: Any,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
     ) -> KTable:
         """Fold the values of each group: `adder(key, value, aggregate)` and `subtractor(key, value, aggregate)`, from
         `initializer()`.
 
-        Options as for `count`, and `value_serde=` of the aggregate (None = the application's default).
+        Keyword arguments as for `count`; `value_serde=` is that of the aggregate (None = the application's default).
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> grouped = prices.group_by(lambda product, price: (product[:1], price))
+            >>> total = grouped.aggregate(
+            ...     lambda: 0.0, lambda key, price, total: total + price, lambda key, price, total: total - price, value_serde="double")
         """
         check_callable(initializer, "initializer", "aggregate")
         check_callable(adder, "adder", "aggregate")
         check_callable(subtractor, "subtractor", "aggregate")
-        options = table_options(store, keep) or Materialized()
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        ) or Materialized()
         return self._table(
             lambda store_name: TableAggregate(store_name, initializer, adder, subtractor, versioned=options.versioned),
             options,
@@ -124,7 +180,7 @@ class KGroupedTable(AbstractStream):
         from kstreams_repl.dsl.ktable import KTable
 
         graph = self._graph
-        # whatever the aggregate, its store is called after aggregates
+        # the store of every kind of aggregate has the prefix of aggregates
         store_name = options.name if options.name is not None else graph.new_store_name(AGGREGATE)
         sink = graph.suffix_or_generate(name, "-sink", "KSTREAM-SINK-")
         source = graph.suffix_or_generate(name, "-source", "KSTREAM-SOURCE-")

@@ -1,17 +1,15 @@
-"""`KStream`: records one by one. Each operator returns a new stream; nothing runs until the topology is deployed or driven.
+"""`KStream`: a stream of records. Each operator returns a new stream; nothing runs until the topology is deployed or driven.
 
-Functions take `(key, value)` unless said otherwise. `name=` names the node; without it names are generated as Kafka Streams does.
+Functions take `(key, value)` unless stated otherwise. `name=` names the node; otherwise names are generated as in Kafka Streams.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from kstreams_repl.dsl import stream_joins
 from kstreams_repl.dsl.branched import BranchedKStream
-from kstreams_repl.dsl.build_log import BuildLog, logged
-from kstreams_repl.dsl.global_ktable import GlobalKTable
+from kstreams_repl.dsl.call_log import BuildLog, logged
 from kstreams_repl.dsl.graph_nodes import (
     Consumed,
     GraphNode,
@@ -21,35 +19,26 @@ from kstreams_repl.dsl.graph_nodes import (
     SourceGraphNode,
 )
 from kstreams_repl.dsl.grouped_stream import KGroupedStream
+from kstreams_repl.dsl.joinable_stream import JoinableStream
 from kstreams_repl.dsl.ktable import KTable
 from kstreams_repl.dsl.options import Materialized, materialized
+from kstreams_repl.dsl.stateless_stream import Predicate, StatelessStream
 from kstreams_repl.dsl.store_plans import table_store
-from kstreams_repl.dsl.stream_base import AbstractStream, check_callable, check_kind, first_known, serde_or_none
-from kstreams_repl.dsl.table_state import SourceState
-from kstreams_repl.dsl.windows import JoinWindows, Millis
+from kstreams_repl.dsl.stream_base import check_callable, check_kind, first_known, serde_or_none
+from kstreams_repl.dsl.table_sources import SourceState
+from kstreams_repl.dsl.windows import Millis
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.base import Operator
 from kstreams_repl.operators.pass_through import PassThrough
 from kstreams_repl.operators.processor_api import FixedKeyProcessorOperator, ProcessorOperator
 from kstreams_repl.operators.stream_branch import StreamBranch
-from kstreams_repl.operators.stream_filter import StreamFilter
-from kstreams_repl.operators.stream_flat_map import StreamFlatMap
-from kstreams_repl.operators.stream_flat_map_values import StreamFlatMapValues
-from kstreams_repl.operators.stream_map import StreamMap
-from kstreams_repl.operators.stream_map_values import StreamMapValues
-from kstreams_repl.operators.stream_peek import StreamPeek, StreamPrint
 from kstreams_repl.operators.stream_select_key import StreamSelectKey
 from kstreams_repl.operators.table_source import TableSource
+from kstreams_repl.topology.connected_stores import store_names, supplied_stores
 from kstreams_repl.topology.names import validate_name
-from kstreams_repl.topology.suppliers import store_names, supplied_stores
-
-if TYPE_CHECKING:
-    from kstreams_repl.dsl.kip28 import KStreamWindowed
-
-Predicate = Callable[[Any, Any], Any]
 
 
-class KStream(AbstractStream):
+class KStream(StatelessStream, JoinableStream):
     """A stream of records. Get one from `StreamsBuilder.stream` or another stream or table.
 
     Example:
@@ -75,104 +64,18 @@ class KStream(AbstractStream):
         self._repartition_required = repartition_required
         self._repartition_node: RepartitionGraphNode | None = None
 
-    def _put(
-        self,
-        operator: Operator,
-        prefix: str,
-        name: str | None,
-        *,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        key_changing: bool = False,
-        value_changing: bool = False,
-    ) -> KStream:
-        """Put a stateless operator behind this stream."""
-        node = OperatorGraphNode(self._graph.name_or_generate(name, prefix), self._graph.here(), operator)
-        node.key_changing = key_changing
-        node.value_changing = value_changing
-        self._graph.add(self._node, node)
-        required = self._repartition_required or key_changing
-        return KStream(self._log, node.name, key_serde, value_serde, self._sources, node, repartition_required=required)
-
-    @logged
-    def filter(self, predicate: Predicate, *, name: str | None = None) -> KStream:
-        """Keep records for which `predicate(key, value)` is true."""
-        check_callable(predicate, "predicate", "filter")
-        return self._put(StreamFilter(predicate), "KSTREAM-FILTER-", name, key_serde=self.key_serde, value_serde=self.value_serde)
-
-    @logged
-    def filter_not(self, predicate: Predicate, *, name: str | None = None) -> KStream:
-        """Keep records for which `predicate(key, value)` is false."""
-        check_callable(predicate, "predicate", "filter_not")
-        operator = StreamFilter(predicate, negate=True)
-        return self._put(operator, "KSTREAM-FILTER-", name, key_serde=self.key_serde, value_serde=self.value_serde)
-
-    @logged
-    def map(self, mapper: Callable[[Any, Any], tuple[Any, Any]], *, name: str | None = None) -> KStream:
-        """A new (key, value) for each record. The key may change: what needs keys in place repartitions first."""
-        check_callable(mapper, "mapper", "map")
-        return self._put(StreamMap(mapper), "KSTREAM-MAP-", name, key_changing=True)
-
-    @logged
-    def map_values(self, mapper: Callable[..., Any], *, with_key: bool = False, name: str | None = None) -> KStream:
-        """A new value for each record: `mapper(value)`, or `mapper(key, value)` with `with_key=True`. None values are passed to
-        it."""
-        check_callable(mapper, "mapper", "map_values", "key, value" if with_key else "value")
-        return self._put(
-            StreamMapValues(mapper, with_key), "KSTREAM-MAPVALUES-", name, key_serde=self.key_serde, value_changing=True
-        )
-
-    @logged
-    def flat_map(self, mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]], *, name: str | None = None) -> KStream:
-        """Any number of (key, value) pairs for each record, in the order of the iterable."""
-        check_callable(mapper, "mapper", "flat_map")
-        return self._put(StreamFlatMap(mapper), "KSTREAM-FLATMAP-", name, key_changing=True)
-
-    @logged
-    def flat_map_values(
-        self, mapper: Callable[..., Iterable[Any]], *, with_key: bool = False, name: str | None = None
-    ) -> KStream:
-        """Any number of values under the same key for each record."""
-        check_callable(mapper, "mapper", "flat_map_values", "key, value" if with_key else "value")
-        return self._put(
-            StreamFlatMapValues(mapper, with_key), "KSTREAM-FLATMAPVALUES-", name, key_serde=self.key_serde, value_changing=True
-        )
-
-    @logged
-    def select_key(self, selector: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
-        """A new key for each record: `selector(key, value)`."""
-        check_callable(selector, "selector", "select_key")
-        return self._put(StreamSelectKey(selector), "KSTREAM-KEY-SELECT-", name, value_serde=self.value_serde, key_changing=True)
-
-    @logged
-    def peek(self, action: Callable[[Any, Any], Any], *, name: str | None = None) -> KStream:
-        """Call `action(key, value)` for each record and pass it on unchanged."""
-        check_callable(action, "action", "peek")
-        return self._put(StreamPeek(action), "KSTREAM-PEEK-", name, key_serde=self.key_serde, value_serde=self.value_serde)
-
-    @logged
-    def foreach(self, action: Callable[[Any, Any], Any], *, name: str | None = None) -> None:
-        """Call `action(key, value)` for each record; the stream ends here."""
-        check_callable(action, "action", "foreach")
-        self._put(StreamPeek(action, forward_down=False), "KSTREAM-FOREACH-", name)
-
-    @logged
-    def print(
-        self,
-        *,
-        label: str | None = None,
-        mapper: Callable[[Any, Any], str] | None = None,
-        path: str | None = None,
-        name: str | None = None,
-    ) -> None:
-        """Print each record as ``[label]: key, value`` to standard output, or append it to a file; the stream ends here."""
-        if mapper is not None:
-            check_callable(mapper, "mapper", "print")
-        self._put(StreamPrint(label if label is not None else self.name, mapper, path), "KSTREAM-PRINTER-", name)
-
     @logged
     def split(self, *, name: str | None = None) -> BranchedKStream:
-        """Send each record to the first branch whose predicate holds: `split().branch(p).branch(q).default_branch()`."""
+        """Send each record to the first branch whose predicate is true: `split().branch(p).branch(q).default_branch()`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> branches = words.split(name="by-").branch(lambda key, word: len(word) > 3, name="long").default_branch(name="short")
+            >>> sorted(branches)
+            ['by-long', 'by-short']
+        """
         operator = StreamBranch([], [])
         node = OperatorGraphNode(self._graph.name_or_generate(name, "KSTREAM-BRANCH-"), self._graph.here(), operator)
         self._graph.add(self._node, node)
@@ -180,7 +83,14 @@ class KStream(AbstractStream):
 
     @logged
     def branch(self, *predicates: Predicate, name: str | None = None) -> list[KStream]:
-        """One stream per predicate, in order (KIP-28); records that match none are dropped. `split` is today's form."""
+        """Return one stream per predicate, in order (KIP-28); records that match none are dropped. `split` is its current form.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> long_words, others = words.branch(lambda key, word: len(word) > 3, lambda key, word: True)
+        """
         if not predicates:
             raise TopologyError("branch() needs at least one predicate", hint="pass one (key, value) function per branch")
         splitter = self.split(name=name)
@@ -190,7 +100,14 @@ class KStream(AbstractStream):
 
     @logged
     def merge(self, other: KStream, *, name: str | None = None) -> KStream:
-        """The records of both streams; those of each stay in order, there is no order between them."""
+        """Merge the records of both streams; each stream's order is kept, with no order between them.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> both = words.merge(builder.stream("more-words", key_serde="string", value_serde="string"))
+        """
         check_kind(other, KStream, "merge")
         node = OperatorGraphNode(self._graph.name_or_generate(name, "KSTREAM-MERGE-"), self._graph.here(), PassThrough())
         node.merges = True
@@ -219,10 +136,17 @@ class KStream(AbstractStream):
 
         Args:
             topic: a name or a function; its third argument has `topic`, `partition` and `offset` of the source record, and the
-                `timestamp` and `headers` of the one to be written.
-            name: of the node.
+                `timestamp` and `headers` of the record to write.
+            name: name of the node.
             key_serde, value_serde: None = the stream's, else the application's defaults.
-            partitioner: (topic, key, value, partitions) -> a partition, a set of them (empty: drop the record) or None (by key).
+            partitioner: (topic, key, value, partitions) -> a partition, a set of partitions (an empty set drops the record) or
+                None (by key).
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> words.to("copy")
         """
         if callable(topic):
             check_callable(topic, "topic", "to")
@@ -237,9 +161,24 @@ class KStream(AbstractStream):
         )
         self._graph.add(self._node, SinkGraphNode(node_name, self._graph.here(), topic, key, value, partitioner))
 
-    def send_to(self, topic: str | Callable[..., str], **options: Any) -> None:
-        """KIP-28's name of `to`."""
-        self.to(topic, **options)
+    def send_to(
+        self,
+        topic: str | Callable[..., str],
+        *,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        partitioner: Callable[..., Any] | None = None,
+    ) -> None:
+        """Write to a topic as `to` does, under KIP-28's name.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> words.send_to("copy")
+        """
+        self.to(topic, name=name, key_serde=key_serde, value_serde=value_serde, partitioner=partitioner)
 
     @logged
     def through(
@@ -251,9 +190,15 @@ class KStream(AbstractStream):
         value_serde: Any = None,
         partitioner: Callable[..., Any] | None = None,
     ) -> KStream:
-        """Write to a topic of yours and go on from there (KIP-28): `to(topic)`, then `stream(topic)`.
+        """Write to an existing topic and continue from there (KIP-28): `to(topic)`, then `stream(topic)`.
 
-        The topic must exist. For a topic that the application makes and sizes itself use `repartition`.
+        For a topic that the application creates and sizes itself use `repartition`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> copied = words.through("copy")
         """
         key, value = (
             first_known(serde_or_none(key_serde), self.key_serde),
@@ -275,15 +220,21 @@ class KStream(AbstractStream):
         partitions: int | None = None,
         partitioner: Callable[..., Any] | None = None,
     ) -> KStream:
-        """Write to a topic that the application makes (``<application.id>-<name>-repartition``) and go on from there.
+        """Write to a topic that the application creates (``<application.id>-<name>-repartition``) and continue from there.
 
         Records with a None key are dropped, uncounted, unless a left or outer join follows.
 
         Args:
-            name: first part of the topic's name; unlike other names it uses no number up.
+            name: prefix of the topic's name; unlike other names it consumes no number.
             key_serde, value_serde: None = the stream's, else the application's defaults.
-            partitions: how many; None = as many as upstream has.
+            partitions: number of partitions; None = as many as upstream has.
             partitioner: as for `to`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> moved = words.select_key(lambda key, word: word).repartition(name="by-word", partitions=4)
         """
         if partitions is not None and (isinstance(partitions, bool) or not isinstance(partitions, int) or partitions <= 0):
             raise TopologyError(f"a topic cannot have {partitions!r} partitions", hint="give a number of 1 or more")
@@ -313,15 +264,26 @@ class KStream(AbstractStream):
         logging: bool | None = None,
         history: Millis | None = None,
         persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
     ) -> KTable:
-        """Read each record as the new row of its key; a None value deletes it, a None key is dropped and counted."""
-        key, value = serde_or_none(key_serde), serde_or_none(value_serde)
-        options = (
-            materialized(
-                store, key_serde=key, value_serde=value, caching=caching, logging=logging, history=history, persistent=persistent
-            )
-            or Materialized()
-        )
+        """Interpret each record as the new row of its key; a None value deletes the row, a None key is dropped and counted.
+
+        Args:
+            name: name of the node; None = generated.
+            store: name of the store, for queries; or a `Materialized`.
+            key_serde, value_serde, caching, logging, history, persistent, topic_config: options of the table's store, as in
+                `Materialized`; None = its default.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> last = words.to_table(store="last-word")
+        """
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        ) or Materialized()
         graph = self._graph
         node_name = graph.name_or_generate(name, "KSTREAM-TOTABLE-")
         store_name = options.name if options.name is not None else graph.new_store_name("KSTREAM-TOTABLE-")
@@ -339,7 +301,14 @@ class KStream(AbstractStream):
 
     @logged
     def group_by_key(self, *, name: str | None = None, key_serde: Any = None, value_serde: Any = None) -> KGroupedStream:
-        """Group by the key the records have; `name=` names the repartition topic if one is needed."""
+        """Group by the records' key; `name=` names the repartition topic if one is needed.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> counts = words.group_by_key().count(store="counts")
+        """
         key, value = (
             first_known(serde_or_none(key_serde), self.key_serde),
             first_known(serde_or_none(value_serde), self.value_serde),
@@ -361,7 +330,14 @@ class KStream(AbstractStream):
     def group_by(
         self, selector: Callable[[Any, Any], Any], *, name: str | None = None, key_serde: Any = None, value_serde: Any = None
     ) -> KGroupedStream:
-        """Group by `selector(key, value)`; the aggregate behind it repartitions by that key."""
+        """Group by `selector(key, value)`; the following aggregate repartitions by that key.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> counts = words.group_by(lambda key, word: word, key_serde="string").count(store="counts")
+        """
         check_callable(selector, "selector", "group_by")
         keyed = self._put(StreamSelectKey(selector), "KSTREAM-KEY-SELECT-", name, key_changing=True)
         value = first_known(serde_or_none(value_serde), self.value_serde)
@@ -378,19 +354,41 @@ class KStream(AbstractStream):
 
     @logged
     def process(self, supplier: Callable[[], Any], *, stores: Iterable[str] = (), name: str | None = None) -> KStream:
-        """Run a `Processor` of your own; what it forwards goes on as a stream whose key may have changed.
+        """Run a user's `Processor`; what it forwards becomes a stream whose key may have changed.
 
         Args:
             supplier: returns a fresh processor for each task, usually its class.
             stores: names of the stores it uses, added with `StreamsBuilder.add_state_store`.
-            name: of the node.
+            name: name of the node.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> class Twice(ks.Processor):
+            ...     def process(self, record):
+            ...         self.context.forward(record)
+            ...         self.context.forward(record)
+            ...
+            >>> doubled = words.process(Twice, name="twice")
         """
         node = self._process(ProcessorOperator(self._checked(supplier)), supplier, "KSTREAM-PROCESSOR-", stores, name)
         return KStream(self._log, node.name, None, None, self._sources, node, repartition_required=True)
 
     @logged
     def process_values(self, supplier: Callable[[], Any], *, stores: Iterable[str] = (), name: str | None = None) -> KStream:
-        """Run a `FixedKeyProcessor` of your own: it cannot change keys, so nothing is repartitioned behind it."""
+        """Run a user's `FixedKeyProcessor`, which cannot change keys, so that no repartitioning follows.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> class Length(ks.FixedKeyProcessor):
+            ...     def process(self, record):
+            ...         self.context.forward(record.with_value(len(record.value)))
+            ...
+            >>> lengths = words.process_values(Length, name="lengths")
+        """
         operator = FixedKeyProcessorOperator(self._checked(supplier))
         node = self._process(operator, supplier, "KSTREAM-PROCESSVALUES-", stores, name)
         return KStream(
@@ -415,51 +413,3 @@ class KStream(AbstractStream):
                 node=self.name,
             )
         return supplier  # type: ignore[no-any-return]
-
-    @logged
-    def join(
-        self,
-        other: KStream | KTable | GlobalKTable,
-        joiner: Callable[..., Any],
-        windows: JoinWindows | None = None,
-        **options: Any,
-    ) -> KStream:
-        """Inner join with a stream (give `windows`), a table, or a global table (give `key=`).
-
-        `joiner(value, other value)` makes the result's value, `joiner(key, value, other value)` with `with_key=True`.
-
-        - Stream: both records have the same key and lie within `windows`; both need a key and a value. Options: `store=` (prefix
-          of the store names), `key_serde=`, `value_serde=`, `other_value_serde=`, `logging=`, `persistent=`, `name=`.
-        - Table: the row of the record's key now, or with `grace=` as of the record's time (the table must be versioned). Options:
-          `grace=`, `key_serde=`, `value_serde=`, `name=`.
-        - Global table: the row of `key(key, value)`. Options: `key=`, `name=`.
-        """
-        return stream_joins.join(self, other, joiner, windows, "inner", options)
-
-    @logged
-    def left_join(
-        self,
-        other: KStream | KTable | GlobalKTable,
-        joiner: Callable[..., Any],
-        windows: JoinWindows | None = None,
-        **options: Any,
-    ) -> KStream:
-        """As `join`, but a record without a match is joined with None; with a stream once the window has closed."""
-        return stream_joins.join(self, other, joiner, windows, "left", options)
-
-    @logged
-    def outer_join(
-        self,
-        other: KStream,
-        joiner: Callable[..., Any],
-        windows: JoinWindows | None = None,
-        **options: Any,
-    ) -> KStream:
-        """As `join` with a stream, but unmatched records of either side are joined with None once their window has closed."""
-        return stream_joins.join(self, other, joiner, windows, "outer", options)
-
-    def with_(self, window: JoinWindows | Millis) -> KStreamWindowed:
-        """KIP-28's windowed stream: `left.with_(window).join(right.with_(window), joiner)`."""
-        from kstreams_repl.dsl.kip28 import KStreamWindowed
-
-        return KStreamWindowed(self, window)

@@ -1,23 +1,22 @@
-"""`KTable`: the latest value per key, changing with every record. A None value is the absence of the row (a tombstone).
+"""`KTable`: the latest value per key, updated by every record. A None value means that the row does not exist (a tombstone).
 
-A table is kept in a store only if it has a name (`store=`) or something downstream has to read it; else its rows are computed
-through its parent.
+A table is kept in a store only if it has a name (`store=`) or a downstream operator reads it; otherwise its rows are computed
+from its parent's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kstreams_repl.dsl import foreign_key_joins, table_joins
-from kstreams_repl.dsl.build_log import BuildLog, logged
+from kstreams_repl.dsl.call_log import BuildLog, logged
 from kstreams_repl.dsl.graph_nodes import GraphNode, OperatorGraphNode, SuppressGraphNode
-from kstreams_repl.dsl.grouped_stream import table_options
 from kstreams_repl.dsl.grouped_table import KGroupedTable
-from kstreams_repl.dsl.options import Materialized, Suppressed
+from kstreams_repl.dsl.joinable_table import JoinableTable
+from kstreams_repl.dsl.options import Materialized, Suppressed, materialized
 from kstreams_repl.dsl.store_plans import table_store
-from kstreams_repl.dsl.stream_base import AbstractStream, check_callable, check_kind, first_known, serde_or_none
-from kstreams_repl.dsl.table_state import (
+from kstreams_repl.dsl.stream_base import check_callable, check_kind, first_known, serde_or_none
+from kstreams_repl.dsl.table_sources import (
     Derived,
     SuppressState,
     TableState,
@@ -25,6 +24,7 @@ from kstreams_repl.dsl.table_state import (
     map_values_state,
     transform_values_state,
 )
+from kstreams_repl.dsl.windows import Millis
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.stream_session_window_aggregate import StreamSessionWindowAggregate
 from kstreams_repl.operators.stream_sliding_window_aggregate import StreamSlidingWindowAggregate
@@ -35,15 +35,15 @@ from kstreams_repl.operators.table_repartition_map import TableRepartitionMap
 from kstreams_repl.operators.table_suppress import TableSuppress
 from kstreams_repl.operators.table_to_stream import TableToStream
 from kstreams_repl.operators.table_transform_values import TableTransformValues
+from kstreams_repl.topology.connected_stores import store_names, supplied_stores
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
-from kstreams_repl.topology.suppliers import store_names, supplied_stores
 
 if TYPE_CHECKING:
     from kstreams_repl.dsl.kstream import KStream
 
 
-class KTable(AbstractStream):
-    """A changing table. Get one from `StreamsBuilder.table`, an aggregate, `KStream.to_table`, or another table.
+class KTable(JoinableTable):
+    """A table that changes over time. Get one from `StreamsBuilder.table`, an aggregate, `KStream.to_table`, or another table.
 
     Example:
         >>> from kstreams_repl.dsl import StreamsBuilder
@@ -70,7 +70,15 @@ class KTable(AbstractStream):
 
     @property
     def queryable_store_name(self) -> str | None:
-        """Name of the store to query, if the table has one with a name of its own."""
+        """Return the name of the store to query; None unless the table has a store that was given a name.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> builder.table("rates", store="rates").queryable_store_name
+            'rates'
+        """
         return self._queryable
 
     @logged
@@ -80,17 +88,34 @@ class KTable(AbstractStream):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        **keep: Any,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
     ) -> KTable:
-        """Rows for which `predicate(key, value)` is true; a row that stops matching gets a tombstone.
+        """Keep rows for which `predicate(key, value)` is true; a row that stops matching gets a tombstone.
 
         Args:
             predicate: never called for None values.
-            store: name of a store to keep the result in.
-            name: of the node.
-            **keep: any of `caching=`, `logging=`, `key_serde=`, `value_serde=`, `history=`, `persistent=`, `topic_config=`.
+            store: name of a store for the result.
+            name: name of the node.
+            key_serde, value_serde, caching, logging, history, persistent, topic_config: options of the result's store, as in
+                `Materialized`; None = its default.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> dear = prices.filter(lambda product, price: price > 100)
         """
-        return self._filter(predicate, False, store, name, keep)
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        )
+        return self._filter(predicate, False, options, name)
 
     @logged
     def filter_not(
@@ -99,26 +124,42 @@ class KTable(AbstractStream):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        **keep: Any,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
     ) -> KTable:
-        """Rows for which `predicate(key, value)` is false; otherwise as `filter`."""
-        return self._filter(predicate, True, store, name, keep)
+        """Keep rows for which `predicate(key, value)` is false; otherwise as `filter`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> cheap = prices.filter_not(lambda product, price: price > 100)
+        """
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        )
+        return self._filter(predicate, True, options, name)
 
     def _filter(
         self,
         predicate: Callable[[Any, Any], Any],
         negate: bool,
-        store: str | Materialized | None,
+        options: Materialized | None,
         name: str | None,
-        keep: dict[str, Any],
     ) -> KTable:
         check_callable(predicate, "predicate", "filter")
-        options, node_name, key, value = self._derived_options("KTABLE-FILTER-", store, name, keep)
+        node_name, key, value = self._derived_options("KTABLE-FILTER-", options, name)
         operator = TableFilter(
             predicate,
             negate,
             options.name if options is not None else None,
-            send_old_values=self._state.enable_sending_old_values(force=False),  # spares tombstones for rows never shown
+            send_old_values=self._state.enable_sending_old_values(force=False),  # avoids tombstones for rows that never matched
             store_versioned=options is not None and options.versioned,
         )
         return self._derive(
@@ -133,13 +174,30 @@ class KTable(AbstractStream):
         with_key: bool = False,
         store: str | Materialized | None = None,
         name: str | None = None,
-        **keep: Any,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
     ) -> KTable:
-        """A new value for each row: `mapper(value)`, or `mapper(key, value)` with `with_key=True`; never called for None.
-        `**keep` as for
-        `filter`."""
+        """Replace each row's value: `mapper(value)`, or `mapper(key, value)` with `with_key=True`; never called for None.
+
+        Other arguments as for `filter`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> cents = prices.map_values(lambda price: round(price * 100), store="cents", value_serde="long")
+        """
         check_callable(mapper, "mapper", "map_values", "key, value" if with_key else "value")
-        options, node_name, key, value = self._derived_options("KTABLE-MAPVALUES-", store, name, keep)
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        )
+        node_name, key, value = self._derived_options("KTABLE-MAPVALUES-", options, name)
         operator = TableMapValues(
             mapper,
             with_key,
@@ -156,20 +214,41 @@ class KTable(AbstractStream):
         stores: Iterable[str] = (),
         store: str | Materialized | None = None,
         name: str | None = None,
-        **keep: Any,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
     ) -> KTable:
-        """A new value for each row by a stateful transformer of your own.
+        """Replace each row's value by means of a user's stateful transformer.
 
         Args:
             supplier: returns a fresh transformer for each task: `init(context)`, `transform(key, value)`, `close()`. Called for
-                None values too. When it has a `stores()`, the store builders that it returns are added and connected.
+                None values too. If it has a `stores()` method, the store builders that it returns are added and connected.
             stores: names of the stores it uses.
-            store: name of a store to keep the result in; without one a row is transformed again each time it is read.
-            name: of the node.
-            **keep: as for `filter`.
+            store: name of a store for the result; without one a row is transformed again each time it is read.
+            name: name of the node.
+            key_serde, value_serde, caching, logging, history, persistent, topic_config: options of the result's store, as in
+                `Materialized`; None = its default.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> class Rounded:
+            ...     def init(self, context): pass
+            ...     def transform(self, product, price): return None if price is None else round(price)
+            ...     def close(self): pass
+            ...
+            >>> rounded = prices.transform_values(Rounded)
         """
         check_callable(supplier, "supplier", "transform_values")
-        options = table_options(store, keep)
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        )
         node_name = self._graph.name_or_generate(name, "KTABLE-TRANSFORMVALUES-")
         used, supplied = store_names(stores, node_name), supplied_stores(supplier, node_name)
         operator = TableTransformValues(
@@ -184,13 +263,12 @@ class KTable(AbstractStream):
         return self._derive(operator, state, node_name, options, key, value, used, supplied)
 
     def _derived_options(
-        self, prefix: str, store: str | Materialized | None, name: str | None, keep: dict[str, Any]
-    ) -> tuple[Materialized | None, str, Any, Any]:
-        options = table_options(store, keep)
+        self, prefix: str, options: Materialized | None, name: str | None
+    ) -> tuple[str, Any, Any]:
         if options is not None and options.name is None:
-            self._graph.new_store_name(prefix)  # not materialized, but a number is used up
+            self._graph.new_store_name(prefix)  # not materialized, but consumes a number
         key = self.key_serde if options is None else first_known(options.key_serde, self.key_serde)
-        return options, self._graph.name_or_generate(name, prefix), key, None if options is None else options.value_serde
+        return self._graph.name_or_generate(name, prefix), key, None if options is None else options.value_serde
 
     def _derive(
         self,
@@ -224,11 +302,17 @@ class KTable(AbstractStream):
 
     @logged
     def to_stream(self, selector: Callable[[Any, Any], Any] | None = None, *, name: str | None = None) -> KStream:
-        """The table's changes as records; tombstones have a None value.
+        """Return the table's changes as a stream of records; tombstones have a None value.
 
         Args:
             selector: (key, value) -> a new key for each record (as `to_stream().select_key(selector)`).
-            name: of the node.
+            name: name of the node.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> prices.to_stream().to("price-changes")
         """
         from kstreams_repl.dsl.kstream import KStream
 
@@ -238,9 +322,24 @@ class KTable(AbstractStream):
         stream = KStream(self._log, node.name, self.key_serde, self.value_serde, self._sources, node)
         return stream if selector is None else stream.select_key(selector)
 
-    def to(self, topic: str | Callable[..., str], **options: Any) -> None:
-        """Write the changes to a topic (KIP-67): `to_stream().to(topic)`."""
-        self.to_stream().to(topic, **options)
+    def to(
+        self,
+        topic: str | Callable[..., str],
+        *,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        partitioner: Callable[..., Any] | None = None,
+    ) -> None:
+        """Write the changes to a topic (KIP-67): `to_stream().to(topic)`, with the arguments of `KStream.to`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> prices.to("price-changes")
+        """
+        self.to_stream().to(topic, name=name, key_serde=key_serde, value_serde=value_serde, partitioner=partitioner)
 
     @logged
     def group_by(
@@ -253,8 +352,14 @@ class KTable(AbstractStream):
     ) -> KGroupedTable:
         """Group rows by another key: `selector(key, value)` returns the pair (group key, value to aggregate).
 
-        A change takes the old value out of its group and puts the new one into its group. A None group key or value leaves that
-        half out.
+        A change subtracts the old value from its group and adds the new one to its group. If the group key or value is None, that
+        half is omitted.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> by_letter = prices.group_by(lambda product, price: (product[:1], price))
         """
         check_callable(selector, "selector", "group_by")
         graph = self._graph
@@ -275,10 +380,16 @@ class KTable(AbstractStream):
     def suppress(self, suppressed: Suppressed) -> KTable:
         """Hold changes back: `Suppressed.until_window_closes()` or `Suppressed.until_time_limit(ms)`.
 
-        Stream time decides, so nothing is emitted while no records come.
+        Timers follow stream time, so nothing is emitted while no records arrive.
 
         Raises:
-            TopologyError: until a window closes without a windowed aggregate upstream, or on a versioned table.
+            TopologyError: `until_window_closes` without a windowed aggregate upstream, or the table is versioned.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> slower = prices.suppress(ks.Suppressed.until_time_limit(5_000))
         """
         check_kind(suppressed, Suppressed, "suppress")
         graph = self._graph
@@ -315,92 +426,12 @@ class KTable(AbstractStream):
         state = SuppressState(operator, self._state)
         return KTable(self._log, name, self.key_serde, self.value_serde, self._sources, node, state, None)
 
-    @logged
-    def join(
-        self,
-        other: KTable,
-        joiner: Callable[..., Any],
-        *,
-        foreign_key: Callable[..., Any] | None = None,
-        store: str | Materialized | None = None,
-        name: str | None = None,
-        **options: Any,
-    ) -> KTable:
-        """Inner join of rows by key, or by a foreign key: `joiner(value, other value)` makes the result's value.
-
-        Args:
-            other: the other table.
-            joiner: (value, other value) -> value, or (key, value, other value) -> value with `with_key=True`.
-            foreign_key: (value) -> the other table's key, or (key, value) with `foreign_key_with_key=True`; None joins by key.
-            store: name of a store to keep the result in.
-            name: of the node; in a foreign-key join the first part of all its nodes' and topics' names.
-            **options: `with_key=`, `foreign_key_with_key=`, `partitioner=` and `other_partitioner=` (foreign-key joins: `(topic,
-                key, None, partitions) -> partition`), and what keeps the result: as for `filter`.
-        """
-        return self._join("inner", other, joiner, foreign_key, store, name, options)
-
-    @logged
-    def left_join(
-        self,
-        other: KTable,
-        joiner: Callable[..., Any],
-        *,
-        foreign_key: Callable[..., Any] | None = None,
-        store: str | Materialized | None = None,
-        name: str | None = None,
-        **options: Any,
-    ) -> KTable:
-        """As `join`, with a row for each row of this table; the other value is None where there is none."""
-        return self._join("left", other, joiner, foreign_key, store, name, options)
-
-    @logged
-    def outer_join(
-        self,
-        other: KTable,
-        joiner: Callable[..., Any],
-        *,
-        store: str | Materialized | None = None,
-        name: str | None = None,
-        **options: Any,
-    ) -> KTable:
-        """As `join` by key, with a row for each key of either table; a missing value is None."""
-        return self._join("outer", other, joiner, None, store, name, options)
-
-    def _join(
-        self,
-        how: str,
-        other: KTable,
-        joiner: Callable[..., Any],
-        foreign_key: Callable[..., Any] | None,
-        store: str | Materialized | None,
-        name: str | None,
-        options: dict[str, Any],
-    ) -> KTable:
-        check_kind(other, KTable, f"{how} join of tables")
-        with_key = bool(options.pop("with_key", False))
-        check_callable(joiner, "joiner", "join", "key, value, other" if with_key else "value, other")
-        if foreign_key is None:
-            return table_joins.join_tables(self, other, joiner, how, with_key, table_options(store, options), name)
-        extractor_with_key = bool(options.pop("foreign_key_with_key", False))
-        check_callable(foreign_key, "foreign_key", "join", "key, value" if extractor_with_key else "value")
-        plan = foreign_key_joins.ForeignKeyPlan(
-            foreign_key,
-            joiner,
-            left_join=how == "left",
-            with_key=with_key,
-            extractor_with_key=extractor_with_key,
-            partitioner=options.pop("partitioner", None),
-            other_partitioner=options.pop("other_partitioner", None),
-            name=name,
-        )
-        return foreign_key_joins.join_by_foreign_key(self, other, plan, table_options(store, options) or Materialized())
-
 
 def window_grace(node: GraphNode, chain: str) -> int:
-    """How long after their end windows upstream still change: the largest over all ways up.
+    """Return how long after their end upstream windows can change (ms): the largest value over all paths upstream.
 
     Raises:
-        TopologyError: a way up has no windowed aggregate.
+        TopologyError: a path has no windowed aggregate.
     """
     operator = node.operator if isinstance(node, OperatorGraphNode) else None
     if isinstance(operator, (StreamWindowAggregate, StreamSlidingWindowAggregate)):

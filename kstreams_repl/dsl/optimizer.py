@@ -1,6 +1,6 @@
 """Rewrites of the DSL's graph before it is written.
 
-Always on: sources of the same topics become one; repartition topics drop null keys unless a left or outer join downstream wants
+Always on: sources of the same topics are merged; repartition topics drop null keys unless a left or outer join downstream needs
 them. By ``topology.optimization``: ``reuse.ktable.source.topics``, ``merge.repartition.topics``, ``single.store.self.join``, or
 ``all``.
 Source: Kafka Streams' `InternalStreamsBuilder`, `NodesWithRelaxedNullKeyJoinDownstream`.
@@ -33,10 +33,10 @@ ALL = frozenset({REUSE_TABLE_SOURCE_TOPICS, MERGE_REPARTITION_TOPICS, SINGLE_STO
 
 
 def parse_optimizations(setting: Any) -> frozenset[str]:
-    """The optimisations that a value of ``topology.optimization`` asks for.
+    """Return the optimisations that a value of ``topology.optimization`` enables.
 
     Raises:
-        ConfigError: an unknown one, or ``none``/``all`` mixed with others.
+        ConfigError: an unknown optimisation, or ``none``/``all`` mixed with others.
     """
     if setting is None:
         return frozenset()
@@ -66,10 +66,10 @@ def optimize(builder: GraphBuilder, optimizations: frozenset[str]) -> None:
 
 
 def merge_duplicate_sources(root: GraphNode) -> None:
-    """One source per set of topics or pattern.
+    """Merge the sources of the same set of topics or the same pattern.
 
     Raises:
-        TopologyError: sources that overlap without being equal, or that differ in their offset reset.
+        TopologyError: sources overlap without being equal, or differ in their offset reset.
     """
     by_topic: dict[str, SourceGraphNode] = {}
     by_pattern: dict[tuple[str, int], SourceGraphNode] = {}
@@ -101,7 +101,7 @@ def merge_duplicate_sources(root: GraphNode) -> None:
 
 
 def filter_null_keys(root: GraphNode) -> None:
-    """Drop records without key in front of a repartition topic, except where a left or outer join follows."""
+    """Drop records without a key before a repartition topic, except where a left or outer join follows."""
     visited: dict[GraphNode, None] = {}
     relaxed: set[GraphNode] = set()
 
@@ -121,7 +121,8 @@ def filter_null_keys(root: GraphNode) -> None:
 
 
 def find_parent(start: GraphNode, matches: Callable[[GraphNode], bool]) -> GraphNode | None:
-    """The start or a node above it that matches: a direct parent at once, else whatever the last parent's search found."""
+    """Return the start or a node upstream that matches: a direct parent if one matches, else the result of the last parent's
+    search."""
     if matches(start):
         return start
     found = None
@@ -133,7 +134,7 @@ def find_parent(start: GraphNode, matches: Callable[[GraphNode], bool]) -> Graph
 
 
 def key_changing_parent(node: GraphNode) -> GraphNode | None:
-    """The key-changing node above, unless values are changed on the way (then the topic's value serde is not known)."""
+    """Return the key-changing node upstream, unless values change on the path (then the topic's value serde is unknown)."""
     changer = find_parent(node, lambda n: n.key_changing)
     either = find_parent(node, lambda n: n.key_changing or n.value_changing)
     return changer if changer is not None and either is changer else None
@@ -178,7 +179,7 @@ def _replace_repartition(
 
 
 def _attribute_to_merge_nodes(builder: GraphBuilder) -> None:
-    """Repartition topics behind a merge belong to the merge, not to the key-changing nodes above it."""
+    """Assign repartition topics after a merge to the merge, not to the key-changing nodes upstream of it."""
     behind = builder.repartitions_behind
     changers_of: dict[GraphNode, dict[GraphNode, None]] = {}
     for merge in builder.merge_nodes:

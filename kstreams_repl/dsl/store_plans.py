@@ -1,4 +1,4 @@
-"""From the options of a table or join to the description of its store: kinds, retention, caching.
+"""Derives the description of a store from the options of a table or join: kind, retention, caching.
 
 Sources: Kafka Streams' `KeyValueStoreMaterializer`, `WindowStoreMaterializer`, `SlidingWindowStoreMaterializer`,
 `SessionStoreMaterializer`, `StreamJoinedStoreFactory`, `OuterStreamJoinStoreFactory`.
@@ -15,8 +15,8 @@ from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 
 
 def table_store(options: Materialized, name: str, key_serde: Any, value_serde: Any) -> StoreBuilder:
-    """A timestamped key-value store, or a versioned one when there is a history; versioned stores are never cached,
-    and ``default.dsl.store`` does not speak of them."""
+    """Return a timestamped key-value store, or a versioned one if a history is given; versioned stores are never cached,
+    and ``default.dsl.store`` does not apply to them."""
     if options.versioned:
         return StoreBuilder(
             name,
@@ -43,7 +43,7 @@ def table_store(options: Materialized, name: str, key_serde: Any, value_serde: A
 def window_store(
     options: Materialized, name: str, key_serde: Any, value_serde: Any, windows: TimeWindows | UnlimitedWindows, *, on_close: bool
 ) -> StoreBuilder:
-    """A timestamped window store for tumbling, hopping or unlimited windows."""
+    """Return a timestamped window store for tumbling, hopping or unlimited windows."""
     needed = windows.size_ms + windows.grace_ms
     retention = _retention(options, name, needed, "window size + grace")
     return _windowed(options, name, key_serde, value_serde, windows.size_ms, retention, on_close)
@@ -52,7 +52,8 @@ def window_store(
 def sliding_store(
     options: Materialized, name: str, key_serde: Any, value_serde: Any, windows: SlidingWindows, *, on_close: bool
 ) -> StoreBuilder:
-    """A timestamped window store for sliding windows: twice the difference, for a record makes windows of its predecessors too."""
+    """Return a timestamped window store for sliding windows. Its retention is twice the time difference (plus grace), because a
+    record also creates windows for its predecessors."""
     retention = _retention(options, name, 2 * windows.time_difference_ms + windows.grace_ms, "2 x time difference + grace")
     return _windowed(options, name, key_serde, value_serde, windows.time_difference_ms, retention, on_close)
 
@@ -60,9 +61,9 @@ def sliding_store(
 def session_store(
     options: Materialized, name: str, key_serde: Any, value_serde: Any, windows: SessionWindows, *, on_close: bool
 ) -> StoreBuilder:
-    """A session store.
+    """Return a session store.
 
-    Emitted on close, a session is kept for as long as a record that is not late may still join it to its own: two gaps and grace.
+    With emit on close, a session is kept for as long as a record that is not late may still extend it: two gaps and grace.
     """
     retention = _retention(options, name, windows.gap_ms + windows.grace_ms, "inactivity gap + grace")
     if on_close:
@@ -84,7 +85,7 @@ def session_store(
 def join_store(
     name: str, key_serde: Any, value_serde: Any, size_ms: int, retention_ms: int, *, logging: bool, persistent: bool | None
 ) -> StoreBuilder:
-    """One side of a stream-stream join: a window store that keeps several values for one key and time; never cached."""
+    """Return one side's store of a stream-stream join: a window store with several values per key and time; never cached."""
     return StoreBuilder(
         name,
         StoreKind.WINDOW,
@@ -102,7 +103,7 @@ def join_store(
 def outer_join_store(
     name: str, key_serde: Any, left_serde: Any, right_serde: Any, retention_ms: int, *, logging: bool, persistent: bool | None
 ) -> StoreBuilder:
-    """Records of a left or outer join that wait for a match; both sides in one store."""
+    """Return the store of the records of a left or outer join that wait for a match, of both sides."""
     return StoreBuilder(
         name,
         StoreKind.OUTER_JOIN,

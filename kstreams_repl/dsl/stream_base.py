@@ -1,4 +1,4 @@
-"""What streams, tables and groupings have in common: a name, serdes, the sources they come from, a graph node."""
+"""What streams, tables and groupings have in common: a name, serdes, their sources, a graph node."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 from typing import Any, TypeVar
 
 from kstreams_repl import serdes
-from kstreams_repl.dsl.build_log import BuildLog, Handle
+from kstreams_repl.dsl.call_log import BuildLog, Handle
 from kstreams_repl.dsl.graph_nodes import GraphNode
 from kstreams_repl.errors import TopologyError
 
@@ -14,11 +14,11 @@ A = TypeVar("A")
 
 
 class AbstractStream(Handle):
-    """A place in the topology that further operators can be put behind.
+    """The output of a node, to which further operators can be attached.
 
     Attributes:
-        name: of the node this stream comes out of.
-        key_serde, value_serde: as far as they are known; None = the application's defaults.
+        name: name of the node whose output this is.
+        key_serde, value_serde: serdes if known; None = the application's defaults.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class AbstractStream(Handle):
         self._node = node
 
     def _copartition_with(self, *others: AbstractStream) -> frozenset[str]:
-        """Demand equal partitions with others; returns the sources of all."""
+        """Require co-partitioning with others; returns the sources of all."""
         sources = self._sources.union(*(other._sources for other in others))
         self._graph.copartition(sources)
         return sources
@@ -42,12 +42,12 @@ class AbstractStream(Handle):
 
 
 def serde_or_none(serde: Any) -> Any:
-    """A serde from what the user gave; None stays None (inherit, or the application's default)."""
+    """Return a serde for the user's argument; None stays None (inherited, or the application's default)."""
     return None if serde is None else serdes.resolve(serde)
 
 
 def first_known(*values: A | None) -> A | None:
-    """The first that is not None."""
+    """Return the first value that is not None."""
     return next((value for value in values if value is not None), None)
 
 
@@ -71,17 +71,17 @@ _ARGUMENTS = {
     "aggregate adder": "key, value, aggregate",
     "aggregate subtractor": "key, value, aggregate",
 }
-"""What a function is called with, by its part, or by operator and part."""
+"""Argument names of a function, by its parameter, or by operator and parameter."""
 
 
 def check_callable(function: Any, what: str, operator: str, arguments: str | None = None) -> None:
-    """Refuse what cannot be called, or not with as many arguments as it will get.
+    """Raise if an argument is not callable, or not with the number of arguments that it will get.
 
     Args:
-        arguments: names of what it will be called with; None: as its part in the operator has it.
+        arguments: names of the arguments it will get; None: those of its parameter in the operator.
 
     Raises:
-        TopologyError: with the operator's name.
+        TopologyError: names the operator.
     """
     if not callable(function):
         raise TopologyError(
@@ -94,7 +94,7 @@ def check_callable(function: Any, what: str, operator: str, arguments: str | Non
     names = [name for name in arguments.split(", ") if name]
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # built-in functions do not all tell
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return
     try:
         signature.bind(*names)
@@ -107,10 +107,10 @@ def check_callable(function: Any, what: str, operator: str, arguments: str | Non
 
 
 def check_kind(other: Any, kinds: type | tuple[type, ...], operator: str) -> None:
-    """Refuse an argument of another kind.
+    """Raise if an argument has a wrong type.
 
     Raises:
-        TopologyError: telling which kinds are wanted.
+        TopologyError: names the expected types.
     """
     if not isinstance(other, kinds):
         wanted = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))

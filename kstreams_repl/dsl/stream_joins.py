@@ -19,9 +19,9 @@ from kstreams_repl.dsl.graph_nodes import (
 )
 from kstreams_repl.dsl.store_plans import join_store, outer_join_store
 from kstreams_repl.dsl.stream_base import check_callable, check_kind, first_known, serde_or_none
-from kstreams_repl.dsl.table_state import stores_read
+from kstreams_repl.dsl.table_sources import stores_read
 from kstreams_repl.dsl.windows import JoinWindows, not_negative
-from kstreams_repl.errors import TopologyError, did_you_mean
+from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.pass_through import PassThrough
 from kstreams_repl.operators.stream_global_table_join import StreamGlobalTableJoin
 from kstreams_repl.operators.stream_join_window import StreamJoinWindow
@@ -38,28 +38,30 @@ if TYPE_CHECKING:
 Joiner = Callable[..., Any]
 
 
-def join(left: KStream, other: Any, joiner: Joiner, windows: JoinWindows | None, how: str, options: dict[str, Any]) -> KStream:
-    """Choose the join by what the other side is; see `KStream.join`."""
+def join(
+    left: Any, other: Any, joiner: Joiner, windows: JoinWindows | None, how: str, *, with_key: bool = False, **given: Any
+) -> KStream:
+    """Choose the join by the type of the other side; see `KStream.join`. In `given`, None means an omitted argument."""
     from kstreams_repl.dsl.kstream import KStream
     from kstreams_repl.dsl.ktable import KTable
 
-    with_key = bool(options.pop("with_key", False))
+    options = {name: value for name, value in given.items() if value is not None}
     check_callable(joiner, "joiner", "join", "key, value, other" if with_key else "value, other")
     if isinstance(other, KStream):
         check_kind(windows, JoinWindows, f"{how} join of streams")
         assert windows is not None
-        plan = StreamJoinPlan(joiner, with_key, windows, how, **_taken(options, _STREAM_OPTIONS, "join of streams"))
-        return join_streams(left, other, plan)
+        _refuse_others(options, _STREAM_OPTIONS, "join of streams")
+        return join_streams(left, other, StreamJoinPlan(joiner, with_key, windows, how, **options))
     if how == "outer":
         raise TopologyError("outer_join() takes a KStream", hint="a table's own rows need a record to join with: use left_join()")
     if windows is not None:
         raise TopologyError(f"a join with a table has no windows: {windows}", hint="leave windows out")
     if isinstance(other, KTable):
-        taken = _taken(options, ("grace", "key_serde", "value_serde", "name"), "join with a table")
-        return join_table(left, other, joiner, how == "left", with_key, taken)
+        _refuse_others(options, ("grace", "key_serde", "value_serde", "name"), "join with a table")
+        return join_table(left, other, joiner, how == "left", with_key, options)
     if isinstance(other, GlobalKTable):
-        taken = _taken(options, ("key", "name"), "join with a global table")
-        return join_global_table(left, other, joiner, how == "left", with_key, taken)
+        _refuse_others(options, ("key", "name"), "join with a global table")
+        return join_global_table(left, other, joiner, how == "left", with_key, options)
     raise TopologyError(
         f"join() takes a KStream, KTable or GlobalKTable, not {other!r}",
         hint="pass what stream(), table() or global_table() gave",
@@ -69,23 +71,21 @@ def join(left: KStream, other: Any, joiner: Joiner, windows: JoinWindows | None,
 _STREAM_OPTIONS = ("store", "key_serde", "value_serde", "other_value_serde", "logging", "persistent", "name", "prior")
 
 
-def _taken(options: dict[str, Any], known: tuple[str, ...], what: str) -> dict[str, Any]:
+def _refuse_others(options: dict[str, Any], known: tuple[str, ...], what: str) -> None:
     for option in options:
         if option not in known:
             raise TopologyError(
-                f"there is no option {option!r} in a {what}",
-                hint=did_you_mean(option, known) or f"the options are: {', '.join(known)}",
+                f"a {what} has no argument {option!r}", hint=f"it has: {', '.join(name for name in known if name != 'prior')}"
             )
-    return options
 
 
 @dataclass(slots=True)
 class StreamJoinPlan:
-    """A stream-stream join as the user asked for it.
+    """The arguments of a stream-stream join.
 
     Attributes:
         store: prefix of the stores' names.
-        prior: KIP-28's `join_prior`: each record joins only earlier ones of the other stream.
+        prior: whether each record joins only earlier records of the other stream (KIP-28's `join_prior`).
     """
 
     joiner: Joiner
@@ -111,7 +111,7 @@ class StreamJoinPlan:
 
 
 def join_streams(left: KStream, right: KStream, plan: StreamJoinPlan) -> KStream:
-    """Repartition the sides whose keys may have changed, then join them."""
+    """Repartition the sides whose keys may have changed, and join them."""
     if plan.name is not None:
         validate_name(plan.name, "node")
     if plan.store is not None:
@@ -218,7 +218,7 @@ def _outer_store(plan: StreamJoinPlan, number: str, retention: int) -> StoreBuil
 
 
 def repartition_for_join(stream: KStream, topic_name: str, key_serde: Any, value_serde: Any) -> KStream:
-    """The stream behind a repartition topic; a second join of the same stream shares the topic unless it has a name of its own."""
+    """Return the stream after a repartition topic; a second join of the same stream shares the topic unless it names its own."""
     from kstreams_repl.dsl.kstream import KStream
 
     graph = stream._graph
@@ -233,7 +233,7 @@ def repartition_for_join(stream: KStream, topic_name: str, key_serde: Any, value
 
 
 def join_table(left: KStream, table: KTable, joiner: Joiner, left_join: bool, with_key: bool, options: dict[str, Any]) -> KStream:
-    """Look up the row of each record's key, now or (with grace) as of the record's time."""
+    """Look up the current row of each record's key or, with grace, the row as of the record's time."""
     from kstreams_repl.dsl.kstream import KStream
 
     graph, name = left._graph, options.get("name")
@@ -301,7 +301,7 @@ def _not_versioned(node: str, table: str) -> TopologyError:
 def join_global_table(
     left: KStream, table: GlobalKTable, joiner: Joiner, left_join: bool, with_key: bool, options: dict[str, Any]
 ) -> KStream:
-    """Look up the row of `key(key, value)`; nothing has to be repartitioned."""
+    """Look up the row of `key(key, value)`; needs no repartitioning."""
     from kstreams_repl.dsl.kstream import KStream
 
     selector = options.get("key")

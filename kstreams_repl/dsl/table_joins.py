@@ -1,4 +1,4 @@
-"""Joins of two tables by key: one node per side, a merger behind them. Source: Kafka Streams' `KTableImpl.doJoin`."""
+"""Joins of two tables by key: one node per side and a merge node after them. Source: Kafka Streams' `KTableImpl.doJoin`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kstreams_repl.dsl.graph_nodes import JoinSide, TableTableJoinGraphNode
 from kstreams_repl.dsl.options import Materialized
 from kstreams_repl.dsl.store_plans import table_store
 from kstreams_repl.dsl.stream_base import first_known
-from kstreams_repl.dsl.table_state import JoinState, stores_read
+from kstreams_repl.dsl.table_sources import JoinState, stores_read
 from kstreams_repl.operators.table_table_join import TableJoinKind, TableTableJoin, TableTableJoinMerger
 from kstreams_repl.topology.names import validate_name
 
@@ -32,7 +32,7 @@ def join_tables(
     options: Materialized | None,
     name: str | None,
 ) -> KTable:
-    """The joined table; kept in a store if options are given."""
+    """Return the joined table; kept in a store if options are given."""
     from kstreams_repl.dsl.ktable import KTable
 
     graph = left._graph

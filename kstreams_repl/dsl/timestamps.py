@@ -1,7 +1,7 @@
-"""Timestamp extractors ready to use: `stream("topic", timestamp_extractor=use_partition_time)`.
+"""Predefined timestamp extractors: `stream("topic", timestamp_extractor=use_partition_time)`.
 
-An extractor is any function `(record, partition_time) -> ms`; what it returns below zero drops the record and counts it. Without
-one the record's own timestamp is used, and a negative one is an error.
+An extractor is a function `(record, partition_time) -> ms`; a negative result drops the record and counts it. Without an
+extractor the record's own timestamp is used, and a negative one is an error.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from kstreams_repl.errors import StreamsProcessingError
 
 
 def fail_on_invalid_timestamp(record: Any, partition_time: int) -> int:
-    """The record's own timestamp.
+    """Return the record's own timestamp.
 
     Raises:
-        StreamsProcessingError: it is negative.
+        StreamsProcessingError: the timestamp is negative.
     """
     timestamp: int = record.timestamp
     if timestamp < 0:
@@ -28,15 +28,15 @@ def fail_on_invalid_timestamp(record: Any, partition_time: int) -> int:
 
 
 def log_and_skip_on_invalid_timestamp(record: Any, partition_time: int) -> int:
-    """The record's own timestamp; records with a negative one are dropped and counted."""
+    """Return the record's own timestamp; records with a negative one are dropped and counted."""
     return int(record.timestamp)
 
 
 def use_partition_time_on_invalid_timestamp(record: Any, partition_time: int) -> int:
-    """The record's own timestamp, or the partition's time so far in place of a negative one.
+    """Return the record's own timestamp, or the partition time instead of a negative one.
 
     Raises:
-        StreamsProcessingError: the partition has no time yet.
+        StreamsProcessingError: the partition time is not known yet.
     """
     if record.timestamp >= 0:
         return int(record.timestamp)
@@ -49,5 +49,5 @@ def use_partition_time_on_invalid_timestamp(record: Any, partition_time: int) ->
 
 
 def wall_clock_timestamp(record: Any, partition_time: int) -> int:
-    """The time at which the record is read."""
+    """Return the time at which the record is read."""
     return int(datetime.now(UTC).timestamp() * 1000)

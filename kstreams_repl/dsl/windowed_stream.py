@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 from kstreams_repl import serdes
-from kstreams_repl.dsl.build_log import Handle, logged
-from kstreams_repl.dsl.grouped_stream import AGGREGATE, REDUCE, KGroupedStream, table_options
-from kstreams_repl.dsl.options import EmitStrategy, Materialized
+from kstreams_repl.dsl.call_log import Handle, logged
+from kstreams_repl.dsl.grouped_stream import AGGREGATE, REDUCE, KGroupedStream
+from kstreams_repl.dsl.options import EmitStrategy, Materialized, materialized
 from kstreams_repl.dsl.store_plans import session_store, sliding_store, window_store
 from kstreams_repl.dsl.stream_base import check_callable, first_known
-from kstreams_repl.dsl.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from kstreams_repl.dsl.windows import Millis, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.base import Operator
-from kstreams_repl.operators.getters import StoreGetter, StoreKindRead
 from kstreams_repl.operators.stream_session_window_aggregate import StreamSessionWindowAggregate
 from kstreams_repl.operators.stream_sliding_window_aggregate import StreamSlidingWindowAggregate
 from kstreams_repl.operators.stream_window_aggregate import StreamWindowAggregate
+from kstreams_repl.operators.value_getters import StoreGetter, StoreKindRead
 from kstreams_repl.serdes.deferred import around
 from kstreams_repl.topology.stores import StoreBuilder
 
@@ -32,26 +32,26 @@ AnyWindows = TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
 
 
 def zero() -> int:
-    """First value of a count."""
+    """Return the initial value of a count."""
     return 0
 
 
 def nothing() -> None:
-    """First value of a reduce: there is none yet."""
+    """Return None, the initial value of a reduce: there is no aggregate yet."""
 
 
 def count_one(key: Any, value: Any, count: int) -> int:
-    """One more record; a None value counts too in windows."""
+    """Count a record; in windows a None value counts too."""
     return count + 1
 
 
 def add_counts(key: Any, one: int, other: int) -> int:
-    """The count of two sessions that became one."""
+    """Return the count of two merged sessions."""
     return one + other
 
 
 def reducing(reducer: Callable[[Any, Any], Any]) -> Aggregator:
-    """An aggregator whose first value is its first aggregate."""
+    """Return an aggregator whose first value is its first aggregate."""
 
     def aggregate(key: Any, value: Any, so_far: Any) -> Any:
         return value if so_far is None else reducer(so_far, value)
@@ -60,7 +60,7 @@ def reducing(reducer: Callable[[Any, Any], Any]) -> Aggregator:
 
 
 class WindowedKStream(Handle):
-    """What the windowed groupings share."""
+    """Base class of the windowed groupings."""
 
     burns_store_number_in_count = True
 
@@ -74,30 +74,75 @@ class WindowedKStream(Handle):
         return self._emit is EmitStrategy.ON_WINDOW_CLOSE
 
     @logged
-    def count(self, *, store: str | Materialized | None = None, name: str | None = None, **keep: Any) -> KTable:
-        """How many records each key has in each window. Late records and None keys are dropped and counted as dropped.
+    def count(
+        self,
+        *,
+        store: str | Materialized | None = None,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        retention: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
+    ) -> KTable:
+        """Count the records of each key in each window. Late records and None keys are dropped, and counted as dropped.
 
         None values count too, except in sliding windows, which drop them.
 
         Args:
-            store: name of the store, to query it by; or a `Materialized`.
-            name: of the node.
-            **keep: any of `retention=`, `caching=`, `logging=`, `key_serde=`, `persistent=`, `topic_config=`.
+            store: name of the store, for queries; or a `Materialized`.
+            name: name of the node.
+            key_serde, value_serde, caching, logging, retention, persistent, topic_config: options of the table's store, as in
+                `Materialized`; None = its default.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> grouped = builder.stream("words", key_serde="string", value_serde="string").group_by_key()
+            >>> windowed = grouped.windowed_by(ks.TimeWindows.of_size(60_000))
+            >>> counts = windowed.count(store="counts-per-minute")
         """
-        options = table_options(store, keep)
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
+            persistent=persistent, topic_config=topic_config,
+        )
         if options is not None and options.name is None and self.burns_store_number_in_count:
-            self._graph.new_store_name(AGGREGATE)  # Kafka Streams burns a number in this form of count
+            self._graph.new_store_name(AGGREGATE)  # Kafka Streams consumes a number in this form of count
         options = options or Materialized()
         options = options if options.value_serde is not None else options.with_(value_serde=serdes.long)
         return self._table(zero, count_one, add_counts, options, AGGREGATE, name, count=True)
 
     @logged
     def reduce(
-        self, reducer: Callable[[Any, Any], Any], *, store: str | Materialized | None = None, name: str | None = None, **keep: Any
+        self,
+        reducer: Callable[[Any, Any], Any],
+        *,
+        store: str | Materialized | None = None,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        retention: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
     ) -> KTable:
-        """Fold the values of each key in each window: `reducer(aggregate, value)`. Options as for `count`, and `value_serde=`."""
+        """Fold the values of each key in each window: `reducer(aggregate, value)`. Keyword arguments as for `count`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> grouped = builder.stream("words", key_serde="string", value_serde="string").group_by_key()
+            >>> windowed = grouped.windowed_by(ks.TimeWindows.of_size(60_000))
+            >>> longest = windowed.reduce(lambda one, other: max(one, other, key=len), store="longest")
+        """
         check_callable(reducer, "reducer", "reduce")
-        options = table_options(store, keep) or Materialized()
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
+            persistent=persistent, topic_config=topic_config,
+        ) or Materialized()
         options = options if options.value_serde is not None else options.with_(value_serde=self._grouped.value_serde)
         aggregator = reducing(reducer)
 
@@ -106,12 +151,20 @@ class WindowedKStream(Handle):
 
         return self._table(nothing, aggregator, merge, options, REDUCE, name)
 
-    def emit_strategy(self, strategy: EmitStrategy) -> Any:
-        """The same grouping that emits on each update (default) or once per window, when it closes."""
+    def emit_strategy(self, strategy: EmitStrategy) -> Self:
+        """Return the same grouping that emits on each update (default) or once per window, when it closes.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> grouped = builder.stream("words", key_serde="string", value_serde="string").group_by_key()
+            >>> windowed = grouped.windowed_by(ks.SessionWindows.of_inactivity_gap(60_000))
+            >>> counts = windowed.emit_strategy(ks.EmitStrategy.ON_WINDOW_CLOSE).count(store="counts")
+        """
         return self._emit_strategy(EmitStrategy(strategy))
 
     @logged
-    def _emit_strategy(self, strategy: EmitStrategy) -> Any:
+    def _emit_strategy(self, strategy: EmitStrategy) -> Self:
         copy = type(self).__new__(type(self))
         copy.__dict__.update(self.__dict__)
         copy._emit = strategy
@@ -153,10 +206,10 @@ class WindowedKStream(Handle):
 
 
 def refuse_history(options: Materialized) -> None:
-    """Window and session stores keep no versions.
+    """Raise if a history is requested: window and session stores keep no versions.
 
     Raises:
-        TopologyError: the options ask for a history.
+        TopologyError: the options have a history.
     """
     if options.versioned:
         raise TopologyError(
@@ -167,7 +220,7 @@ def refuse_history(options: Materialized) -> None:
 
 
 def window_getter(store: StoreBuilder) -> StoreGetter:
-    """Reads rows of windowed tables by `Windowed` key."""
+    """Return a getter of the rows of windowed tables by `Windowed` key."""
     return StoreGetter(store.name, StoreKindRead.WINDOW if store.window_size_ms is not None else StoreKindRead.SESSION)
 
 
@@ -186,30 +239,56 @@ class TimeWindowedKStream(WindowedKStream):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        **keep: Any,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        retention: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
     ) -> KTable:
-        """Fold the values of each key in each window: `aggregator(key, value, aggregate)`. Options as for `count`, and
-        `value_serde=`."""
-        return self._aggregated(initializer, aggregator, None, store, name, keep)
+        """Fold the values of each key in each window: `aggregator(key, value, aggregate)`. Keyword arguments as for
+        `count`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> windowed = grouped.windowed_by(ks.TimeWindows.of_size(60_000))
+            >>> letters = windowed.aggregate(lambda: 0, lambda key, word, n: n + len(word), value_serde="long")
+        """
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
+            persistent=persistent, topic_config=topic_config,
+        ) or Materialized()
+        return self._aggregated(initializer, aggregator, None, options, name)
 
     def _aggregated(
         self,
         initializer: Initializer,
         aggregator: Aggregator,
         merger: Merger | None,
-        store: str | Materialized | None,
+        options: Materialized,
         name: str | None,
-        keep: dict[str, Any],
     ) -> KTable:
         check_callable(initializer, "initializer", "aggregate")
         check_callable(aggregator, "aggregator", "aggregate")
-        return self._table(initializer, aggregator, merger, table_options(store, keep) or Materialized(), AGGREGATE, name)
+        return self._table(initializer, aggregator, merger, options, AGGREGATE, name)
 
-    def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream:
-        """The same grouping that emits on each update (default) or once per window, when it closes.
+    def emit_strategy(self, strategy: EmitStrategy) -> Self:
+        """Return the same grouping that emits on each update (default) or once per window, when it closes.
 
         Raises:
             TopologyError: unlimited windows never close.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> windowed = grouped.windowed_by(ks.TimeWindows.of_size(60_000))
+            >>> finals = windowed.emit_strategy(ks.EmitStrategy.ON_WINDOW_CLOSE).count()
         """
         if isinstance(self._windows, UnlimitedWindows) and EmitStrategy(strategy) is EmitStrategy.ON_WINDOW_CLOSE:
             raise TopologyError(
@@ -217,7 +296,7 @@ class TimeWindowedKStream(WindowedKStream):
                 hint="emit on window update instead",
                 node="emit_strategy()",
             )
-        return super().emit_strategy(strategy)  # type: ignore[no-any-return]
+        return super().emit_strategy(strategy)
 
     def _aggregate_operator(
         self, store: str, initializer: Initializer, aggregator: Aggregator, merger: Merger | None, *, count: bool
@@ -240,9 +319,18 @@ class SlidingWindowedKStream(TimeWindowedKStream):
         WindowedKStream.__init__(self, grouped)
         self._sliding = windows
 
-    def emit_strategy(self, strategy: EmitStrategy) -> SlidingWindowedKStream:
-        """The same grouping that emits on each update (default) or once per window, when it closes."""
-        return self._emit_strategy(EmitStrategy(strategy))  # type: ignore[no-any-return]
+    def emit_strategy(self, strategy: EmitStrategy) -> Self:
+        """Return the same grouping that emits on each update (default) or once per window, when it closes.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> windowed = grouped.windowed_by(ks.SlidingWindows.of_time_difference(60_000))
+            >>> finals = windowed.emit_strategy(ks.EmitStrategy.ON_WINDOW_CLOSE).count()
+        """
+        return self._emit_strategy(EmitStrategy(strategy))
 
     def _aggregate_operator(
         self, store: str, initializer: Initializer, aggregator: Aggregator, merger: Merger | None, *, count: bool
@@ -280,16 +368,36 @@ class SessionWindowedKStream(WindowedKStream):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        **keep: Any,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        retention: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
     ) -> KTable:
-        """Fold the values of each session: `aggregator(key, value, aggregate)`; sessions that meet: `merger(key, one, other)`.
+        """Fold the values of each session: `aggregator(key, value, aggregate)`; merge sessions that meet: `merger(key, one,
+        other)`.
 
-        The merged sessions get a tombstone each before the new one is emitted. Options as for `count`, and `value_serde=`.
+        Each merged session gets a tombstone before the new one is emitted. Keyword arguments as for `count`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> windowed = grouped.windowed_by(ks.SessionWindows.of_inactivity_gap(60_000))
+            >>> letters = windowed.aggregate(
+            ...     lambda: 0, lambda key, word, n: n + len(word), lambda key, one, other: one + other, value_serde="long")
         """
         check_callable(initializer, "initializer", "aggregate")
         check_callable(aggregator, "aggregator", "aggregate")
         check_callable(merger, "merger", "aggregate")
-        return self._table(initializer, aggregator, merger, table_options(store, keep) or Materialized(), AGGREGATE, name)
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
+            persistent=persistent, topic_config=topic_config,
+        ) or Materialized()
+        return self._table(initializer, aggregator, merger, options, AGGREGATE, name)
 
     def _aggregate_operator(
         self, store: str, initializer: Initializer, aggregator: Aggregator, merger: Merger | None, *, count: bool
@@ -305,12 +413,12 @@ class SessionWindowedKStream(WindowedKStream):
 
 
 def time_key_serde(key_serde: Any, size_ms: int) -> Any:
-    """The serde of `Windowed` keys of time windows, put off until the task is made if the inner one is the default."""
+    """Return the serde of `Windowed` keys of time windows; deferred until the task is made if the inner serde is the default."""
     return around(lambda inner: serdes.time_windowed(inner, size_ms), key_serde, "key")
 
 
 def session_key_serde(key_serde: Any) -> Any:
-    """The serde of `Windowed` keys of sessions."""
+    """Return the serde of `Windowed` keys of sessions."""
     return around(serdes.session_windowed, key_serde, "key")
 
 
@@ -323,7 +431,7 @@ def time_window_operator(
     emit_on_close: bool = False,
     count: bool = False,
 ) -> StreamWindowAggregate:
-    """The operator of tumbling, hopping and unlimited windows."""
+    """Return the operator of tumbling, hopping and unlimited windows."""
     unlimited = isinstance(windows, UnlimitedWindows)
     return StreamWindowAggregate(
         store,
@@ -348,7 +456,7 @@ def session_operator(
     emit_on_close: bool = False,
     count: bool = False,
 ) -> StreamSessionWindowAggregate:
-    """The operator of sessions."""
+    """Return the operator of sessions."""
     return StreamSessionWindowAggregate(
         store, initializer, aggregator, merger, windows.gap_ms, windows.grace_ms, emit_on_close=emit_on_close, count=count
     )
@@ -357,10 +465,10 @@ def session_operator(
 def windowed(
     grouped: KGroupedStream, windows: AnyWindows
 ) -> TimeWindowedKStream | SlidingWindowedKStream | SessionWindowedKStream:
-    """The grouping in the given kind of windows.
+    """Return the grouping in the given kind of windows.
 
     Raises:
-        TopologyError: it is no kind of windows for aggregates.
+        TopologyError: `windows` is not a kind of windows for aggregates.
     """
     if isinstance(windows, (TimeWindows, UnlimitedWindows)):
         return TimeWindowedKStream(grouped, windows)

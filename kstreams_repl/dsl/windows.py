@@ -1,8 +1,7 @@
-"""Windows: which span of time a record counts for. Sizes and times are milliseconds or `timedelta`.
+"""Windows: the time spans to which records are assigned. Sizes and times are milliseconds or `timedelta`.
 
-A window is late once stream time passes its end by the grace period; late records are dropped and counted. Unlike in old Kafka
-Streams there
-is no hidden default: without `grace=` the grace period is 0.
+A window closes when stream time passes its end plus the grace period; later records for it are dropped and counted. Unlike in old
+Kafka Streams there is no hidden default: without `grace=` the grace period is 0.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ Millis = int | timedelta
 
 
 def to_millis(value: Any, what: str) -> int:
-    """Milliseconds of an int or timedelta.
+    """Return an int or timedelta as milliseconds.
 
     Raises:
-        TopologyError: it is neither, or not a whole number of milliseconds.
+        TopologyError: the value is neither, or not a whole number of milliseconds.
     """
     if isinstance(value, timedelta):
         millis, rest = divmod(value, timedelta(milliseconds=1))
@@ -36,7 +35,7 @@ def to_millis(value: Any, what: str) -> int:
 
 
 def positive(value: Any, what: str) -> int:
-    """Milliseconds greater than zero."""
+    """Return a duration in milliseconds; raise unless it is greater than zero."""
     millis = to_millis(value, what)
     if millis <= 0:
         raise TopologyError(
@@ -46,7 +45,7 @@ def positive(value: Any, what: str) -> int:
 
 
 def not_negative(value: Any, what: str) -> int:
-    """Milliseconds of zero or more."""
+    """Return a duration in milliseconds; raise if it is negative."""
     millis = to_millis(value, what)
     if millis < 0:
         raise TopologyError(f"{what} must not be negative, got {millis} ms", hint=f"use {what}=0 for none")
@@ -55,8 +54,7 @@ def not_negative(value: Any, what: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TimeWindows:
-    """Tumbling or hopping windows `[start, start + size)`, aligned to 0: a record is in every window that its timestamp falls
-    into.
+    """Tumbling or hopping windows `[start, start + size)`, aligned to 0: a record is in every window that contains its timestamp.
 
     Example:
         >>> TimeWindows.of_size(60_000, grace=10_000)
@@ -81,42 +79,84 @@ class TimeWindows:
 
     @classmethod
     def of_size(cls, size: Millis, *, grace: Millis = 0, advance: Millis | None = None) -> TimeWindows:
-        """Windows of `size`, one after the other, or one every `advance`.
+        """Return windows of `size`, one after the other, or one every `advance`.
 
         Args:
-            size: length of a window.
-            grace: how long after its end a window still takes records.
-            advance: distance of window starts; 0 < advance <= size; None = size.
+            size: length of a window (ms or timedelta).
+            grace: how long after its end a window still accepts records (ms or timedelta).
+            advance: distance of window starts (ms or timedelta); 0 < advance <= size; None = size.
 
         Raises:
-            TopologyError: a value out of range.
+            TopologyError: a value is out of range.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> windows = ks.TimeWindows.of_size(60_000, grace=5_000)
         """
         size_ms = positive(size, "size")
         advance_ms = size_ms if advance is None else positive(advance, "advance")
         return cls(size_ms, advance_ms, not_negative(grace, "grace"))
 
+    @classmethod
+    def of_size_with_no_grace(cls, size: Millis) -> TimeWindows:
+        """Return windows of `size` (ms or timedelta), one after the other, that accept no late records.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> windows = ks.TimeWindows.of_size_with_no_grace(60_000)
+        """
+        return cls.of_size(size)
+
+    @classmethod
+    def of_size_and_grace(cls, size: Millis, grace: Millis) -> TimeWindows:
+        """Return windows of `size` that accept late records until `grace` after their end (ms or timedelta).
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> windows = ks.TimeWindows.of_size_and_grace(60_000, 10_000)
+        """
+        return cls.of_size(size, grace=grace)
+
     def advance_by(self, advance: Millis) -> TimeWindows:
-        """The same windows, one every `advance`."""
+        """Return the same windows, one every `advance` (ms or timedelta).
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> hopping = ks.TimeWindows.of_size(60_000).advance_by(10_000)
+        """
         return TimeWindows.of_size(self.size_ms, grace=self.grace_ms, advance=advance)
 
 
 @dataclass(frozen=True, slots=True)
 class UnlimitedWindows:
-    """One window from `start_ms` to the end of time; records before it are in no window."""
+    """One window from `start_ms` without an end; earlier records are in no window."""
 
     start_ms: int = 0
 
     @classmethod
     def of(cls, *, start: int | datetime = 0) -> UnlimitedWindows:
-        """The window that starts at `start` (ms since the epoch, or a datetime; a naive one is UTC).
+        """Return the window that starts at `start` (ms since the epoch, or a datetime; a naive one is UTC).
 
         Raises:
-            TopologyError: it is negative.
+            TopologyError: `start` is negative.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> windows = ks.UnlimitedWindows.of(start=0)
         """
         if isinstance(start, datetime):
             aware = start if start.tzinfo is not None else start.replace(tzinfo=UTC)
             start = int(aware.timestamp() * 1000)
         return cls(not_negative(start, "start"))
+
+    def start_on(self, start: int | datetime) -> UnlimitedWindows:
+        """Return the window that starts at `start` (ms since the epoch, or a datetime; a naive one is UTC).
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> windows = ks.UnlimitedWindows.of().start_on(1_000)
+        """
+        return UnlimitedWindows.of(start=start)
 
     size_ms = property(lambda self: MAX_LONG)
     grace_ms = property(lambda self: 0)
@@ -131,29 +171,77 @@ class SlidingWindows:
 
     @classmethod
     def of_time_difference(cls, difference: Millis, *, grace: Millis = 0) -> SlidingWindows:
-        """Windows that hold records at most `difference` apart.
+        """Return windows that contain records at most `difference` apart (ms or timedelta).
 
         Raises:
-            TopologyError: a negative value.
+            TopologyError: a value is negative.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> windows = ks.SlidingWindows.of_time_difference(60_000, grace=0)
         """
         return cls(not_negative(difference, "difference"), not_negative(grace, "grace"))
+
+    @classmethod
+    def of_time_difference_with_no_grace(cls, difference: Millis) -> SlidingWindows:
+        """Return windows that contain records at most `difference` apart (ms or timedelta) and accept no late ones.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> windows = ks.SlidingWindows.of_time_difference_with_no_grace(60_000)
+        """
+        return cls.of_time_difference(difference)
+
+    @classmethod
+    def of_time_difference_and_grace(cls, difference: Millis, grace: Millis) -> SlidingWindows:
+        """Return windows that contain records at most `difference` apart and accept late ones until `grace` after their end.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> windows = ks.SlidingWindows.of_time_difference_and_grace(60_000, 10_000)
+        """
+        return cls.of_time_difference(difference, grace=grace)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWindows:
-    """Windows that last as long as records of a key follow each other within a gap."""
+    """Windows that last while records of a key follow each other within a gap."""
 
     gap_ms: int
     grace_ms: int = 0
 
     @classmethod
     def of_inactivity_gap(cls, gap: Millis, *, grace: Millis = 0) -> SessionWindows:
-        """Sessions that end after `gap` without a record.
+        """Return sessions that end after `gap` without a record (ms or timedelta).
 
         Raises:
-            TopologyError: a negative value.
+            TopologyError: a value is negative.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> windows = ks.SessionWindows.of_inactivity_gap(300_000, grace=0)
         """
         return cls(not_negative(gap, "gap"), not_negative(grace, "grace"))
+
+    @classmethod
+    def of_inactivity_gap_with_no_grace(cls, gap: Millis) -> SessionWindows:
+        """Return sessions that end after `gap` without a record (ms or timedelta) and accept no late ones.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> windows = ks.SessionWindows.of_inactivity_gap_with_no_grace(60_000)
+        """
+        return cls.of_inactivity_gap(gap)
+
+    @classmethod
+    def of_inactivity_gap_and_grace(cls, gap: Millis, grace: Millis) -> SessionWindows:
+        """Return sessions that end after `gap` without a record and accept late ones until `grace` after that.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> windows = ks.SessionWindows.of_inactivity_gap_and_grace(60_000, 10_000)
+        """
+        return cls.of_inactivity_gap(gap, grace=grace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,16 +256,20 @@ class JoinWindows:
     def of_time_difference(
         cls, difference: Millis, *, grace: Millis = 0, before: Millis | None = None, after: Millis | None = None
     ) -> JoinWindows:
-        """Records at most `difference` apart; `before=` and `after=` replace it on one side.
+        """Return windows that join records at most `difference` apart; `before=` and `after=` replace it on one side.
 
         Args:
-            difference: largest distance in time, 0 or more.
-            grace: how long after a window's end out-of-order records still join.
-            before: how much earlier than the left record the right one may be.
-            after: how much later.
+            difference: maximum distance in time, 0 or more (ms or timedelta).
+            grace: how long after a window's end out-of-order records still join (ms or timedelta).
+            before: how much earlier than the left record the right one may be (ms or timedelta); None = `difference`.
+            after: how much later (ms or timedelta); None = `difference`.
 
         Raises:
-            TopologyError: a negative difference or grace, or a window that ends before it starts.
+            TopologyError: `difference` or `grace` is negative, or the window ends before it starts.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> windows = ks.JoinWindows.of_time_difference(5_000, grace=1_000)
         """
         millis = not_negative(difference, "difference")
         windows = cls(millis, millis, not_negative(grace, "grace"))
@@ -185,12 +277,42 @@ class JoinWindows:
             windows = windows.before(before)
         return windows if after is None else windows.after(after)
 
+    @classmethod
+    def of_time_difference_with_no_grace(cls, difference: Millis) -> JoinWindows:
+        """Join records at most `difference` apart (ms or timedelta), and no late ones.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> windows = ks.JoinWindows.of_time_difference_with_no_grace(5_000)
+        """
+        return cls.of_time_difference(difference)
+
+    @classmethod
+    def of_time_difference_and_grace(cls, difference: Millis, grace: Millis) -> JoinWindows:
+        """Join records at most `difference` apart, and late ones until `grace` after a window's end.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> windows = ks.JoinWindows.of_time_difference_and_grace(5_000, 1_000)
+        """
+        return cls.of_time_difference(difference, grace=grace)
+
     def before(self, difference: Millis) -> JoinWindows:
-        """The same windows with another `before`; may be negative as long as `before + after >= 0`."""
+        """Return the same windows with another `before`; may be negative as long as `before + after >= 0`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> windows = ks.JoinWindows.of_time_difference(5_000).before(60_000)
+        """
         return replace(self, before_ms=to_millis(difference, "before"))._checked()
 
     def after(self, difference: Millis) -> JoinWindows:
-        """The same windows with another `after`; may be negative as long as `before + after >= 0`."""
+        """Return the same windows with another `after`; may be negative as long as `before + after >= 0`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> windows = ks.JoinWindows.of_time_difference(5_000).after(0)
+        """
         return replace(self, after_ms=to_millis(difference, "after"))._checked()
 
     def _checked(self) -> JoinWindows:

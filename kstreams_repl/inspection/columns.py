@@ -1,7 +1,7 @@
-"""Bytes to Arrow columns, a whole column at a time where the serde is one of ours.
+"""Deserialization to Arrow columns, a whole column at once for the built-in serdes.
 
-A column that a serde cannot read does not fail the query: those cells are NULL and a note says how many. JSON stays text here;
-`json_values` lets DuckDB turn it into structs.
+A value that a serde cannot read does not fail the query: the cell is NULL, and a note contains the number of such cells. JSON stays text
+here; `json_values` lets DuckDB convert it to structs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute
 
+from kstreams_repl.display.wording import counted
 from kstreams_repl.serdes import Serde
 from kstreams_repl.types import Windowed
 
@@ -23,8 +24,11 @@ Cells = Sequence[bytes | None]
 
 GUESS_SAMPLE = 50
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
-"""The first millisecond of the year 1 and the last of 9999: Python's dates end there."""
-_FIXED = {"long": ("q", 8, pa.int64()), "integer": ("i", 4, pa.int32()), "double": ("d", 8, pa.float64())}
+"""The first millisecond of the year 1 and the last of 9999, the range of Python's dates."""
+_FIXED = {
+    "long": ("q", 8, pa.int64()), "integer": ("i", 4, pa.int32()), "short": ("h", 2, pa.int16()),
+    "double": ("d", 8, pa.float64()), "float32": ("f", 4, pa.float32()),
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -33,30 +37,34 @@ class Decoded:
 
     Attributes:
         values: the Arrow array.
-        is_json: the values are JSON text, to become structs.
-        unreadable: cells that could not be read and are NULL.
+        is_json: the values are JSON text, to be converted to structs.
+        unreadable: number of cells that could not be read and are NULL.
     """
 
     values: pa.Array
     is_json: bool = False
     unreadable: int = 0
     more: dict[str, pa.Array] = field(default_factory=dict)
-    """Further columns that came out of the same bytes: window bounds."""
+    """Additional columns decoded from the same bytes: window bounds."""
 
 
 @dataclass(slots=True)
 class TableData:
-    """A table before it is registered: named columns, which of them are JSON text, what bounded it.
+    """A table before it is registered: named columns, which of them are JSON text, and the bounds of the read.
 
     Attributes:
-        bound: what was read, in words.
-        notes: what else the user should know (cells that could not be read).
+        bound: a description of what was read.
+        notes: further information for the user (cells that could not be read).
+        commits: the commits of tasks that the rows reflect.
+        cut: if rows were left out: how much was read of how much, and the keyword argument that lifts the bound.
     """
 
     columns: dict[str, pa.Array]
     json_columns: tuple[str, ...] = ()
     bound: str = ""
     notes: tuple[str, ...] = ()
+    cut: str = ""
+    commits: str = ""
 
     @property
     def rows(self) -> int:
@@ -64,10 +72,10 @@ class TableData:
 
 
 def decode(serde: Serde | None, cells: Cells) -> Decoded:
-    """A column of serialized values.
+    """Decode a column of serialized values.
 
     Args:
-        serde: what wrote them; None = find out from the first ones (JSON, text, else bytes).
+        serde: the serde that wrote them; None = guess from the first values (JSON, text, else bytes).
     """
     if serde is None:
         serde_name, deserialize = guess(cells), None
@@ -75,7 +83,7 @@ def decode(serde: Serde | None, cells: Cells) -> Decoded:
         serde_name, deserialize = (serde.name if serde._builtin else ""), serde.deserialize
     if serde_name == "bytes":
         return Decoded(pa.array(cells, pa.binary()))
-    if serde_name in ("string", "json"):
+    if serde_name in ("string", "json", "uuid"):
         return _text(cells, is_json=serde_name == "json")
     if serde_name in _FIXED:
         return _fixed(cells, *_FIXED[serde_name])
@@ -84,7 +92,7 @@ def decode(serde: Serde | None, cells: Cells) -> Decoded:
 
 
 def guess(cells: Cells) -> str:
-    """The name of the built-in serde that the first values look written by: json, string or bytes. Numbers of 4 or 8 bytes stay bytes."""
+    """Return the built-in serde that the first values look written with: json, string or bytes. Numbers of 4 or 8 bytes stay bytes."""
     sample = [cell for cell in cells[: GUESS_SAMPLE * 20] if cell is not None][:GUESS_SAMPLE]
     if not sample:
         return "bytes"
@@ -133,13 +141,13 @@ def _fixed(cells: Cells, code: str, size: int, kind: pa.DataType) -> Decoded:
 
 
 def _by_function(cells: Cells, deserialize: Callable[[bytes | None], Any]) -> Decoded:
-    """Any other serde: value by value, through the user's own function."""
+    """Decode value by value with the user's own serde."""
     values: list[Any] = []
     unreadable = 0
     for cell in cells:
         try:
             values.append(None if cell is None else deserialize(cell))
-        except Exception:  # a cell that its serde refuses is shown as NULL and counted
+        except Exception:  # a cell that its serde rejects is shown as NULL and counted
             values.append(None)
             unreadable += 1
     if any(isinstance(value, Windowed) for value in values):
@@ -160,14 +168,19 @@ def _windowed(values: Iterable[Windowed | None], unreadable: int) -> Decoded:
 
 
 def as_array(values: Sequence[Any]) -> pa.Array:
-    """Python values as Arrow, nested ones as structs; what has no common type is shown as text."""
+    """Convert Python values to Arrow, nested ones to structs; values without a common type are shown as text."""
     try:
         found = pa.array(values)
         if pa.types.is_binary(found.type) and any(isinstance(value, str) for value in values):
-            raise TypeError("texts among bytes are no bytes")
+            raise TypeError("expected bytes, got text")
         return found
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError):
-        return pa.array([None if value is None else _as_text(value) for value in values], pa.string())
+        return as_texts(values)
+
+
+def as_texts(values: Iterable[Any]) -> pa.Array:
+    """Return each value as it is displayed."""
+    return pa.array([None if value is None else _as_text(value) for value in values], pa.string())
 
 
 def _as_text(value: Any) -> str:
@@ -175,11 +188,11 @@ def _as_text(value: Any) -> str:
         text = value if isinstance(value, str) else repr(value)
     except Exception as error:  # a user's own __repr__
         text = f"<{type(value).__name__}: {type(error).__name__} while it was shown>"
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")  # a lone surrogate is no UTF-8
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")  # a lone surrogate cannot be encoded as UTF-8
 
 
 def milliseconds(values: Sequence[int | None] | pa.Array) -> pa.Array:
-    """Times in ms since 1970 as timestamps (UTC, without a zone); beyond the calendar of SQL they are NULL."""
+    """Convert epoch milliseconds to timestamps (UTC, without a zone); times outside SQL's calendar become NULL."""
     times = values if isinstance(values, pa.Array) else pa.array(values, pa.int64())
     beyond = pa.compute.or_(pa.compute.greater(times, _LAST), pa.compute.less(times, _FIRST))
     if pa.compute.any(beyond).as_py():
@@ -188,12 +201,12 @@ def milliseconds(values: Sequence[int | None] | pa.Array) -> pa.Array:
 
 
 def longs(parts: Sequence[bytes]) -> pa.Array:
-    """int64 values from eight big-endian bytes each."""
+    """Decode int64 values of eight big-endian bytes each."""
     return _numbers(parts, "q", pa.int64())
 
 
 def long_pairs(parts: Sequence[bytes]) -> tuple[pa.Array, pa.Array]:
-    """The first and the second int64 of sixteen big-endian bytes each."""
+    """Decode the first and the second int64 of sixteen big-endian bytes each."""
     both = _native(parts, "q")
     return _as_arrow(both[0::2], pa.int64()), _as_arrow(both[1::2], pa.int64())
 
@@ -214,9 +227,11 @@ def _as_arrow(numbers: array[Any], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
 
-def unreadable_note(column: str, decoded: Decoded, serde: Serde | None) -> tuple[str, ...]:
-    """A note on cells that could not be read; nothing when all could."""
-    if not decoded.unreadable:
+def unreadable_note(column: str, unreadable: int, serde: Serde | None) -> tuple[str, ...]:
+    """Return a note on cells that could not be read; empty if there are none."""
+    if not unreadable:
         return ()
     written = f"as {serde.name}" if serde is not None else "as JSON"
-    return (f"{decoded.unreadable:,} cells of {column} could not be read {written} and are NULL",)
+    one = unreadable == 1
+    cells = counted(unreadable, "cell")
+    return (f"{cells} of {column} could not be read {written} and {'is' if one else 'are'} NULL",)

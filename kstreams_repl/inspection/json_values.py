@@ -1,7 +1,7 @@
-"""JSON text to typed columns inside DuckDB: one structure for all rows, found from a sample and proved on every row.
+"""Convert JSON text to typed columns inside DuckDB, with one structure for all rows, found from a sample and verified on every row.
 
-The sample's structure is checked strictly (no field missing, unknown or of another type); when it does not hold for all rows the structure
-of all of them is found, where types that do not agree stay JSON text. Text that is no JSON becomes NULL and is counted.
+The sample's structure is checked strictly (no field missing, unknown or of another type). If it does not hold for all rows, the structure
+of all rows is used, in which fields of differing types stay JSON text. Invalid JSON becomes NULL and is counted.
 """
 
 from __future__ import annotations
@@ -12,21 +12,23 @@ from typing import Any
 
 import duckdb
 
+from kstreams_repl.display.wording import counted
+
 SAMPLE = 2000
 MAX_FIELDS = 500
 _LARGE = r"(^|[^0-9.])([0-9]{20}|9[2-9][0-9]{17})"
-"""An integer that may be over 64 bits."""
+"""Matches an integer that may exceed 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonColumn:
-    """How a JSON column is read.
+    """How to read a JSON column.
 
     Attributes:
-        expression: SQL that gives the typed value from the raw table.
-        fields: names of the object's fields; empty for what is no object.
-        note: what the user should know.
-        structure: DuckDB's structure of the values; empty where they stay text.
+        expression: SQL that returns the typed value from the raw table.
+        fields: names of the object's fields; empty for other values.
+        note: information for the user.
+        structure: DuckDB's structure of the values; empty if they stay text.
     """
 
     expression: str
@@ -36,7 +38,7 @@ class JsonColumn:
 
 
 def lenient(column: str, structure: str) -> JsonColumn:
-    """How values are read whose structure was found in other rows: what does not fit it, text that is no JSON for example, is NULL."""
+    """Return how to read values whose structure was found in other rows: values that do not fit it, such as invalid JSON, become NULL."""
     text = f"CASE WHEN json_valid({column}) THEN {column} END"
     return JsonColumn(f"from_json({text}, {_text(structure)})" if structure else text, _fields(structure) if structure else ())
 
@@ -46,7 +48,7 @@ def read_json(database: duckdb.DuckDBPyConnection, table: str, column: str, *, l
 
     Args:
         table, column: quoted names in the database.
-        label: what the user calls it, for notes.
+        label: the user's name of the column, for notes.
     """
     try:
         structure = _structure(
@@ -70,17 +72,17 @@ def _mixed(database: duckdb.DuckDBPyConnection, table: str, column: str, label: 
     bad = database.execute(f"SELECT count(*) FROM {table} WHERE {column} IS NOT NULL AND NOT json_valid({column})").fetchall()[0][
         0
     ]
-    note = f"{bad:,} cells of {label} are not JSON and are NULL" if bad else ""
+    note = f"{counted(bad, 'cell')} of {label} {'is not JSON and is' if bad == 1 else 'are not JSON and are'} NULL" if bad else ""
     if structure is None:
         return JsonColumn(text, note=note)
-    # from_json hands malformed text on as an error, and the optimizer may move a cast around a CASE: keep the bad rows from it
+    # from_json raises for malformed text, and the optimizer may move a cast around a CASE: filter the bad rows before it
     safe = f"from_json(CASE WHEN json_valid({column}) THEN {column} END, {_text(structure)})"
     database.execute(f"SELECT count({safe}) FROM {table}").fetchall()
     return JsonColumn(safe, _fields(structure), note, structure)
 
 
 def _structure(database: duckdb.DuckDBPyConnection, table: str, column: str) -> str | None:
-    """DuckDB's structure of the column with its integers as BIGINT where all fit; None when it is better left as JSON."""
+    """Return DuckDB's structure of the column, with integers as BIGINT where all fit; None if it should stay JSON text."""
     row = database.execute(
         f"SELECT json_group_structure(try_cast({column} AS JSON)), coalesce(bool_or(regexp_matches({column}, '{_LARGE}')), false)"
         f" FROM {table}"

@@ -1,7 +1,7 @@
-"""The DuckDB that the user's SQL runs in: in memory, over registered tables only, locked before the first query.
+"""The DuckDB database for the user's SQL: in memory, with registered tables only, locked before the first query.
 
-There is no list of forbidden words: what SQL could reach is switched off, then the switches are locked. Order matters, the lock is last
-(`docs`: guarantees, Security). Each query has a database of its own, so nothing is shared and nothing is left.
+There is no list of forbidden words: external access is disabled, then the settings are locked. The order matters, the lock comes last
+(`docs`: guarantees, Security). Each query has its own database, so queries share nothing and leave nothing behind.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MEMORY_LIMIT = "2GB"
 def open_sandbox(
     *, memory_limit: str = MEMORY_LIMIT, threads: int | None = None, spill: Path | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """A fresh locked database.
+    """Return a new locked database.
 
     Args:
-        spill: where DuckDB may put what does not fit into `memory_limit`; it is made only when needed. None: in a directory of this user's
-            alone, in the cache if that can be written (DuckDB makes directories and files that all may read).
+        spill: directory for data that exceed `memory_limit`, created only when needed. None: a directory that only this user can access,
+            in the cache if that can be written to (DuckDB creates directories and files that everybody can read).
     """
     where = "" if spill is None else str(spill)
     if spill is None and (private := _private_place(os.getpid())) is not None:
@@ -39,6 +39,7 @@ def open_sandbox(
         ("temp_directory", _text(where)),
         ("memory_limit", _text(memory_limit)),
         ("threads", str(threads or os.cpu_count() or 1)),
+        ("enable_progress_bar", "false"),  # in a notebook it is a black bar that stays
         ("allow_community_extensions", "false"),
         ("autoinstall_known_extensions", "false"),
         ("autoload_known_extensions", "false"),
@@ -50,26 +51,26 @@ def open_sandbox(
 
 
 def quote_identifier(name: str) -> str:
-    """A name as SQL takes it, whatever is in it: in double quotes, with those inside doubled.
+    """Return a name as an SQL identifier: in double quotes, with double quotes inside doubled.
 
     Raises:
-        KStreamsError: the name holds a NUL, which no SQL name can.
+        KStreamsError: the name contains a NUL character, which SQL names cannot contain.
 
     Example:
         >>> quote_identifier('flights"; DROP')
         '"flights""; DROP"'
     """
     if "\0" in name:
-        raise KStreamsError(f"{name!r} cannot be a name in SQL", hint="it holds a NUL character")
+        raise KStreamsError(f"{name!r} cannot be a name in SQL", hint="remove the NUL character from the name")
     return '"' + name.replace('"', '""') + '"'
 
 
 @cache
 def _private_place(pid: int) -> Path | None:
-    """A directory of this user's alone, for as long as the process lives; None: there can be none."""
+    """Return a directory that only this user can access, which exists until the process ends; None if none can be created."""
     try:
         return _in_the_cache()
-    except (OSError, RuntimeError):  # no home, or one that cannot be written, as in a container
+    except (OSError, RuntimeError):  # no home directory, or a read-only one, as in a container
         try:
             made = Path(tempfile.mkdtemp(prefix="kstreams-sql-"))
         except OSError:
@@ -79,11 +80,11 @@ def _private_place(pid: int) -> Path | None:
 
 
 def _in_the_cache() -> Path:
-    """This user's directory, without what processes that were killed have left there."""
+    """Return this user's directory in the cache, after removing what killed processes left there."""
     place = cache_directory().parent / "sql"
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     if place.is_symlink() or place.stat().st_uid != os.getuid():
-        raise PermissionError(f"{place} is somebody else's")
+        raise PermissionError(f"{place} belongs to another user")
     place.chmod(0o700)
     if os.path.exists("/proc/self"):
         for entry in place.iterdir():

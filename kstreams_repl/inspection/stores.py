@@ -1,7 +1,7 @@
-"""A store as a table, from the raw rows of its tasks: key, value, timestamp, and window bounds where there are any.
+"""A store as a table, from the raw rows of its tasks: key, value, timestamp, and window bounds if there are any.
 
-The rows are what the engine holds (`stores/codec`, `window`, `session`, `versioned`); rows that a reader of the store would not see,
-because they are older than it keeps, are left out here too. `partition` is the task's.
+The rows are those in the store's engine (`stores/codec`, `window`, `session`, `versioned`). Rows that a reader of the store would not see,
+because they have expired, are left out here too. `partition` is the task's.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute
 
+from kstreams_repl.display.wording import counted
 from kstreams_repl.inspection.columns import TableData, decode, long_pairs, longs, milliseconds, unreadable_note
 from kstreams_repl.serdes import Serde
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
@@ -22,14 +23,14 @@ from kstreams_repl.types import RecordBatch
 PREFIX = 8
 _LONG = struct.Struct(">q")
 _TIME_AT = {StoreKind.WINDOW: 12, StoreKind.TIMESTAMPED_WINDOW: 12, StoreKind.SESSION: 16}
-"""Where the time that counts for retention stands, from the end of a key."""
+"""Position of the timestamp used for retention, from the end of a key."""
 _STAMPED = frozenset(
     {
         StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW, StoreKind.VERSIONED, StoreKind.SUBSCRIPTION,
         StoreKind.TIME_ORDERED_WINDOW,
     }
 )  # fmt: skip
-"""Kinds whose rows begin with the record's time."""
+"""Kinds of stores whose rows start with the record's timestamp."""
 MAX_LONG = 2**63 - 1
 
 
@@ -38,8 +39,8 @@ class StoreRows:
     """The raw rows of one store in one task.
 
     Attributes:
-        observed_time: the largest timestamp put into a window or session store; -1 when there is none.
-        complete: False when a bound cut the rows off.
+        observed_time: the largest timestamp (ms) put into a window or session store; -1 if there is none.
+        complete: False if rows were left out because of a bound.
     """
 
     partition: int
@@ -50,7 +51,7 @@ class StoreRows:
 
 
 class LogRows:
-    """One partition of a store's changelog, or of the topic that a table is filled from, made into the rows that the store holds."""
+    """One partition of a store's changelog, or of the source topic of a table, converted to the rows that the store holds."""
 
     def __init__(self, builder: StoreBuilder, partition: int) -> None:
         self._builder = builder
@@ -62,7 +63,7 @@ class LogRows:
         self._stamped = builder.kind in _STAMPED and bool(builder.options.get("timestamped", True))
 
     def add(self, batch: RecordBatch) -> None:
-        """The next records, in their order."""
+        """Add the next records, in order."""
         rows, stamped, pack = self._rows, self._stamped, _LONG.pack
         physical: Callable[[bytes], bytes] = _AS_STORED.get(self._builder.kind, bytes)
         if self._time_at is not None:
@@ -72,7 +73,7 @@ class LogRows:
         for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             if key is None:
                 continue
-            if self._latest is not None:  # an older version may be logged later
+            if self._latest is not None:  # older versions may be logged later
                 if timestamp < self._latest.get(key, timestamp):
                     continue
                 self._latest[key] = timestamp
@@ -82,7 +83,7 @@ class LogRows:
                 rows[physical(key)] = pack(timestamp) + value if stamped else value
 
     def rows(self, limit: int | None = None) -> StoreRows:
-        """What there is; keys in the order in which they were first put."""
+        """Return the rows; keys are in the order in which they were first put."""
         kept = list(self._rows.items())[:limit]
         return StoreRows(
             self._partition, [key for key, _ in kept], [value for _, value in kept], self._observed, len(kept) == len(self._rows)
@@ -90,13 +91,13 @@ class LogRows:
 
 
 def store_table(
-    builder: StoreBuilder, parts: Sequence[StoreRows], *, key_serde: Serde, value_serde: Serde, as_of: str = ""
+    builder: StoreBuilder, parts: Sequence[StoreRows], *, key_serde: Serde, value_serde: Serde, as_of: str = "", commits: str = ""
 ) -> TableData:
-    """One table of a store's rows in all tasks.
+    """Return one table of a store's rows in all tasks.
 
     Args:
-        key_serde, value_serde: the store's, with the application's defaults filled in.
-        as_of: which commits the rows are of, for the bound.
+        key_serde, value_serde: the store's serdes, with the application's defaults filled in.
+        as_of, commits: the time of the commits that the rows reflect, for the bound, and these commits.
     """
     layout = _LAYOUTS.get(builder.kind, _raw)
     seen = [_visible(builder, part) for part in parts]
@@ -105,17 +106,23 @@ def store_table(
     partitions = [pa.array([part.partition], pa.int32()).take(pa.array(bytes(len(part.keys)), pa.uint8())) for part in seen]
     columns, json_columns, notes = layout(builder, keys, values, key_serde, value_serde)
     columns["partition"] = pa.concat_arrays(partitions) if partitions else pa.array([], pa.int32())
-    bound = f"store {builder.name}: {len(keys):,} rows of {len(parts)} task{'s' if len(parts) != 1 else ''}"
-    if not all(part.complete for part in parts):
-        bound += " (cut off; rows=None reads all)"
-    return TableData(columns, json_columns, bound + (f", {as_of}" if as_of else ""), notes)
+    bound = f"store {builder.name}: {counted(len(keys), 'row')} of {counted(len(parts), 'task')}"
+    incomplete = sum(not part.complete for part in parts)
+    cut = (
+        f"store {builder.name}: only {counted(len(keys), 'row')} were read, "
+        f"{incomplete} of {counted(len(parts), 'task')} {'holds' if incomplete == 1 else 'hold'} more; "
+        "rows=None reads all"
+        if incomplete
+        else ""
+    )
+    return TableData(columns, json_columns, bound + (f", {as_of}" if as_of else ""), notes, cut, commits)
 
 
 _Layout = tuple[dict[str, pa.Array], tuple[str, ...], tuple[str, ...]]
 
 
 def _visible(builder: StoreBuilder, part: StoreRows) -> StoreRows:
-    """Without the rows of window and session stores that are older than the store keeps."""
+    """Return the rows without the expired ones of window and session stores."""
     at = _TIME_AT.get(builder.kind)
     if at is None or builder.retention_ms is None or part.observed_time - builder.retention_ms < 0:
         return part
@@ -135,7 +142,7 @@ def _key_value(builder: StoreBuilder, keys: list[bytes], values: list[bytes], ke
 
 def _timestamped(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:
     if value_serde.name == "long" and value_serde._builtin and set(map(len, values)) == {16}:
-        # counts, the commonest store: both numbers of all rows at once
+        # counts, the most common store: decode both numbers of all rows at once
         times, numbers = long_pairs(values)
         columns, json_columns, notes = _columns(keys, key_serde, [], value_serde, {}, {"timestamp": milliseconds(times)})
         return {**columns, "value": numbers}, json_columns, notes
@@ -161,7 +168,7 @@ def _window_bounds(builder: StoreBuilder, keys: list[bytes]) -> dict[str, pa.Arr
 
 def _bounds(builder: StoreBuilder, starts: pa.Array) -> dict[str, pa.Array]:
     size = builder.window_size_ms or 0
-    ends = pa.compute.add(pa.compute.min_element_wise(starts, MAX_LONG - size), size)  # one without an end has the last time there is
+    ends = pa.compute.add(pa.compute.min_element_wise(starts, MAX_LONG - size), size)  # an unlimited window ends at the maximal time
     return {"window_start": milliseconds(starts), "window_end": milliseconds(ends)}
 
 
@@ -174,7 +181,7 @@ def _session(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_
 
 
 def _time_ordered(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:
-    """Rows by window start: `start‖key‖0` (emit on window close)."""
+    """Return rows ordered by window start: `start‖key‖0` (emit on window close)."""
     times = {}
     if builder.options.get("timestamped", True):
         times["timestamp"] = milliseconds(longs([value[:8] for value in values]))
@@ -184,12 +191,12 @@ def _time_ordered(builder: StoreBuilder, keys: list[bytes], values: list[bytes],
 
 
 def _versioned(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:
-    """The versions that are current."""
+    """Return the current versions."""
     return _timestamped(builder, keys, values, key_serde, value_serde)
 
 
 def _raw(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:
-    """A store that is private to an operator: its bytes as they are."""
+    """Return the raw bytes of a store that is private to an operator."""
     return {"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}, (), ()
 
 
@@ -202,7 +209,7 @@ def _columns(
     times: dict[str, pa.Array],
 ) -> _Layout:
     key, value = decode(key_serde, keys), decode(value_serde, values)
-    notes = unreadable_note("key", key, key_serde) + unreadable_note("value", value, value_serde)
+    notes = unreadable_note("key", key.unreadable, key_serde) + unreadable_note("value", value.unreadable, value_serde)
     json_columns = tuple(name for name, column in (("key", key), ("value", value)) if column.is_json)
     return {"key": key.values, **key.more, **bounds, "value": value.values, **times}, json_columns, notes
 
@@ -212,7 +219,7 @@ def _with_prefix(key: bytes) -> bytes:
 
 
 def _by_time(key: bytes) -> bytes:
-    """The time-first key of a window store's changelog key."""
+    """Return the time-first key of a window store for its changelog key."""
     return key[-12:-4] + key[:-12] + key[-4:]
 
 
@@ -222,7 +229,7 @@ _AS_STORED: dict[StoreKind, Callable[[bytes], bytes]] = {
     StoreKind.SESSION: _with_prefix,
     StoreKind.TIME_ORDERED_WINDOW: _by_time,
 }
-"""A changelog's key as the store's engine has it."""
+"""Functions that convert a changelog key to the key in the store's engine."""
 
 _LAYOUTS: dict[StoreKind, Callable[[StoreBuilder, list[bytes], list[bytes], Serde, Serde], _Layout]] = {
     StoreKind.KEY_VALUE: _key_value,

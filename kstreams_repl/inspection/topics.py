@@ -1,63 +1,187 @@
-"""A topic as a table: key, value, partition, offset, timestamp, headers; window bounds when its keys are windowed."""
+"""A topic as a table: key, value, partition, offset, timestamp, headers, and window bounds if its keys are windowed.
+
+A topic of any size is read in pieces (`TopicScan`): each is decoded and passed on separately, so that only one piece is in memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
 
 import pyarrow as pa
 
-from kstreams_repl.inspection.columns import TableData, decode, milliseconds, unreadable_note
+from kstreams_repl.display.wording import counted
+from kstreams_repl.inspection.columns import TableData, decode, guess, milliseconds, unreadable_note
 from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
-from kstreams_repl.serdes import Serde
+from kstreams_repl.serdes import Serde, of
 from kstreams_repl.types import Headers, RecordBatch, TopicPartition
 
 FEW = 10_000
+PIECE = 100_000
+"""Number of records that are decoded at once."""
+LOOK = 20_000
+"""Minimal number of records from which the fields of values are determined."""
+FIRST_REPORT_SECONDS = 2.0
+REPORT_SECONDS = 5.0
 HEADERS_TYPE = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
 
+Batches = list[tuple[TopicPartition, RecordBatch]]
 
-def topic_table(
-    admin: Admin,
-    topic: str,
-    *,
-    key_serde: Serde | None = None,
-    value_serde: Serde | None = None,
-    records: int | None,
-    since_ms: int | None = None,
-    until_ms: int | None = None,
-) -> TableData:
-    """The last records of a topic, committed ones only.
+
+class TopicScan:
+    """The committed records of a topic, as tables of one partition each, in offset order.
 
     Args:
-        key_serde, value_serde: None = found out from the bytes.
-        records: at most so many, the last ones of each partition; None reads all.
-        since_ms, until_ms: a stretch of time, by record timestamps.
+        key_serde, value_serde: None = guessed from the first bytes.
+        records: maximal number of records, the last ones of each partition; None = all.
+        columns: the columns to read; None = all. Other columns are not decoded.
+        enough: stop when this many rows were found, whichever they are; None = read to the end.
+        report: receives a progress line at intervals when the read takes long.
+
+    Attributes:
+        rows: number of rows returned so far.
+        bound, cut, notes: as in `TableData`; complete when all pieces were read.
 
     Raises:
-        UnknownTopicError: there is no such topic.
+        UnknownTopicError: the topic does not exist.
     """
-    whole = ranges_of(admin, topic, since_ms=since_ms, until_ms=until_ms)
-    taken = bounded(whole, records)
-    batches = list(read_ranges(admin.settings, taken))
-    batches.sort(key=lambda item: item[0].partition)
-    return records_table(batches, key_serde=key_serde, value_serde=value_serde, bound=_bound(topic, whole, taken))
+
+    def __init__(
+        self,
+        admin: Admin,
+        topic: str,
+        *,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+        records: int | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        columns: Collection[str] | None = None,
+        enough: int | None = None,
+        report: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.topic = topic
+        self.rows = 0
+        self.commits = ""
+        self._settings: ClientSettings = admin.settings
+        self._there = ranges_of(admin, topic, since_ms=since_ms, until_ms=until_ms)
+        self._taken = bounded(self._there, records)
+        self._given = key_serde, value_serde
+        self._serdes: tuple[Serde, Serde] | None = None
+        self._found = False
+        self._wanted = columns
+        self._enough = enough
+        self._report = report
+        self._unreadable = [0, 0]
+        self.json_columns: tuple[str, ...] = ()
+
+    def pieces(self) -> Iterator[tuple[int, TableData]]:
+        """Yield (partition, its next rows); at least one piece, which may be empty."""
+        left: Sequence[OffsetRange] = self._taken
+        if self._enough is not None:
+            some = _first_of(self._taken, max(self._enough, LOOK))
+            yield from self._read(some)
+            if self.rows >= self._enough:
+                self._found, self._taken = True, some
+                return
+            left = [OffsetRange(whole.partition, part.end, whole.end) for part, whole in zip(some, self._taken, strict=True)]
+        yield from self._read(left)
+        if not self.rows:
+            yield 0, self._decoded([])
+
+    def _read(self, ranges: Sequence[OffsetRange]) -> Iterator[tuple[int, TableData]]:
+        whole, got, waiting = _size(ranges), 0, 0
+        held: dict[int, Batches] = {item.partition.partition: [] for item in ranges}
+        began = said = time.monotonic()
+        for at, batch in read_ranges(self._settings, ranges):
+            held[at.partition].append((at, batch))
+            got, waiting = got + len(batch), waiting + len(batch)
+            if waiting >= PIECE:
+                waiting = 0
+                yield from self._give(held)
+            now = time.monotonic()
+            if now - said > (REPORT_SECONDS if said > began else FIRST_REPORT_SECONDS):
+                said = now
+                self._report(f"reading {self.topic}: {got:,} of {counted(whole, 'offset')} …")
+        yield from self._give(held)
+        if said > began:
+            self._report(f"read {counted(got, 'record')} of {self.topic} ({time.monotonic() - began:.1f} s)")
+
+    def _give(self, held: dict[int, Batches]) -> Iterator[tuple[int, TableData]]:
+        if self._serdes is None:
+            batches = [batch for _, batch in chain.from_iterable(held.values())]
+            key, value = self._given
+            self._serdes = (
+                key or of(guess(list(chain.from_iterable(batch.keys for batch in batches)))),
+                value or of(guess(list(chain.from_iterable(batch.values for batch in batches)))),
+            )
+        for partition, batches_of in held.items():
+            if batches_of:
+                held[partition] = []
+                yield partition, self._decoded(batches_of)
+
+    def _decoded(self, batches: Batches) -> TableData:
+        data, unreadable = _columns(batches, *(self._serdes or self._given), self._wanted)
+        self.rows += data.rows
+        self._unreadable = [one + other for one, other in zip(self._unreadable, unreadable, strict=True)]
+        self.json_columns = data.json_columns
+        return data
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        (bad_keys, bad_values), (key, value) = self._unreadable, self._given
+        return unreadable_note("key", bad_keys, key) + unreadable_note("value", bad_values, value)
+
+    @property
+    def bound(self) -> str:
+        there, read = _size(self._there), _size(self._taken)
+        if there == 0:
+            return f"topic {self.topic}: empty"
+        if self._found and read < there:
+            return f"topic {self.topic}: {read:,} of {counted(there, 'offset')} read, enough for the LIMIT"
+        if read == there:
+            return f"topic {self.topic}: all {counted(there, 'offset')} of {counted(len(self._there), 'partition')}"
+        return f"topic {self.topic}: the last {read:,} of {counted(there, 'offset')} of {counted(len(self._there), 'partition')}"
+
+    @property
+    def cut(self) -> str:
+        if not self._is_cut:
+            return ""
+        read, there = _size(self._taken), _size(self._there)
+        return f"topic {self.topic}: only the last {read:,} of {counted(there, 'record')} were read; records=None reads all"
+
+    @property
+    def _is_cut(self) -> bool:
+        return not self._found and _size(self._taken) < _size(self._there)
 
 
 def bounded(ranges: Sequence[OffsetRange], records: int | None) -> tuple[OffsetRange, ...]:
-    """The last offsets of the ranges, evenly over the partitions; what short partitions leave goes to the longer ones."""
-    if records is None:
-        return tuple(ranges)
+    """Return the last offsets of the ranges, evenly over the partitions; longer partitions get what shorter ones do not use."""
+    return tuple(ranges) if records is None else _shares(ranges, records, lambda item, share: (item.end - share, item.end))
+
+
+def _first_of(ranges: Sequence[OffsetRange], records: int) -> tuple[OffsetRange, ...]:
+    """Return the first offsets of the ranges, distributed in the same way."""
+    return _shares(ranges, records, lambda item, share: (item.start, item.start + share))
+
+
+def _shares(
+    ranges: Sequence[OffsetRange], records: int, part: Callable[[OffsetRange, int], tuple[int, int]]
+) -> tuple[OffsetRange, ...]:
     left, taken = max(records, 0), {}
     by_length = sorted(ranges, key=lambda item: item.end - item.start)
     for index, item in enumerate(by_length):
         share = min(item.end - item.start, left // (len(by_length) - index))
         left -= share
-        taken[item.partition] = OffsetRange(item.partition, item.end - share, item.end)
+        taken[item.partition] = OffsetRange(item.partition, *part(item, share))
     return tuple(taken[item.partition] for item in ranges)
 
 
 def last_of(ranges: Sequence[OffsetRange], records: int | None) -> tuple[OffsetRange, ...]:
-    """Enough at the end of each partition to hold the last records of the topic by time, as long as they are few; else as `bounded`."""
+    """Return ranges at the end of each partition that contain the last records of the topic by time, if they are few; else as `bounded`."""
     if records is None or records > FEW:
         return bounded(ranges, records)
     return tuple(OffsetRange(item.partition, max(item.start, item.end - records), item.end) for item in ranges)
@@ -66,7 +190,20 @@ def last_of(ranges: Sequence[OffsetRange], records: int | None) -> tuple[OffsetR
 def records_table(
     batches: Iterable[tuple[TopicPartition, RecordBatch]], *, key_serde: Serde | None, value_serde: Serde | None, bound: str
 ) -> TableData:
-    """Columns of records that were read."""
+    """Return columns of records that were read."""
+    data, unreadable = _columns(batches, key_serde, value_serde, None)
+    data.bound = bound
+    data.notes = unreadable_note("key", unreadable[0], key_serde) + unreadable_note("value", unreadable[1], value_serde)
+    return data
+
+
+def _columns(
+    batches: Iterable[tuple[TopicPartition, RecordBatch]],
+    key_serde: Serde | None,
+    value_serde: Serde | None,
+    wanted: Collection[str] | None,
+) -> tuple[TableData, tuple[int, int]]:
+    """Return the requested columns (None: all), always with `partition`, and how many keys and values could not be read."""
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
     partitions: list[int] = []
@@ -80,24 +217,26 @@ def records_table(
         offsets += batch.offsets
         timestamps += batch.timestamps
         headers += batch.headers or [None] * len(batch)
-    key, value = decode(key_serde, keys), decode(value_serde, values)
-    columns = {"key": key.values, **key.more, "value": value.values, **value.more}
-    columns |= {
-        "partition": pa.array(partitions, pa.int32()),
-        "offset": pa.array(offsets, pa.int64()),
-        "timestamp": milliseconds(timestamps),
-        "headers": pa.array([[] if one is None else [{"name": n, "value": v} for n, v in one] for one in headers], HEADERS_TYPE),
-    }
-    notes = unreadable_note("key", key, key_serde) + unreadable_note("value", value, value_serde)
-    json_columns = tuple(name for name, column in (("key", key), ("value", value)) if column.is_json)
-    return TableData(columns, json_columns, bound, notes)
+    columns: dict[str, pa.Array] = {}
+    json_columns: list[str] = []
+    unreadable = {"key": 0, "value": 0}
+    for name, serde, cells in (("key", key_serde, keys), ("value", value_serde, values)):
+        if wanted is None or name in wanted or (name == "key" and not {"window_start", "window_end"}.isdisjoint(wanted)):
+            found = decode(serde, cells)
+            columns |= {name: found.values, **found.more}
+            unreadable[name] = found.unreadable
+            json_columns += [name] if found.is_json else []
+    columns["partition"] = pa.array(partitions, pa.int32())
+    if wanted is None or "offset" in wanted:
+        columns["offset"] = pa.array(offsets, pa.int64())
+    if wanted is None or "timestamp" in wanted:
+        columns["timestamp"] = milliseconds(timestamps)
+    if wanted is None or "headers" in wanted:
+        columns["headers"] = pa.array(
+            [[] if one is None else [{"name": n, "value": v} for n, v in one] for one in headers], HEADERS_TYPE
+        )
+    return TableData(columns, tuple(json_columns)), (unreadable["key"], unreadable["value"])
 
 
-def _bound(topic: str, whole: Sequence[OffsetRange], taken: Sequence[OffsetRange]) -> str:
-    there, read = (sum(item.end - item.start for item in ranges) for ranges in (whole, taken))
-    partitions = f"{len(whole)} partition{'s' if len(whole) != 1 else ''}"
-    if there == 0:
-        return f"topic {topic}: empty"
-    if read == there:
-        return f"topic {topic}: all {there:,} offsets of {partitions}"
-    return f"topic {topic}: the last {read:,} of {there:,} offsets of {partitions}; records=None reads all"
+def _size(ranges: Iterable[OffsetRange]) -> int:
+    return sum(item.end - item.start for item in ranges)

@@ -1,5 +1,5 @@
-"""One open instance: its clients, its tasks, what it has done. `take_over.open_instance` makes it, `loop` drives it, `warm`
-keeps it between epochs.
+"""One open instance: its clients, its tasks, its totals. `task_initialization.open_instance` creates it, `poll_loop` runs it,
+`instance_cache` keeps it between epochs.
 """
 
 from __future__ import annotations
@@ -17,40 +17,42 @@ from kstreams_repl.commit.at_least_once import commit_at_least_once
 from kstreams_repl.commit.exactly_once import commit_exactly_once
 from kstreams_repl.commit.protocol import OffsetAndMetadata
 from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
-from kstreams_repl.instance.active_task import ActiveTask
-from kstreams_repl.instance.collector import KafkaRecordCollector
-from kstreams_repl.instance.crash_watch import CrashWatch
-from kstreams_repl.instance.cut import cut_of
-from kstreams_repl.instance.global_tables import GlobalTables
-from kstreams_repl.instance.instance_counters import InstanceCounters
-from kstreams_repl.instance.plan import ApplicationPlan
-from kstreams_repl.instance.snapshots import Snapshotter
-from kstreams_repl.instance.standby import Spares, StandbyCopies
-from kstreams_repl.instance.state_updater import StateUpdater
-from kstreams_repl.instance.taps import TapBoard
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.instance.control.node_taps import TapBoard
+from kstreams_repl.instance.failures.crash_watchdog import CrashWatch
+from kstreams_repl.instance.metrics.instance_counters import InstanceCounters
+from kstreams_repl.instance.state.global_tables import GlobalTables
+from kstreams_repl.instance.state.snapshots import Snapshotter
+from kstreams_repl.instance.state.standby_tasks import Spares, StandbyCopies
+from kstreams_repl.instance.state.state_updater import StateUpdater
+from kstreams_repl.instance.tasks.active_task import ActiveTask
+from kstreams_repl.instance.tasks.consistent_cut import cut_of
+from kstreams_repl.instance.tasks.record_collector import KafkaRecordCollector
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.group_offsets import known_end
 from kstreams_repl.kafka.transactional import TransactionalProducer
 from kstreams_repl.types import TaskId, TopicPartition
 
 _LOG = logging.getLogger("kstreams_repl.instance")
-_PURGE_SECONDS = 30.0
-"""Kafka Streams' ``repartition.purge.interval.ms``."""
 _REFRESH_SECONDS = 24 * 3600.0
-"""The broker forgets an offset that was committed under ``assign()`` ``offsets.retention.minutes`` (7 days) after its last commit,
-whoever reads on: a day leaves room for some days at rest, and for a broker that keeps them for less.
+"""Interval of offset commits without activity. The broker deletes an offset that was committed under ``assign()``
+``offsets.retention.minutes`` (7 days) after its last commit, even while the consumer reads: a day leaves room for some days at
+rest, and for brokers with a shorter retention.
 """
 _FIRST_REFRESH_SECONDS = 60.0
-"""How old offsets are at a take-over nobody knows; they may be about to go. Not at once: most starts bring records, or are over soon."""
+"""Delay of the first such commit after a take-over, when the age of offsets is unknown and they may be about to expire. It is not
+immediate: most starts bring records, or end soon.
+"""
 
 
 def wall_clock() -> int:
+    """Return the current time in ms since 1970."""
     return time.time_ns() // 1_000_000
 
 
 @dataclass(slots=True)
 class Totals:
-    """What an instance did since it was taken over.
+    """The totals of an instance since its take-over.
 
     Attributes:
         first_at, committed_at: when it began to process its first records, and when it last committed any (seconds since 1970).
@@ -65,7 +67,7 @@ class Totals:
 
 
 class Instance:
-    """Clients and tasks of one slot. Not thread-safe. After any error but a user's it may only be closed."""
+    """Clients and tasks of one slot. Not thread-safe. After any error except a user's it may only be closed."""
 
     def __init__(
         self,
@@ -84,51 +86,58 @@ class Instance:
         self.consumer = consumer
         self.producer = producer
         self.fence = fence
-        """Holds the instance's transactional id. Under exactly once it sends everything; under at least once it only commits
-        offsets, because only so the broker refuses a zombie that wakes up before its commit.
+        """The producer that holds the instance's transactional id. Under exactly once it sends everything; under at least once it
+        only commits offsets, because the broker then rejects a zombie that wakes up before its commit.
         """
         self.transactions = fence if plan.config.exactly_once else None
         self.collector = collector
         self.tasks: list[ActiveTask] = []
         self.by_partition: dict[TopicPartition, ActiveTask] = {}
         self.updater: StateUpdater | None = None
-        """Has the tasks whose stores are not up to date yet; None: all are RUNNING."""
+        """Holds the tasks whose stores are not up to date yet; None: all are RUNNING."""
         self.ends: dict[TopicPartition, int] = {}
         """Where the consumer last met the end of each partition, beyond any transaction markers."""
         self.reached: dict[TopicPartition, int] = {}
-        """Up to where input has been taken off the consumer, of tasks with more than one partition."""
+        """Next offset to be taken from the consumer, for inputs of tasks with more than one partition."""
         self.stable: dict[TopicPartition, tuple[int, int]] = {}
-        """Where nothing more can be read, for what follows is of an open transaction: that offset, and the log's end as of then."""
+        """(offset, end of the log as of then) where no more records are readable, because those that follow are of an open
+        transaction.
+        """
         self.globals: GlobalTables | None = None
         self.standbys: StandbyCopies | None = None
         self.snapshotter: Snapshotter | None = None
         self.snapshot_trouble: str | None = None
-        """Why snapshots could not be read when the tasks were taken over."""
+        """Why snapshots could not be read at the take-over."""
         self.from_snapshots: dict[str, int] = {}
-        """Tasks whose stores began from a snapshot, and its commit id."""
+        """Tasks whose stores began from a snapshot, with the snapshot's commit id."""
         self.restored = 0
-        """Changelog records read when the tasks were taken over."""
+        """Changelog records read at the take-over."""
         self.recycled = 0
-        """Environments that were open in this process already."""
+        """Number of environments that were already open in this process."""
         self.totals = Totals()
         self.counters = InstanceCounters()
         self.meter: Any = None
-        """Makes metrics of the counters (`instance.meter`)."""
+        """Converts the counters to metrics (`instance.metrics.instance_metrics`)."""
+        self.executor = "driver"
+        """Executor whose directory holds the tasks' local state."""
         self.closed = False
         self.stores_busy = False
-        """Whether threads of its own are at work in the stores, so that nobody else may look into them."""
+        """Whether the instance's processing threads use the stores, so that no other thread may read them."""
         self.commit_id = 0
+        self.topic_ids: Mapping[str, str] = {}
+        """The broker's ids of changelogs and inputs, as of the take-over."""
         self.last_commit = time.monotonic()
         self.changelog_ends: dict[TopicPartition, int] = {}
         self.group = consumer.consumer_group_metadata()
         self.warm = False
         self.watch: CrashWatch | None = None
-        """Knows what user code did to the processes before; None: this process is not the instance's own."""
+        """Knows the crashes of previous processes; None: this process is not dedicated to the instance."""
         self.taps: TapBoard | None = None
-        """What clients look at while it runs; it stays with the instance from epoch to epoch."""
+        """Clients' taps; they stay with the instance from epoch to epoch."""
         self.refresh_at = math.inf
-        """When (monotonic) offsets are to be committed again though nothing happened: see `refresh`."""
-        self._next_purge = self.last_commit + _PURGE_SECONDS
+        """When (monotonic) to commit offsets again without activity: see `refresh`."""
+        self._purge_seconds = plan.config["repartition.purge.interval.ms"] / 1000
+        self._next_purge = self.last_commit + self._purge_seconds
         self._waited = 0.0
 
     # ---- commit
@@ -140,27 +149,28 @@ class Instance:
 
     @property
     def touched(self) -> bool:
+        """Whether any task had activity since the last commit."""
         return any(task.touched for task in self.tasks)
 
     def refresh_soon(self) -> None:
-        """A task begins: its offsets may have been committed days ago."""
+        """Schedule a refresh for a new task: its offsets may have been committed days ago."""
         self.refresh_at = min(self.refresh_at, time.monotonic() + _FIRST_REFRESH_SECONDS)
 
     def refresh(self, now: float) -> None:
-        """Have every task take part in the next commit, also the idle ones, so that the group does not forget their offsets.
+        """Include every task, also idle ones, in the next commit, so that the group's offsets do not expire.
 
-        It is a commit like any other, fenced like any other; one more a day costs less than to know who needs it.
+        It is an ordinary, fenced commit; one more a day costs less than finding out which tasks need it.
         """
         self.refresh_at = now + _REFRESH_SECONDS
         for task in self.tasks:
             task.touched = True
 
     def commit(self, *, more: bool = False) -> bool:
-        """Commit every task that did something; False when none did.
+        """Commit every task that had activity; return False when none had.
 
         Args:
-            more: more records are waiting, so that local stores may take several commits together (`ActiveTask.may_wait`), those
-                of all tasks at the same one (`instance.cut`).
+            more: more records are waiting, so local stores may write several commits together (`ActiveTask.may_wait`), all tasks'
+                stores after the same commit (`instance.tasks.consistent_cut`).
         """
         tasks = [task for task in self.tasks if task.touched]
         wait = more and all(task.may_wait() for task in self.tasks if task.touched or not task.settled)
@@ -184,17 +194,18 @@ class Instance:
                 changelog_ends=self._changelog_ends,
             )
         self.commit_id = commit_id
-        if not wait:  # all local stores are at this commit, or none
+        if not wait:  # all local stores hold this commit, or none does
             self.settle()
             for task in self.tasks:
                 task.rest()
         self.collector.refusals.committed()
+        _LOG.debug("commit %d of %d tasks: %.1f ms", commit_id, len(tasks), (time.monotonic() - began) * 1000)
         self.totals.commits += 1
         self.totals.committed_at = time.time()
         self.last_commit = time.monotonic()
         self.counters.commit.add(self.last_commit - began)
         if self.last_commit >= self._next_purge:
-            self._next_purge = self.last_commit + _PURGE_SECONDS
+            self._next_purge = self.last_commit + self._purge_seconds
             self._purge()
         return True
 
@@ -204,7 +215,7 @@ class Instance:
         return all(task.settled for task in self.tasks)
 
     def settle(self) -> None:
-        """Commit to the local stores what they were spared, in tasks that have done nothing since."""
+        """Write postponed commits to the local stores of tasks without activity since."""
         tasks = [task for task in self.tasks if not task.settled and not task.touched]
         if not tasks:
             return
@@ -216,10 +227,10 @@ class Instance:
             task.settle(positions)
 
     def _note(self, commit_id: int | None) -> None:
-        """Give each task what its stores note with the commit they take next: at which commits all of them are then.
+        """Give each task the note for its stores' next commit: the commit of every task's stores at that time.
 
         Args:
-            commit_id: of the commit that touched tasks take part in now.
+            commit_id: the commit in progress, in which touched tasks take part.
         """
         by_token: dict[str, dict[str, int]] = {}
         held = [task for task in self.tasks if task.on_disk]
@@ -231,14 +242,19 @@ class Instance:
             task.cut = notes[task.token]
 
     def _purge(self) -> None:
-        """Delete from repartition topics what every commit has passed; they have no retention of their own."""
+        """Delete records that every commit has passed from repartition topics, and records that stream time has expired from
+        changelogs of windows; neither has a retention of its own.
+        """
         passed = {
             at: offset for task in self.tasks for at, offset in task.committed.items() if task.is_internal(at) and offset > 0
         }
+        expired = {at: floor for task in self.tasks for at, floor in task.floors.deletable.items()}
         try:
-            self.admin.delete_records(passed)
-        except KStreamsError as error:  # it is repeated in a while
-            _LOG.info("repartition topics were not purged: %s", error)
+            self.admin.delete_records(passed | expired)
+            for task in self.tasks:
+                task.floors.deleted(expired)
+        except KStreamsError as error:  # it is repeated later
+            _LOG.info("internal topics were not purged: %s", error)
 
     @property
     def waited(self) -> float:
@@ -261,19 +277,19 @@ class Instance:
         self.fence.commit()
 
     def _changelog_ends(self, tasks: Any) -> Mapping[TopicPartition, int]:
-        wanted = [at for task in tasks if not task.wait for at in task.changelogs]
+        wanted = [at for task in tasks if not task.wait for at in task.logged]
         return self.admin.end_offsets(wanted, isolation="read_uncommitted") if wanted else {}
 
     # ---- end
 
     def close(self) -> None:
-        """Let go of everything; what is not committed is taken back by whoever comes next."""
+        """Close all clients and stores; a successor processes uncommitted input again."""
         beside = (self.snapshotter, self.standbys, self.updater)
         self._close([*(each.close for each in beside if each is not None), *(task.close for task in self.tasks)])
 
     def give_up(self) -> Spares:
-        """`close`, but leave the environments open, of tasks and of standby copies, for the generation that comes next in this
-        process.
+        """Close all but the environments of tasks and standby copies, which stay open for the next generation in this process;
+        return them.
         """
         restoring = [] if self.updater is None else self.updater.release()
         if self.snapshotter is not None:
@@ -289,8 +305,8 @@ class Instance:
                     environment.close()
         try:
             self._close([partial(task.close, keep=id(task.environment) in keep) for task in self.tasks])
-        except Exception as error:  # its clients are fenced by now; the environments are what is wanted of it
-            _LOG.info("instance %d of %s was not closed in order: %s", self.slot, self.plan.application_id, error)
+        except Exception as error:  # its clients are fenced by now; only the environments are needed
+            _LOG.info("was not closed in order: %s", error)
         return spares
 
     def _close(self, steps: list[Callable[[], object]]) -> None:
@@ -308,7 +324,7 @@ class Instance:
         for step in steps:
             try:
                 step()
-            except Exception as error:  # every client and environment must be let go of; the first error is raised below
+            except Exception as error:  # every client and environment must be closed; the first error is raised below
                 errors.append(error)
         self.tasks = []
         if errors:
@@ -318,21 +334,26 @@ class Instance:
         self.producer.purge()
         self.producer.close(0)
 
-    # ---- looks
+    # ---- reading
 
     def lags(self) -> dict[TaskId, int]:
-        """Records behind the end of the log as of the last fetch; -1 while unknown. Transaction markers at the end are no
-        lag, nor is what a join has found to be in an open transaction.
+        """Return records behind the end of the log, of all partitions of a task; -1 if that of one is unknown."""
+        known = self.partition_lags()
+        by_task = {task.id: [known[at] for at in task.committed] for task in self.tasks}
+        return {task: -1 if -1 in lags else sum(lags) for task, lags in by_task.items()}
+
+    def partition_lags(self) -> dict[TopicPartition, int]:
+        """Return records behind the end of the log as of the last fetch; -1 while unknown. Transaction markers at the end do not
+        count as lag, nor do records that a join has found to belong to an open transaction.
         """
         lags = {}
         for task in self.tasks:
-            lag = 0
             for at, offset in task.committed.items():
                 end = known_end(self.consumer, at)
                 if not task.task.buffered:
                     offset = max(offset, self.ends.get(at, 0))
-                if self.stable.get(at) == (offset, end):  # of an open transaction
-                    continue
-                lag = -1 if end is None or lag < 0 else lag + max(0, end - offset)
-            lags[task.id] = lag
+                if self.stable.get(at) == (offset, end):  # the rest belongs to an open transaction
+                    lags[at] = 0
+                else:
+                    lags[at] = -1 if end is None else max(0, end - offset)
         return lags

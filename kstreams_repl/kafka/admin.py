@@ -1,8 +1,8 @@
-"""`Admin`: topics, offsets and groups of one cluster, as plain values.
+"""`Admin`: topics, offsets and groups of one cluster as plain values.
 
-Every call either returns what it promises or raises a typed error within its time; a topic that was created is visible, with
-leaders, to clients when the call returns. Offsets come in both isolation levels: the *read_uncommitted* end is the end of the
-log, the *read_committed* one stops at the first open transaction.
+Every call returns its result or raises a typed error within its timeout. A topic that was created is visible to clients, with leaders,
+when the call returns. Offsets exist in both isolation levels: the *read_uncommitted* end is the end of the log, the *read_committed* end
+is the first open transaction.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from confluent_kafka.admin import (
 
 from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
 from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, Isolation, make_admin_client, make_consumer
+from kstreams_repl.kafka.exact_metadata import fetch_offsets
 from kstreams_repl.kafka.failures import error_of, is_unknown_topic, translate, unknown_topic
 from kstreams_repl.types import TopicPartition
 
@@ -37,7 +38,7 @@ _ISOLATION = {"read_committed": IsolationLevel.READ_COMMITTED, "read_uncommitted
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as the broker describes it. ``id`` changes when a topic is deleted and created again under the same name."""
+    """A topic as the broker describes it. ``id`` changes when a topic is deleted and recreated under the same name."""
 
     name: str
     id: str
@@ -47,7 +48,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A group's committed position in one partition, and the text committed with it."""
+    """A group's committed offset in one partition, and its metadata."""
 
     offset: int
     metadata: str = ""
@@ -55,7 +56,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class NewTopicSpec:
-    """A topic to be created; replication None takes the broker's default."""
+    """A topic to create; replication None uses the broker's default."""
 
     name: str
     partitions: int
@@ -66,19 +67,21 @@ class NewTopicSpec:
 def committed_by(
     consumer: Consumer, partitions: Sequence[TopicPartition], *, seconds: float, bootstrap_servers: str | None = None
 ) -> dict[TopicPartition, CommittedOffset]:
-    """What the consumer's own group has committed; partitions without a commit are left out. Waits for open transactions
-    under read_committed.
+    """Return what the consumer's own group has committed, without partitions that have no commit. Under read_committed it waits for
+    open transactions.
+
+    Args:
+        seconds: how long to wait in total.
 
     Raises:
-        BrokerUnavailableError: no answer in time, or offsets that stay in an open transaction.
+        BrokerUnavailableError: no answer in time, or the offsets stay part of an open transaction.
     """
     if not partitions:
         return {}
-    asked = [ClientTopicPartition(at.topic, at.partition) for at in partitions]
     deadline = time.monotonic() + seconds
     while True:
         try:
-            answer = consumer.committed(asked, timeout=seconds)
+            answer = fetch_offsets(consumer, partitions, seconds)
             break
         except KafkaException as error:
             inside = error_of(error)
@@ -86,15 +89,13 @@ def committed_by(
                 raise translate(error, "reading committed offsets", bootstrap_servers=bootstrap_servers) from error
             time.sleep(0.05)
     found = {}
-    for partition in answer:
-        if partition.error is not None:
-            raise translate(
-                partition.error, "reading committed offsets", topic=partition.topic, bootstrap_servers=bootstrap_servers
-            )
-        if partition.offset >= 0:
-            found[TopicPartition(partition.topic, partition.partition)] = CommittedOffset(
-                partition.offset, partition.metadata or ""
-            )
+    for told in answer:
+        at = told.partition
+        if told.error is not None:
+            raise translate(told.error, "reading committed offsets", topic=at.topic, bootstrap_servers=bootstrap_servers)
+        if told.offset >= 0:
+            # Metadata written up to release 0.1 ends in a zero byte.
+            found[at] = CommittedOffset(told.offset, told.metadata.rstrip(b"\0").decode("utf-8", "replace"))
     return found
 
 
@@ -107,10 +108,10 @@ _NOT_YET = (
 
 
 class Admin:
-    """Looks after topics, offsets and groups. Thread-safe; holds one connection until garbage.
+    """Manages topics, offsets and groups. Thread-safe; the connection is closed when the object is garbage-collected.
 
     Args:
-        seconds: how long one call may take before it fails with `BrokerUnavailableError`.
+        seconds: timeout of one call, which then raises `BrokerUnavailableError`.
     """
 
     def __init__(self, settings: ClientSettings, *, seconds: float = 10.0) -> None:
@@ -125,17 +126,17 @@ class Admin:
     # -- topics
 
     def topics(self, *, internal: bool = False) -> dict[str, int]:
-        """All topics with their numbers of partitions; Kafka's own (``__consumer_offsets``, …) only on request."""
+        """Return all topics with their numbers of partitions; Kafka's own (``__consumer_offsets``, …) only with ``internal``."""
         listed = self._call("listing topics", lambda: self._client.list_topics(timeout=self._seconds))
         return {
             name: len(topic.partitions) for name, topic in sorted(listed.topics.items()) if internal or not name.startswith("__")
         }
 
     def partitions(self, topic: str) -> int:
-        """The number of partitions of a topic.
+        """Return the number of partitions of a topic.
 
         Raises:
-            UnknownTopicError: there is none of that name, with the nearest name as the hint.
+            UnknownTopicError: the topic does not exist; the hint is the most similar name.
         """
         known = self.topics(internal=True)
         if topic not in known:
@@ -143,7 +144,7 @@ class Admin:
         return known[topic]
 
     def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        """The topics asked for that exist; others are left out."""
+        """Return the descriptions of those topics that exist."""
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return {}
@@ -156,10 +157,10 @@ class Admin:
         return found
 
     def create_topics(self, specs: Iterable[NewTopicSpec], *, exist_ok: bool = False) -> tuple[str, ...]:
-        """Creates topics and waits until each is visible with leaders.
+        """Create topics and wait until each is visible with leaders.
 
         Returns:
-            The names that were created; those that existed already are left alone (and only allowed with ``exist_ok``).
+            The names of the created topics. Topics that exist already are not changed (and raise an error without ``exist_ok``).
         """
         wanted = {spec.name: spec for spec in specs}
         if not wanted:
@@ -180,7 +181,7 @@ class Admin:
                     continue
                 if exists:
                     raise KStreamsError(
-                        f"the topic {name!r} exists already", hint="delete it first, or pass exist_ok=True", topic=name
+                        f"topic {name!r} exists already", hint="delete it first, or pass exist_ok=True", topic=name
                     ) from error
                 raise self._translated(error, f"creating the topic {name!r}", topic=name) from error
         self._await("the new topics to become visible", lambda: self._are_visible(wanted.values()))
@@ -189,17 +190,17 @@ class Admin:
     def create_topic(
         self, name: str, partitions: int, *, configs: Mapping[str, str] | None = None, exist_ok: bool = False
     ) -> bool:
-        """Creates one topic; False when it was there already (with ``exist_ok``)."""
+        """Create one topic; return False if it exists already (with ``exist_ok``)."""
         return bool(self.create_topics([NewTopicSpec(name, partitions, configs or {})], exist_ok=exist_ok))
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Raises a topic's number of partitions to ``total``."""
+        """Increase a topic's number of partitions to ``total``."""
         futures = self._client.create_partitions([NewPartitions(topic, total)], request_timeout=self._seconds)
         self._result(futures[topic], f"adding partitions to {topic!r}", topic=topic)
         self._await("the new partitions to become visible", lambda: self._are_visible([NewTopicSpec(topic, total)]))
 
     def delete_topics(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Deletes the topics that exist, and returns their names when they are no longer listed."""
+        """Delete the topics that exist, wait until they are no longer listed, and return their names."""
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return ()
@@ -207,11 +208,11 @@ class Admin:
         for name, future in self._client.delete_topics(wanted, request_timeout=self._seconds).items():
             if self._result(future, f"deleting the topic {name!r}", topic=name, missing=_ABSENT) is not _ABSENT:
                 gone.append(name)
-        self._await("the topics to go", lambda: not set(gone) & set(self.topics(internal=True)))
+        self._await("the topics to be deleted", lambda: not set(gone) & set(self.topics(internal=True)))
         return tuple(gone)
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """The effective configuration of each topic that exists."""
+        """Return the effective configuration of each topic that exists."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in dict.fromkeys(names)]
         if not resources:
             return {}
@@ -223,7 +224,7 @@ class Admin:
         return found
 
     def alter_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
-        """Sets the configurations named, and leaves the others."""
+        """Set these configurations and leave the others unchanged."""
         entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         futures = self._client.incremental_alter_configs([resource], request_timeout=self._seconds)
@@ -235,18 +236,18 @@ class Admin:
     def end_offsets(
         self, partitions: Iterable[TopicPartition], *, isolation: Isolation = "read_committed"
     ) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition, markers included. See the module for the two isolation levels."""
+        """Return the offset after the last record of each partition, including markers; see the module on the two isolation levels."""
         return self._list_offsets({partition: OffsetSpec.latest() for partition in partitions}, isolation)
 
     def settled_end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The end of the log as it is now, once no transaction is open below it; all that was committed before the call is
-        then readable.
+        """Return the end of the log at the time of the call, once no transaction is open below it: everything committed before the
+        call is then readable.
 
-        A commit is acknowledged *before* its markers are in the topics, so `end_offsets` right after a commit may still stop
-        short of it.
+        A commit is acknowledged *before* its markers are in the topics, so `end_offsets` right after a commit may still return a
+        smaller offset.
 
         Raises:
-            BrokerUnavailableError: a transaction stayed open for as long as a call of this client may take.
+            BrokerUnavailableError: a transaction stayed open for longer than this client's timeout.
         """
         ends = self.end_offsets(partitions, isolation="read_uncommitted")
 
@@ -258,19 +259,20 @@ class Admin:
         return ends
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset still in the log of each partition."""
+        """Return the first offset that is still in the log of each partition."""
         return self._list_offsets({partition: OffsetSpec.earliest() for partition in partitions}, "read_uncommitted")
 
     def offsets_for_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The offset of the first record whose timestamp (ms) is at or after the given one; None where there is none. Before 1970 it is
-        the first offset there is: brokers take negative times for words of their own, or refuse them.
+        """Return the offset of the first record whose timestamp (ms) is at or after the given one; None if there is none.
+
+        For times before 1970 it is the first offset in the log: brokers give negative times a special meaning or refuse them.
         """
         specs = {partition: OffsetSpec.earliest() if at < 0 else OffsetSpec.for_timestamp(at) for partition, at in times.items()}
         found = self._list_offsets(specs, "read_uncommitted")
         return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
-        """Deletes the records below the given offsets (repartition topics are purged so)."""
+        """Delete the records below the given offsets (used to purge repartition topics)."""
         requests = [ClientTopicPartition(at.topic, at.partition, offset) for at, offset in before.items()]
         if not requests:
             return
@@ -282,16 +284,16 @@ class Admin:
     def committed_offsets(
         self, group: str, partitions: Sequence[TopicPartition] | None = None, *, stable: bool = True
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What a group has committed, for all partitions or those given; partitions without a commit are left out.
+        """Return what a group has committed, for all partitions or the given ones, without partitions that have no commit.
 
-        Waits for offsets of open transactions (``require_stable``), so right after a fencing it tells what really was
-        committed; for looking at an application that runs, where one is always open, ``stable=False`` tells the last that is
-        committed.
+        With ``stable`` it waits for offsets that are part of an open transaction (``require_stable``), so that after fencing it returns
+        what was really committed. A running application always has an open transaction: use ``stable=False`` to get the last committed
+        offsets without waiting.
         """
         if partitions is None:
             partitions = [TopicPartition(name, number) for name, count in self.topics().items() for number in range(count)]
-        # By a consumer: the admin call of the client library crashes the process when the group's coordinator is not ready yet
-        # (its retry asks for a consumer's group handle, which an admin client has not).
+        # With a consumer: the client library's admin call crashes the process when the group's coordinator is not ready
+        # (its retry needs a consumer's group handle, which an admin client does not have).
         isolation: Isolation = "read_committed" if stable else "read_uncommitted"
         consumer = make_consumer(self.settings, group_id=group, isolation=isolation, events=self._events)
         try:
@@ -302,10 +304,10 @@ class Admin:
             consumer.close()
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets in the name of a group that has no members: where an application that never ran is to begin.
+        """Commit offsets for a group without members: the start offsets of an application that has never run.
 
         Raises:
-            BrokerUnavailableError, KStreamsError: the broker did not take them, a member of the group is there for example.
+            BrokerUnavailableError, KStreamsError: the broker rejected them, for example because the group has a member.
         """
         if not offsets:
             return
@@ -320,11 +322,11 @@ class Admin:
             consumer.close()
 
     def groups(self) -> tuple[str, ...]:
-        """The names of all consumer groups.
+        """Return the names of all consumer groups.
 
         Raises:
-            BrokerUnavailableError: a broker does not tell its own, because it is away or only just started; what the others
-                tell would look like all there are.
+            BrokerUnavailableError: a broker did not list its groups because it is down or has just started; the list would be
+                incomplete.
         """
         deadline = time.monotonic() + self._seconds
         while True:
@@ -338,7 +340,7 @@ class Admin:
         return tuple(sorted(group.group_id for group in listed.valid))
 
     def delete_groups(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Deletes groups and what they committed; returns those that existed."""
+        """Delete groups and their committed offsets; return the names of those that existed."""
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return ()
@@ -369,12 +371,12 @@ class Admin:
                 return found
             except KafkaException as error:
                 inside = error_of(error)
-                # a topic that was just made: the client still knows another leader, or none
+                # A topic that was just created: the client still knows another leader, or none.
                 if inside is None or inside.code() not in _LEADERLESS or time.monotonic() > deadline:
                     at = f"{partition.topic}-{partition.partition}"
                     raise self._translated(error, f"reading offsets of {at}", topic=partition.topic) from error
-                # The client keeps the leader epochs that it learnt once: after a restart of the broker this one is refused for
-                # minutes (a slot then stayed "restoring"), and only a new client asks anew.
+                # The client keeps the leader epochs that it learnt: after a broker restart it is refused for minutes (an instance then
+                # stays in "restoring"), and only a new client requests the metadata again.
                 self._client = make_admin_client(self.settings, events=self._events)
                 time.sleep(0.1)
 
@@ -393,8 +395,8 @@ class Admin:
         while not condition():
             if time.monotonic() > deadline:
                 raise BrokerUnavailableError(
-                    f"waited {self._seconds:.0f} s for {what}",
-                    hint="look at the broker's log",
+                    f"waited {self._seconds:.0f} s for {what}, the timeout of a call",
+                    hint="check the broker's log",
                     bootstrap_servers=self.settings.bootstrap_servers,
                 )
             time.sleep(0.02)
@@ -406,7 +408,7 @@ class Admin:
             raise self._translated(error, doing) from error
 
     def _result(self, future: Future[Any], doing: str, *, topic: str | None = None, missing: Any = ...) -> Any:
-        """The future's result; ``missing`` (when given) in place of "no such topic"."""
+        """Return the future's result, or ``missing`` (when given) if the topic does not exist."""
         try:
             return self._in_time(future, doing)
         except KafkaException as error:
@@ -420,7 +422,7 @@ class Admin:
         except TimeoutError as error:
             servers = self.settings.bootstrap_servers
             raise BrokerUnavailableError(
-                f"{doing}: no answer from {servers}", hint="check that the broker runs", bootstrap_servers=servers
+                f"{doing}: no broker answered at {servers}", hint="check that the broker is running", bootstrap_servers=servers
             ) from error
 
     def _translated(self, error: KafkaException | KafkaError, doing: str, *, topic: str | None = None) -> KStreamsError:

@@ -1,9 +1,9 @@
-"""Makes Kafka clients with the defaults that this project's guarantees and speed need, from one frozen `ClientSettings`.
+"""Kafka clients with the defaults that exactly-once and throughput need, built from one frozen `ClientSettings`.
 
-The settings are the user's: whatever librdkafka knows (SASL, SSL, timeouts) passes through unchanged and wins over the defaults here,
-with Kafka Streams' prefixes ``consumer.``, ``producer.`` and ``admin.`` for one kind of client only, and ``main.consumer.``,
-``restore.consumer.`` and ``global.consumer.`` for the consumers of one role. What exactness rests on is refused (`_REFUSED`): automatic
-commits, a silent offset reset, another partitioner than Java's, producers that are not idempotent. Passwords become `Secret` on the way in.
+Every librdkafka setting (SASL, SSL, timeouts) passes through unchanged and overrides the defaults here. Kafka Streams' prefixes
+``consumer.``, ``producer.`` and ``admin.`` restrict a setting to one kind of client; ``main.consumer.``, ``restore.consumer.`` and
+``global.consumer.`` restrict it to consumers of one role. Settings that would break the delivery guarantees are refused (`_REFUSED`):
+automatic commits, automatic offset resets, a partitioner other than Java's, non-idempotent producers. Passwords are wrapped in `Secret`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kstreams_repl.kafka.secret import Secret
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 Role = Literal["main", "restore", "global"]
-"""What a consumer of an application reads: input, changelogs, global tables."""
+"""What a consumer of an application reads: input topics, changelogs or global tables."""
 
 CLIENT_LOGGER = logging.getLogger("kstreams_repl.kafka.client")
 CLIENT_LOGGER.addHandler(logging.NullHandler())
@@ -46,7 +46,7 @@ _COMMON: Mapping[str, Any] = {
     "socket.nagle.disable": True,
 }
 _CONSUMER: Mapping[str, Any] = {
-    "fetch.queue.backoff.ms": 2,  # 1000 by default: a full queue would then stop the fetcher for a second
+    "fetch.queue.backoff.ms": 2,  # 1000 by default: with that a full queue pauses the fetcher for a second
     "fetch.error.backoff.ms": 50,
     "fetch.wait.max.ms": 100,
     "queued.min.messages": 200_000,
@@ -59,43 +59,43 @@ _PRODUCER: Mapping[str, Any] = {
     "linger.ms": 10,
     "compression.type": "lz4",
     "batch.size": 1_000_000,
-    "message.max.bytes": 1_048_530,  # with the client's 36 bytes beside key and value: those 1,048,494 that a Java producer takes
+    "message.max.bytes": 1_048_530,  # 36 bytes of client overhead + the 1,048,494 bytes of key and value that a Java producer accepts
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 256 * 1024,
 }
 _PRODUCER_FIXED: Mapping[str, Any] = {"partitioner": "murmur2_random", "enable.idempotence": True}
-_WITH_STATE = "offsets are committed together with the state they belong to"
-_APPLICATIONS = "it is a setting of the application: config={...} of a deploy"
+_WITH_STATE = "offsets are committed together with the state stores"
+_APPLICATIONS = "set it for the application: deploy(config={...})"
 _REFUSED: Mapping[str, tuple[str | None, str]] = {
     "group.id": (None, "the group of an application is its application.id"),
-    "transactional.id": (None, "transactional ids are made of application.id and instance"),
+    "transactional.id": (None, "transactional ids are derived from application.id and instance"),
     "enable.auto.commit": ("false", _WITH_STATE),
     "enable.auto.offset.store": ("false", _WITH_STATE),
-    "enable.idempotence": ("true", "a producer that is not idempotent writes records twice or in another order"),
-    "partitioner": ("murmur2_random", "keys are placed as Java places them; a sink can have a partitioner of its own"),
+    "enable.idempotence": ("true", "a non-idempotent producer can duplicate or reorder records"),
+    "partitioner": ("murmur2_random", "keys are partitioned as Java does it; a sink may have its own partitioner"),
     "auto.offset.reset": (None, _APPLICATIONS),
     "max.poll.interval.ms": (None, _APPLICATIONS),
     "transaction.timeout.ms": (None, _APPLICATIONS),
 }
-"""Settings that every client here has in one way, or that are not the clients': the value that may be given, and why no other."""
+"""Settings that are fixed, or that belong to the application: the only value that may be given (None: no value), and the reason."""
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a client setting of that name holds something that must not be shown."""
+    """Return whether the value of a client setting of this name must not be shown."""
     return any(word in name.lower() for word in _SECRET_WORDS)
 
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """Where the brokers are, and every other client setting; immutable, comparable, safe to show and to send to workers.
+    """Broker addresses and all other client settings; immutable, comparable, safe to show and to send to workers.
 
     Args:
         bootstrap_servers: ``host:port``, comma separated.
-        properties: librdkafka's settings by name; ``consumer.``, ``producer.`` and ``admin.`` prefixes restrict one to a kind of client,
-            ``main.consumer.``, ``restore.consumer.`` and ``global.consumer.`` to the consumers of one role, over what ``consumer.`` says.
+        properties: librdkafka's settings by name. The prefixes ``consumer.``, ``producer.`` and ``admin.`` restrict one to a kind of
+            client; ``main.consumer.``, ``restore.consumer.`` and ``global.consumer.`` to one role, overriding ``consumer.``.
 
     Raises:
-        ConfigError: no address, an address in ``properties`` that contradicts it, or a setting that cannot be another one here.
+        ConfigError: the address is empty, ``properties`` contains a different one, or a setting has a fixed value here.
 
     Example:
         >>> ClientSettings("broker:9093", {"security.protocol": "SASL_SSL", "sasl.password": "hunter2"})
@@ -107,11 +107,11 @@ class ClientSettings:
 
     def __post_init__(self) -> None:
         if not isinstance(self.bootstrap_servers, str) or not self.bootstrap_servers.strip():
-            raise ConfigError("bootstrap.servers is empty", hint="give host:port of a broker")
+            raise ConfigError("bootstrap.servers is empty", hint="pass host:port of a broker, comma separated for several")
         given = dict(self.properties)
         other = given.pop("bootstrap.servers", self.bootstrap_servers)
         if other != self.bootstrap_servers:
-            raise ConfigError(f"bootstrap.servers is given twice: {self.bootstrap_servers!r} and {other!r}")
+            raise ConfigError(f"bootstrap.servers is given twice with different values: {self.bootstrap_servers!r} and {other!r}")
         for name, value in given.items():
             _refuse_fixed(name, value)
         sealed = {
@@ -131,21 +131,21 @@ class ClientSettings:
         return ClientSettings, (self.bootstrap_servers, dict(self.properties))
 
     def shown(self) -> dict[str, str]:
-        """All settings as texts with secrets masked, for display."""
+        """Return all settings as strings, secrets masked, for display."""
         return {"bootstrap.servers": self.bootstrap_servers, **{name: str(value) for name, value in self.properties.items()}}
 
     def revealed(self, kind: Literal["consumer", "producer", "admin"]) -> dict[str, Any]:
-        """The settings that one kind of client gets, secrets in clear. Hand the result to a client and drop it."""
+        """Return the settings for one kind of client, secrets in clear text. Pass the result to a client and keep no reference to it."""
         return {**self.revealed_own(None), **self.revealed_own(kind), "bootstrap.servers": self.bootstrap_servers}
 
     @property
     def isolation(self) -> Isolation | None:
-        """The ``isolation.level`` that is asked for of input; None: nothing is."""
+        """The ``isolation.level`` configured for input consumers; None when it is not configured."""
         asked = (self.properties.get(f"{prefix}isolation.level") for prefix in ("main.consumer.", "consumer.", ""))
         return next((level for level in asked if level is not None), None)
 
     def revealed_own(self, kind: str | None) -> dict[str, Any]:
-        """What is given with the prefix of a kind of client, secrets in clear; None: without one."""
+        """Return the settings given with the prefix of a kind of client, secrets in clear text; None: those without a prefix."""
         found: dict[str, Any] = {}
         for name, value in self.properties.items():
             prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), "")
@@ -155,10 +155,10 @@ class ClientSettings:
 
 
 class ClientEvents:
-    """What a client's background threads reported, for the error of the call that suffers from it.
+    """The errors that a client's background threads reported; they explain the error of the call that failed.
 
-    Its `on_error` is the client's ``error_cb``. It keeps the last message, a refusal and how many there were; it never raises, since it
-    runs inside polls. It does not hear of fatal errors: the client raises those from the call that would have told them.
+    `on_error` is the client's ``error_cb``. It keeps the last message, the last authentication failure and the number of errors. It never
+    raises, since it runs inside polls. The client does not report fatal errors to it: the affected call raises those.
     """
 
     def __init__(self) -> None:
@@ -181,7 +181,7 @@ class ClientEvents:
 
 
 class _AtMostOnceAMinute(logging.Filter):
-    """Lets the client library repeat itself once a minute per kind of message; a broker that is away would fill the log otherwise."""
+    """Pass each kind of message from librdkafka once a minute; an unreachable broker would fill the log otherwise."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -209,12 +209,13 @@ def make_consumer(
     role: Role | None = None,
     **overrides: Any,
 ) -> Consumer:
-    """A consumer for `assign`: no automatic commits, an offset out of range is an error and never a reset.
+    """Create a consumer for manual assignment: no automatic commits, and an offset out of range is an error instead of a reset.
 
     Args:
-        group_id: whose committed offsets it reads and writes (Kafka Streams: the application id).
-        role: of an application's own consumers; settings with its prefix go over all others. One that restores is told of ends.
-        overrides: settings of this one consumer, with underscores for dots: ``enable_partition_eof=True``.
+        group_id: the group whose committed offsets it reads and writes (Kafka Streams: the application id).
+        role: the role within an application; settings with its prefix override all others. ``restore`` consumers also report the end of
+            each partition.
+        overrides: settings of this consumer, with underscores instead of dots: ``enable_partition_eof=True``.
     """
     settings_of = {**_COMMON, **_CONSUMER, **settings.revealed("consumer"), **_dotted(overrides)}
     if role is not None:
@@ -232,11 +233,11 @@ def make_producer(
     on_delivery_error: Callable[[Any, Any], None] | None = None,
     **overrides: Any,
 ) -> Producer:
-    """An idempotent producer that places keys as Java does.
+    """Create an idempotent producer with Java's default partitioner.
 
     Args:
-        on_delivery_error: called with (error, message) for each record that could not be delivered, inside `poll` and `flush`; successes
-            make no callback, which keeps a million records a second cheap.
+        on_delivery_error: called with (error, message) for each record that could not be delivered, during `poll` and `flush`. Successful
+            deliveries cause no callback, which keeps the cost low at a million records per second.
     """
     settings_of = {**_COMMON, **_PRODUCER, **settings.revealed("producer"), **_dotted(overrides), **_PRODUCER_FIXED}
     if on_delivery_error is not None:
@@ -252,9 +253,9 @@ def make_transactional_producer(
     events: ClientEvents | None = None,
     **overrides: Any,
 ) -> Producer:
-    """A producer for exactly once; the caller runs `take_transactional_id`, which fences older holders of the id.
+    """Create a producer for exactly-once; the caller runs `take_transactional_id`, which fences older producers with that id.
 
-    The timeout is Kafka Streams' 10 s: it is how long a zombie can hold back ``read_committed`` readers.
+    The default timeout is Kafka Streams' 10 s: a zombie blocks ``read_committed`` readers for at most that long.
     """
     return make_producer(
         settings, events=events, **{**overrides, "transactional.id": transactional_id, "transaction.timeout.ms": transaction_timeout_ms}
@@ -262,30 +263,30 @@ def make_transactional_producer(
 
 
 def take_transactional_id(producer: Producer, seconds: float) -> None:
-    """`init_transactions`: fences whoever held the id before.
+    """Run `init_transactions`, which fences the producer that used the id before.
 
-    A client that is not connected yet looks for the coordinator at once, finds no broker, and in one case of four waits half a second
-    until its next look. So it is connected first, within the same time.
+    An unconnected client looks for the coordinator immediately, finds no broker and, in one case out of four, waits half a second before it
+    retries. Connecting first, within the same ``seconds``, avoids that.
 
     Raises:
-        KafkaException: as of `init_transactions`.
+        KafkaException: as `init_transactions` does.
     """
     deadline = time.monotonic() + seconds
-    with suppress(KafkaException):  # the call below says it better
+    with suppress(KafkaException):  # init_transactions raises the better error
         producer.list_topics(timeout=min(_CONNECT_SECONDS, seconds))
     producer.init_transactions(max(_LEAST_SECONDS, deadline - time.monotonic()))
 
 
 def make_admin_client(settings: ClientSettings, *, events: ClientEvents | None = None) -> AdminClient:
-    """The plain admin client; `admin.Admin` is the one to use."""
+    """Create the plain admin client; use `admin.Admin` instead where possible."""
     return _make(AdminClient, {**_COMMON, **settings.revealed("admin")}, settings, events)
 
 
 def ensure_reachable(settings: ClientSettings, *, seconds: float = REACH_SECONDS) -> None:
-    """Returns when a broker answers, else raises within some ``seconds``; the clients themselves would retry for ever.
+    """Return when a broker answers, or raise after about ``seconds``; the clients themselves would retry forever.
 
     Raises:
-        BrokerUnavailableError: nobody answered or the credentials were refused; the message has the client's own reason.
+        BrokerUnavailableError: no broker answered, or it refused the credentials; the message contains the client's own reason.
     """
     events = ClientEvents()
     client = make_admin_client(settings, events=events)
@@ -308,14 +309,14 @@ def _refuse_fixed(name: str, value: Any) -> None:
     plain = name.removeprefix(prefix)
     if plain == "isolation.level" and (prefix not in ("", "consumer.", "main.consumer.") or value not in get_args(Isolation)):
         raise ConfigError(
-            f"{name} = {value!r} cannot be had",
-            hint="consumer.isolation.level is that of input: read_committed or, under at_least_once, read_uncommitted",
+            f"{name} cannot be set to {value!r}",
+            hint="consumer.isolation.level applies to input topics: read_committed or, under at_least_once, read_uncommitted",
             key=name,
         )
     fixed = _REFUSED.get(plain)
     if fixed is None or prefix == "admin." or (fixed[0] is not None and str(value).lower() == fixed[0]):
         return
-    only = "is none that clients here can be given" if fixed[0] is None else f"is always {fixed[0]} here"
+    only = "cannot be set as a client setting" if fixed[0] is None else f"must be {fixed[0]}"
     raise ConfigError(f"{name} {only}", hint=fixed[1], key=name)
 
 
@@ -330,7 +331,7 @@ def _make(kind: Callable[[dict[str, Any]], Any], properties: dict[str, Any], set
     except (KafkaException, TypeError, ValueError) as error:
         inside = error_of(error) if isinstance(error, KafkaException) else None
         raise ConfigError(
-            f"the Kafka client refuses its settings: {inside.str() if inside else error}",
-            hint="settings are librdkafka's, not Java's; see its CONFIGURATION page",
+            f"the Kafka client rejected its settings: {inside.str() if inside else error}",
+            hint="use librdkafka's setting names, not the Java client's; see CONFIGURATION.md of librdkafka",
             bootstrap_servers=settings.bootstrap_servers,
         ) from error

@@ -1,6 +1,6 @@
-"""Kafka's errors as this project's: what happened, to which topic or broker, what to do.
+"""Translation of Kafka's errors to this project's: what happened, to which topic or broker, and what to do.
 
-`kafka_errors` wraps client calls; `translate` maps one error. Nothing is swallowed: the client's error is always the cause.
+`kafka_errors` wraps client calls; `translate` maps one error. The client's error is always kept as the cause.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 
 
 def error_of(error: KafkaException | KafkaError) -> KafkaError | None:
-    """The `KafkaError` inside, or None for an exception that carries none."""
+    """Return the `KafkaError` of an exception, or None if it carries none."""
     if isinstance(error, KafkaError):
         return error
     inside = error.args[0] if error.args else None
@@ -65,7 +65,7 @@ def error_of(error: KafkaException | KafkaError) -> KafkaError | None:
 
 
 def is_unreachable(error: KafkaException | KafkaError) -> bool:
-    """Whether the error says that nobody answered, or is ready to (and not that somebody refused)."""
+    """Return whether no broker answered or was ready to answer (rather than refused)."""
     inside = error_of(error)
     return inside is not None and inside.code() in _UNREACHABLE | _NOT_READY
 
@@ -76,7 +76,7 @@ def is_unknown_topic(error: KafkaException | KafkaError) -> bool:
 
 
 def is_fenced(error: KafkaException | KafkaError) -> bool:
-    """Whether a newer owner of the transactional id exists; the client may say so as a *fatal* error that only names it in its text."""
+    """Return whether a newer producer uses the transactional id. The client may report a *fatal* error that says so only in its text."""
     inside = error_of(error)
     if inside is None:
         return False
@@ -95,21 +95,21 @@ def translate(
     known_topics: Iterable[str] = (),
     reason: str | None = None,
 ) -> KStreamsError:
-    """The typed error for a client's error; raise it ``from`` the original.
+    """Return the typed error for a client's error; raise it ``from`` the original.
 
     Args:
-        doing: what was being done, as a clause: ``"listing topics"``.
-        reason: what the client's background threads said last (a refused connection, say), which the error itself does not tell.
+        doing: the failed operation as a participle: ``"listing topics"``.
+        reason: the last error of the client's background threads (for example a refused connection), which ``error`` does not contain.
     """
     inside = error_of(error)
     code = inside.code() if inside is not None else None
     text = inside.str() if inside is not None else str(error)
     if is_fenced(error):
-        return ProducerFencedError(f"{doing}: a newer owner has taken the transactional id over ({text})")
+        return ProducerFencedError(f"{doing}: a newer producer took over the transactional id ({text})")
     if code in _REFUSED:
         return BrokerUnavailableError(
-            f"{doing}: the broker at {bootstrap_servers} refused: {text}",
-            hint="check security.protocol, sasl.* and ssl.* of the client settings, and the user's permissions",
+            f"{doing}: the broker at {bootstrap_servers} refused the request: {text}",
+            hint="check security.protocol, sasl.* and ssl.* in the client settings, and the user's permissions",
             bootstrap_servers=bootstrap_servers,
             topic=topic,
         )
@@ -117,13 +117,13 @@ def translate(
         why = f" ({reason})" if reason else ""
         return BrokerUnavailableError(
             f"{doing}: no broker answered at {bootstrap_servers}{why}",
-            hint="check the address and that the broker runs; without a cluster: connect() with no address starts an embedded broker",
+            hint="check the address and that the broker is running; connect() without an address starts an embedded broker",
             bootstrap_servers=bootstrap_servers,
         )
     if code in _NOT_READY:
         return BrokerUnavailableError(
-            f"{doing}: the broker that is asked at {bootstrap_servers} is not ready: {text}",
-            hint="what it looks after moves from one broker to another, or is being loaded; that passes, unless a broker stays away",
+            f"{doing}: the responsible broker at {bootstrap_servers} is not ready: {text}",
+            hint="a coordinator or partition leader is moving or loading; retry, and if it persists check that all brokers are running",
             bootstrap_servers=bootstrap_servers,
             topic=topic,
         )
@@ -131,12 +131,12 @@ def translate(
         return unknown_topic(topic, known_topics)
     if code == KafkaError.TOPIC_EXCEPTION:
         return InvalidNameError(
-            f"{doing}: Kafka refuses the topic {topic!r}: {text}", hint="use letters, digits, '.', '_' and '-'", topic=topic
+            f"{doing}: Kafka rejected the topic name {topic!r}: {text}", hint="use letters, digits, '.', '_' and '-'", topic=topic
         )
     if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         return ConfigError(
-            f"{doing}: transaction.timeout.ms is more than the broker allows: {text}",
-            hint="make it shorter (10,000 by default), or raise transaction.max.timeout.ms of the broker",
+            f"{doing}: transaction.timeout.ms is higher than the broker allows: {text}",
+            hint="lower it (default: 10,000), or raise transaction.max.timeout.ms of the broker",
             key="transaction.timeout.ms",
         )
     if code in _TOO_LARGE:
@@ -149,18 +149,18 @@ def translate(
 
 
 def unknown_topic(topic: str | None, known_topics: Iterable[str]) -> UnknownTopicError:
-    """The error for a topic that is not there, with the nearest name that is."""
+    """Return the error for a topic that does not exist, with the most similar existing name as the hint."""
     known = sorted(known_topics)
     hint = did_you_mean(topic or "", known)
     if hint is None:
         shown = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
-        hint = f"the broker has: {shown}" if known else "the broker has no topics yet; create it first"
+        hint = f"existing topics: {shown}" if known else "the broker has no topics yet; create it first"
     return UnknownTopicError(f"there is no topic {topic!r} on the broker", hint=hint, topic=topic)
 
 
 @contextmanager
 def kafka_errors(doing: str, *, bootstrap_servers: str | None = None, topic: str | None = None) -> Iterator[None]:
-    """Client errors inside the block leave it translated."""
+    """Translate client errors raised inside the block."""
     try:
         yield
     except KafkaException as error:

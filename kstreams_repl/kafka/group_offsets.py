@@ -1,33 +1,26 @@
-"""Positions between our types and the client's: assign, commit, transaction offsets.
+"""Assignment, pausing and end offsets with this project's own types.
 
-The rest of the code speaks `types.TopicPartition` and plain numbers; only here they become the client's objects.
+The rest of the code uses `types.TopicPartition` and integers; this module converts them to the client's objects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from kstreams_repl.types import TopicPartition
 
-OffsetAndMetadata = tuple[int, str]
 _CONNECT_SECONDS = 1.0
 
 
-def client_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[Any]:
-    """The client's list of (topic, partition, offset, metadata)."""
-    return [ClientTopicPartition(at.topic, at.partition, offset, metadata) for at, (offset, metadata) in offsets.items()]
-
-
 def assign(consumer: Consumer, positions: Mapping[TopicPartition, int]) -> None:
-    """Read these partitions from these offsets and no others.
+    """Assign exactly these partitions, starting at these offsets.
 
-    A new client that looks for its partitions' brokers in the wrong moment, between two connections, looks again after a second. So it is
-    asked first for what it needs to know; a cluster that does not answer is the read's to tell.
+    A new client that looks for the partition leaders between two connection attempts retries only after a second. Requesting the metadata
+    first avoids that; a cluster that does not answer is reported by the read that follows.
     """
     topic = next((at.topic for at in positions), None)
     if topic is not None:
@@ -37,17 +30,17 @@ def assign(consumer: Consumer, positions: Mapping[TopicPartition, int]) -> None:
 
 
 def assign_more(consumer: Consumer, positions: Mapping[TopicPartition, int]) -> None:
-    """Read these partitions, too; what is read already goes on where it is."""
+    """Assign these partitions in addition; reading of the others continues at their positions."""
     consumer.incremental_assign([ClientTopicPartition(at.topic, at.partition, offset) for at, offset in positions.items()])
 
 
 def unassign(consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
-    """Read these partitions no longer; the others go on where they are."""
+    """Remove these partitions from the assignment; reading of the others continues at their positions."""
     consumer.incremental_unassign([ClientTopicPartition(at.topic, at.partition) for at in partitions])
 
 
 def pause(consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
-    """Stop fetching; what was prefetched of them is dropped and fetched again, so this is for long imbalance only."""
+    """Stop fetching these partitions. Prefetched records are dropped and fetched again later, so use this for long pauses only."""
     consumer.pause([ClientTopicPartition(at.topic, at.partition) for at in partitions])
 
 
@@ -56,18 +49,18 @@ def resume(consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
 
 
 def known_end(consumer: Consumer, partition: TopicPartition) -> int | None:
-    """The end of the log as of the last fetch, without asking the broker; None before the first."""
+    """Return the end offset as of the last fetch, without a request to the broker; None before the first fetch."""
     low, high = consumer.get_watermark_offsets(ClientTopicPartition(partition.topic, partition.partition), cached=True)
     return high if high >= 0 else None
 
 
 def is_partition_end(error: KafkaError) -> bool:
-    """Whether a consumed message only says that the end of its partition was reached."""
+    """Return whether a consumed message only reports that the end of its partition was reached."""
     return bool(error.code() == KafkaError._PARTITION_EOF)
 
 
 def is_passing(error: KafkaError) -> bool:
-    """Whether the client recovers from the error by itself (a broker that is away, a leader that moved)."""
+    """Return whether the client recovers from the error by itself (an unreachable broker, a moved leader)."""
     return error.retriable() or error.code() in _PASSING
 
 
@@ -83,5 +76,5 @@ _PASSING = {
 
 
 def place_of(message: Message) -> TopicPartition:
-    """Which partition a message, or an error that came as one, belongs to."""
+    """Return the partition of a message, or of an error delivered as a message."""
     return TopicPartition(message.topic(), message.partition())

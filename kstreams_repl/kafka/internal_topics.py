@@ -1,68 +1,31 @@
-"""The topics that an application owns: repartition topics, changelogs and its journal, with Kafka Streams' configurations.
+"""Create the topics that an application owns, and check those that exist.
 
-The functions that make a description are pure; `ensure_internal_topics` creates what is missing and checks what is there. An existing topic
-with another number of partitions is refused, for its keys lie elsewhere; so is a changelog whose clean-up policy would lose state.
+`topology.internal_topics` describes repartition topics and changelogs, `journal_topic` the journal; `ensure_internal_topics` creates the
+missing ones and checks the others. An existing topic with a different number of partitions is refused, because its keys are in other
+partitions; so is a changelog whose cleanup policy would lose state. Retention and timestamp bounds that are too low are raised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+import logging
+from collections.abc import Iterable, Mapping
 
-from kstreams_repl.errors import DeployError
+from kstreams_repl.errors import DeployError, KStreamsError
 from kstreams_repl.kafka.admin import Admin, NewTopicSpec
 
-ChangelogKind = Literal["key_value", "window", "session", "stream_join", "versioned"]
-
-ADDITIONAL_RETENTION_MS = 24 * 60 * 60 * 1000
-"""Kafka Streams' ``windowstore.changelog.additional.retention.ms``: kept beyond the store's own retention, against clocks that differ."""
-
-REPARTITION_SEGMENT_BYTES = 50 * 1024 * 1024
-_CREATE_TIME = {"message.timestamp.type": "CreateTime"}
-
-
-def repartition_topic(name: str, partitions: int) -> NewTopicSpec:
-    """A repartition topic: kept for ever, purged by the application up to its committed offset (``RepartitionTopicConfig``)."""
-    configs = {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": str(REPARTITION_SEGMENT_BYTES), **_CREATE_TIME}
-    return NewTopicSpec(name, partitions, configs)
-
-
-def changelog_topic(
-    name: str,
-    partitions: int,
-    *,
-    kind: ChangelogKind = "key_value",
-    retention_ms: int | None = None,
-    additional_retention_ms: int = ADDITIONAL_RETENTION_MS,
-) -> NewTopicSpec:
-    """A store's changelog topic.
-
-    Compacted for key-value stores; compacted *and* deleted by time for window and session stores; deleted only for the stores of a
-    stream-stream join, which keep duplicates of a key that compaction would merge; compacted after a lag for versioned stores
-    (``UnwindowedUnversionedChangelogTopicConfig``, ``WindowedChangelogTopicConfig``, ``VersionedChangelogTopicConfig``).
-
-    Args:
-        retention_ms: the store's retention (versioned: its history); needed for every kind but ``key_value``.
-    """
-    if kind == "key_value":
-        return NewTopicSpec(name, partitions, {"cleanup.policy": "compact", **_CREATE_TIME})
-    if retention_ms is None:
-        raise ValueError(f"a {kind} changelog needs the store's retention: {name}")
-    kept = str(retention_ms + additional_retention_ms)
-    if kind == "versioned":
-        return NewTopicSpec(name, partitions, {"cleanup.policy": "compact", "min.compaction.lag.ms": kept, **_CREATE_TIME})
-    policy = "delete" if kind == "stream_join" else "compact,delete"
-    return NewTopicSpec(name, partitions, {"cleanup.policy": policy, "retention.ms": kept, **_CREATE_TIME})
+_LOG = logging.getLogger("kstreams_repl.kafka")
+_NO_LESS = ("retention.ms", "retention.bytes", "min.compaction.lag.ms", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms")
+"""Settings that must not be lower on an existing topic: state would be lost, or records rejected."""
 
 
 def journal_topic(application_id: str) -> NewTopicSpec:
-    """The control journal: one compacted partition in small segments, so that reading it from the start stays short."""
+    """Return the spec of the control journal: one compacted partition with small segments, which keeps a read from the start short."""
     configs = {
         "cleanup.policy": "compact",
         "segment.bytes": str(4 * 1024 * 1024),
         "segment.ms": str(60 * 60 * 1000),
         "min.cleanable.dirty.ratio": "0.3",
-        **_CREATE_TIME,
+        "message.timestamp.type": "CreateTime",
     }
     return NewTopicSpec(journal_topic_name(application_id), 1, configs)
 
@@ -73,10 +36,11 @@ def journal_topic_name(application_id: str) -> str:
 
 
 def ensure_internal_topics(admin: Admin, topics: Iterable[NewTopicSpec]) -> tuple[str, ...]:
-    """Creates the topics that are missing and checks the others; returns the names of those created.
+    """Create the missing topics, check the existing ones, and return the names of those created.
 
     Raises:
-        DeployError: a topic of that name exists with other partitions or a clean-up policy that would lose state. Nothing is created then.
+        DeployError: a topic of that name exists with another number of partitions or a cleanup policy that would lose state. Nothing is
+            created in that case.
     """
     wanted = list(topics)
     existing = admin.topics(internal=True)
@@ -84,20 +48,53 @@ def ensure_internal_topics(admin: Admin, topics: Iterable[NewTopicSpec]) -> tupl
     configs = admin.topic_configs(spec.name for spec in present)
     for spec in present:
         check_internal_topic(spec, existing[spec.name], configs.get(spec.name, {}))
+    for spec in present:
+        _raise_settings(admin, spec, configs.get(spec.name, {}))
     return admin.create_topics([spec for spec in wanted if spec.name not in existing], exist_ok=True)
 
 
+def lacking_settings(spec: NewTopicSpec, configs: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of an existing topic that are too low, with the value the application needs (-1: unlimited)."""
+
+    def number(text: str) -> float:
+        return float("inf") if int(text) < 0 else float(text)
+
+    return {
+        name: spec.configs[name]
+        for name in _NO_LESS
+        if name in spec.configs and name in configs and number(configs[name]) < number(spec.configs[name])
+    }
+
+
+def _raise_settings(admin: Admin, spec: NewTopicSpec, configs: Mapping[str, str]) -> None:
+    """Raise settings that an earlier release, Kafka Streams or the broker's defaults left too low, before any record arrives."""
+    lacking = lacking_settings(spec, configs)
+    if not lacking:
+        return
+    before = ", ".join(f"{name}={configs[name]}" for name in lacking)
+    try:
+        admin.alter_topic_configs(spec.name, lacking)
+        _LOG.info("%s: %s raised, because event time may differ from the broker's clock", spec.name, before)
+    except KStreamsError as error:
+        _LOG.warning(
+            "the internal topic %s has %s and cannot be altered (%s). The broker compares these with its own clock: it deletes or rejects "
+            "records with older or later event times, and a restored store lacks them. "
+            "Hint: ask the topic's administrator to remove these settings or to set them to %s",
+            spec.name, before, error.message, ", ".join(f"{name}={value}" for name, value in lacking.items()),
+        )  # fmt: skip
+
+
 def check_internal_topic(spec: NewTopicSpec, partitions: int, configs: dict[str, str]) -> None:
-    """Compares an existing topic with what the application needs.
+    """Raise if an existing topic does not fit the application.
 
     Raises:
         DeployError: see `ensure_internal_topics`.
     """
-    way_out = "reset the application (its internal topics and state are made anew), or give it another application.id"
+    way_out = "reset the application (this recreates its internal topics and state), or use another application.id"
     if partitions != spec.partitions:
         raise DeployError(
-            f"the internal topic {spec.name!r} has {partitions} partitions and the topology needs {spec.partitions}",
-            hint=f"{way_out}; or bring the source topics back to the number of partitions they had",
+            f"the internal topic {spec.name!r} has {partitions} partitions but the topology needs {spec.partitions}",
+            hint=f"{way_out}; or restore the previous number of partitions of the source topics",
             topic=spec.name,
             expected=spec.partitions,
             actual=partitions,
@@ -106,9 +103,9 @@ def check_internal_topic(spec: NewTopicSpec, partitions: int, configs: dict[str,
     actual = _policy(configs.get("cleanup.policy", ",".join(wanted)))
     if actual != wanted:
         raise DeployError(
-            f"the internal topic {spec.name!r} has cleanup.policy={','.join(sorted(actual))} and needs {','.join(sorted(wanted))}, "
-            "or state would be lost",
-            hint=f"set cleanup.policy back on the topic if nothing was lost yet; else {way_out}",
+            f"the internal topic {spec.name!r} has cleanup.policy={','.join(sorted(actual))} but needs {','.join(sorted(wanted))}; "
+            "state would be lost",
+            hint=f"set cleanup.policy of the topic back if nothing was lost yet; otherwise {way_out}",
             topic=spec.name,
         )
 

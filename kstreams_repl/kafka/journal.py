@@ -1,9 +1,9 @@
-"""The control journal on the broker: who writes it, who reads it.
+"""The writers and readers of the control journal.
 
-`JournalControl` is the one writer of control keys. Opening it runs `init_transactions` on ``<application.id>-control``, which fences the
-kernel that held it before: a notebook that was forgotten cannot command an application that another one attached to. `JournalReports` is
-an instance's writer of its own keys; it never waits. `JournalReader` follows the topic with ``read_committed``, so a command of several
-records is seen whole or not at all; what the records mean is `journal_state`'s business.
+`JournalControl` is the only writer of control keys. Opening it runs `init_transactions` on ``<application.id>-control``, which fences the
+kernel that held the id before: a forgotten notebook cannot control an application that another one has attached to. `JournalReports`
+writes the keys of one instance and never blocks. `JournalReader` follows the topic with ``read_committed``, so that it sees all records
+of a command or none; `journal_state` interprets them.
 """
 
 from __future__ import annotations
@@ -26,30 +26,31 @@ from kstreams_repl.kafka.clients import (
     make_transactional_producer,
     take_transactional_id,
 )
+from kstreams_repl.kafka.exact_metadata import OffsetAndMetadata, send_offsets
 from kstreams_repl.kafka.failures import is_fenced, translate
-from kstreams_repl.kafka.group_offsets import OffsetAndMetadata, assign, client_offsets
+from kstreams_repl.kafka.group_offsets import assign
 from kstreams_repl.kafka.internal_topics import ensure_internal_topics, journal_topic, journal_topic_name
 from kstreams_repl.kafka.journal_records import ControlRecord, InstanceRecord, encode
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.kafka.reading import READ_GROUP, positions
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.types import Headers, TopicPartition
 
 _LOG = logging.getLogger("kstreams_repl.kafka")
 CALL_SECONDS = 10.0
 TRANSACTION_MS = 10_000
 _ABORT_SECONDS = 1.0
-Beside = tuple[str, int, bytes, bytes | None, int]
-"""A record of another topic that goes into a control transaction: topic, partition, key, value, timestamp."""
+Beside = tuple[str, int, bytes | None, bytes | None, int] | tuple[str, int, bytes | None, bytes | None, int, Headers]
+"""A record of another topic within a control transaction: topic, partition, key, value, timestamp, and headers if it has any."""
 
 
 def ensure_journal(admin: Admin, application_id: str) -> str:
-    """Creates the application's journal topic when it is missing, and returns its name."""
+    """Create the application's journal topic if it does not exist, and return its name."""
     ensure_internal_topics(admin, [journal_topic(application_id)])
     return journal_topic_name(application_id)
 
 
 def generation_in_force(settings: ClientSettings, application_id: str) -> int | None:
-    """The generation that the application's journal tells now; None when it tells none, or cannot be read."""
+    """Return the current generation according to the application's journal; None if it has none or cannot be read."""
     try:
         reader = JournalReader(settings, application_id, reports=False)
         try:
@@ -62,11 +63,11 @@ def generation_in_force(settings: ClientSettings, application_id: str) -> int | 
 
 
 class JournalControl:
-    """The writer of control keys; there is one per application at any time, and the latest to open wins.
+    """The writer of control keys. An application has one at any time: opening a new one fences the previous one.
 
     Raises (all methods):
-        ProducerFencedError: somebody else has attached to the application since; this object is of no more use.
-        BrokerUnavailableError: the broker did not answer in time. Whether the write happened is unknown: open a new control and read.
+        ProducerFencedError: another session has attached to the application; this object cannot be used any more.
+        BrokerUnavailableError: the broker did not answer in time. It is unknown whether the write happened: open a new control and read.
     """
 
     def __init__(self, settings: ClientSettings, application_id: str, *, transaction_timeout_ms: int = TRANSACTION_MS) -> None:
@@ -94,27 +95,27 @@ class JournalControl:
         beside: Iterable[Beside] = (),
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
     ) -> None:
-        """Writes the records in one transaction: readers see all of them or none. Returns when they are committed.
+        """Write the records in one transaction and return when it is committed: readers see all of them or none.
 
         Args:
             beside: records of other topics in the same transaction.
-            offsets: the application's group commits these in the same transaction.
+            offsets: offsets to commit for the application's group in the same transaction.
         """
         if self._broken is not None:
             raise self._broken
         try:
             self._producer.begin_transaction()
-            for topic, partition, key, value, timestamp in beside:
-                self._produce(topic, partition, key, value, timestamp)
+            for other in beside:
+                self._produce(*other)
             for record in records:
                 key, value = encode(record)
                 self._producer.produce(self._topic, key=key, value=value, partition=0)
             if offsets:
-                self._producer.send_offsets_to_transaction(client_offsets(offsets), self._group(), self._seconds)
+                send_offsets(self._producer, offsets, self._group(), self._seconds)
             self._producer.commit_transaction(self._seconds)
         except KafkaException as error:
             failed = self._failed(error, "writing to the journal")
-            with suppress(KafkaException):  # readers would wait for what is open; a broker that is away ends it after its time
+            with suppress(KafkaException):  # an open transaction blocks readers; the broker aborts it after its timeout if this fails
                 self._producer.abort_transaction(_ABORT_SECONDS)
             raise failed from error
 
@@ -125,25 +126,27 @@ class JournalControl:
         finally:
             consumer.close()
 
-    def _produce(self, topic: str, partition: int, key: bytes, value: bytes | None, timestamp: int) -> None:
+    def _produce(
+        self, topic: str, partition: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None = None
+    ) -> None:
         while True:
             try:
-                self._producer.produce(topic, key=key, value=value, partition=partition, timestamp=timestamp)
+                self._producer.produce(topic, key=key, value=value, partition=partition, timestamp=timestamp, headers=headers or None)
                 return
             except BufferError:  # the client's queue is full
                 self._producer.poll(0.1)
 
     @property
     def broken(self) -> KStreamsError | None:
-        """Why this object is of no more use; None while it is."""
+        """The error that made this object unusable; None if it is usable."""
         return self._broken
 
     def close(self) -> None:
-        """Lets go of the connection; what was written stays in force. Never waits, for a broker that is away least of all."""
+        """Drop the connection; written records stay in effect. Never blocks, not even when the broker is down."""
         _drop(self)
 
     def _failed(self, error: KafkaException, doing: str) -> KStreamsError:
-        """Any failure ends this object: after an unanswered commit only the journal itself can tell what happened."""
+        """Make this object unusable and return the error: after an unanswered commit only the journal shows what happened."""
         if is_fenced(error):
             self._broken = ProducerFencedError(
                 f"{doing}: another session has taken control of {self.application_id!r}",
@@ -158,16 +161,16 @@ class JournalControl:
 
 
 class JournalReports:
-    """An instance's writer: reports and claims under its own keys. `send` only queues; delivery goes on in the background."""
+    """The writer of one instance's reports and claims. `send` only queues; delivery happens in the background."""
 
     def __init__(self, settings: ClientSettings, application_id: str) -> None:
         self._topic = journal_topic_name(application_id)
         self.failed = 0
-        """Reports that could not be delivered; they are heartbeats, the next one says the same."""
+        """Number of undelivered reports. They are heartbeats, so the next one replaces a lost one."""
         self._producer = make_producer(settings, on_delivery_error=self._on_failure, linger_ms=0, message_timeout_ms=30_000)
 
     def send(self, record: InstanceRecord) -> None:
-        """Queues a record; drops it when the queue is full (the broker has been away for long) or the client does not take it."""
+        """Queue a record; drop it when the queue is full (the broker has been down for long) or the client rejects it."""
         key, value = encode(record)
         try:
             try:
@@ -180,11 +183,11 @@ class JournalReports:
             _LOG.warning("a report of %d bytes was not sent: %s", len(value), error)
 
     def flush(self, seconds: float = CALL_SECONDS) -> bool:
-        """Waits until everything queued is delivered; False when that took too long."""
+        """Wait up to ``seconds`` until everything queued is delivered; return False on timeout."""
         return bool(self._producer.flush(seconds) == 0)
 
     def close(self) -> None:
-        """Lets go at once; reports still queued are dropped (`flush` first to keep them)."""
+        """Drop the connection without waiting; queued reports are lost (call `flush` first to deliver them)."""
         _drop(self)
 
     def _on_failure(self, error: KafkaError | None, message: Message) -> None:
@@ -192,14 +195,14 @@ class JournalReports:
 
 
 class JournalReader:
-    """Follows an application's journal; `state` is what it says up to now.
+    """A reader that follows an application's journal; `state` is its content so far. Not thread-safe.
 
-    `poll` never waits and costs a microsecond when there is nothing new, so a loop can call it every round; a command reaches it within
-    milliseconds of its commit. Not for several threads.
+    `poll` never blocks and costs a microsecond when there is nothing new, so a loop can call it in every round; a command arrives within
+    milliseconds of its commit.
 
     Args:
-        start: the offset to begin at; what was written before it is not known then.
-        reports: False leaves out what instances report, unread.
+        start: the first offset to read; earlier records are not known to this reader.
+        reports: False skips the instances' reports without decoding them.
     """
 
     def __init__(self, settings: ClientSettings, application_id: str, *, start: int = 0, reports: bool = True) -> None:
@@ -221,22 +224,22 @@ class JournalReader:
         assign(self._consumer, {self._at: start})
 
     def poll(self) -> bool:
-        """Folds in what has arrived; whether that changed the state."""
+        """Fold in the records that have arrived; return whether the state changed."""
         return self._fold(self._consume(500, 0))
 
     def wait(self, seconds: float) -> bool:
-        """`poll`, but waits up to ``seconds`` for a first record."""
+        """Do the same as `poll`, but wait up to ``seconds`` for a first record."""
         message = self._consumer.poll(seconds)
         return self._fold([message, *self._consume(500, 0)]) if message is not None else False
 
     def catch_up(self, admin: Admin, *, seconds: float = CALL_SECONDS) -> JournalState:
-        """Reads everything that was written before the call, and returns the state.
+        """Read everything that was written before the call, and return the state.
 
-        The target is the end of the log, not the committed end, which lags a moment behind an acknowledged commit; a transaction that is
-        open at the call is waited for.
+        The target is the end of the log, not the committed end, which lags slightly behind an acknowledged commit; the call waits for a
+        transaction that is open when it begins.
 
         Raises:
-            UnknownTopicError: the application has no journal: there is none of that name on this cluster.
+            UnknownTopicError: the application has no journal on this cluster.
             BrokerUnavailableError: the end was not reached in time.
         """
         admin.partitions(self._at.topic)
@@ -247,14 +250,14 @@ class JournalReader:
             if time.monotonic() > deadline:
                 raise BrokerUnavailableError(
                     f"the journal {self._at.topic!r} was read to offset {self.position} of {end} in {seconds:.0f} s",
-                    hint="check that the broker runs",
+                    hint="check that the broker is running",
                     bootstrap_servers=self._settings.bootstrap_servers,
                 )
         return self.state
 
     @property
     def position(self) -> int:
-        """The next offset to read; markers of transactions count."""
+        """The next offset to read, counting transaction markers."""
         return max(self._reached, self.state.position, positions(self._consumer, [self._at]).get(self._at, 0))
 
     def close(self) -> None:
@@ -273,14 +276,14 @@ class JournalReader:
                 self._reached = message.offset()
             elif error.code() == KafkaError._AUTO_OFFSET_RESET or not error.retriable() and error.code() not in _PASSING:
                 failed = error
-        if failed is not None:  # what came with it is folded in first: it does not come again
+        if failed is not None:  # after the records of the same poll, which would otherwise be lost
             servers = self._settings.bootstrap_servers
             raise translate(failed, "reading the journal", bootstrap_servers=servers, topic=self._at.topic)
         return changed
 
 
 def _drop(writer: JournalControl | JournalReports) -> None:
-    """Gives a producer up by dropping it: its own close() flushes without a bound and hangs when the broker is away."""
+    """Drop a producer without closing it: its own close() flushes without a time limit and hangs when the broker is down."""
     producer = writer.__dict__.pop("_producer", None)
     if producer is not None:
         producer.purge()

@@ -1,18 +1,20 @@
-"""What the control journal says: its records as frozen values, their keys, and a codec that trusts nothing it reads.
+"""The records of the control journal: frozen values, their keys, and a codec that validates everything it reads.
 
-Two families of keys, each with one writer (guarantees.md, "The journal"): *control* keys are written by the holder of the transactional id
-``<application.id>-control``, *instance* keys by the instance whose slot is in the key. A record is JSON with a ``kind``; reading checks the
-kind against the key, every field against the dataclass, and refuses what does not fit. Client settings and secrets have no place here,
-and the source text of a version is for display: its hash confirms a session file, nothing of it is ever run.
+There are two families of keys, each with one writer (guarantees.md, "The journal"): *control* keys are written by the producer with the
+transactional id ``<application.id>-control``, *instance* keys by the instance whose slot is in the key. A record is JSON with a ``kind``.
+Decoding checks the kind against the key and every field against the dataclass and its bounds, and rejects what does not fit, so that a
+decoded record can be used, written again and displayed. Records never contain client settings or secrets. The source text of a version
+is for display: its hash identifies a session file, and it is never executed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import orjson
 
@@ -22,16 +24,48 @@ DesiredName = Literal["running", "paused", "stopped"]
 InstanceStateName = Literal["starting", "restoring", "running", "recovering", "paused", "stopped", "failed", "superseded"]
 
 
+class Within(NamedTuple):
+    """Inclusive bounds of a number."""
+
+    least: int
+    most: int
+
+
+class Text(NamedTuple):
+    """Bounds of a string: maximal length in characters, and a pattern that it must match as a whole."""
+
+    most: int
+    pattern: re.Pattern[str] | None = None
+
+
+Generation = Annotated[int, Within(0, 2**53)]
+Number = Annotated[int, Within(0, 2**53)]
+"""Versions, epochs, runs: counters from 0. JSON parsers of every language represent them exactly, also after an increment."""
+Slots = Annotated[int, Within(0, 100_000)]
+Attempt = Annotated[int, Within(0, 2**31 - 1)]
+Offset = Annotated[int, Within(0, 2**63 - 2)]
+Quantity = Annotated[int, Within(-1, 2**63 - 2)]
+"""A number of records; -1 when unknown."""
+Millis = Annotated[int, Within(0, 253_402_300_799_999)]
+"""Epoch milliseconds up to the end of the year 9999, the last one that Python can format as a date."""
+Name = Annotated[str, Text(4_096)]
+Prose = Annotated[str, Text(8_000_000)]
+TaskName = Annotated[str, Text(21, re.compile("[0-9]{1,10}_[0-9]{1,10}"))]
+SlotName = Annotated[str, Text(6, re.compile("[0-9]+"))]
+PartitionName = Annotated[str, Text(10, re.compile("[0-9]+"))]
+TopicName = Annotated[str, Text(249, re.compile(r"[A-Za-z0-9._-]+"))]
+
+
 @dataclass(frozen=True, slots=True)
 class DesiredState:
-    """What the application should do now, in which generation and version, on how many instances. Control key ``desired``."""
+    """The desired state, generation, version and number of instances of the application. Control key ``desired``."""
 
     kind: ClassVar[str] = "desired"
-    generation: int
+    generation: Generation
     state: DesiredName
-    version: int
-    instances: int
-    at_ms: int = 0
+    version: Number
+    instances: Slots
+    at_ms: Millis = 0
 
     @property
     def key(self) -> str:
@@ -40,18 +74,18 @@ class DesiredState:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Which tasks (``0_3``) each instance slot runs. Control key ``assignment``.
+    """The tasks (``0_3``) of each instance slot. Control key ``assignment``.
 
     Attributes:
-        standbys: by slot, the tasks whose stores it keeps a copy of.
-        places: by slot, the executor's directory where it ran last, when the assignment was made.
+        standbys: by slot, the tasks for which it keeps standby copies.
+        places: by slot, the executor directory in which it ran last when the assignment was made.
     """
 
     kind: ClassVar[str] = "assignment"
-    generation: int
-    tasks: dict[str, tuple[str, ...]]
-    standbys: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
+    generation: Generation
+    tasks: dict[SlotName, tuple[TaskName, ...]]
+    standbys: dict[SlotName, tuple[TaskName, ...]] = field(default_factory=dict)
+    places: dict[SlotName, Name] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -60,15 +94,20 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The source text of one version of the topology, its hash, and its ``describe()`` text. Control keys ``version/<n>``."""
+    """The source text of one version of the topology, its hash, and its ``describe()`` text. Control keys ``version/<n>``.
+
+    Attributes:
+        counts: what had passed the application's nodes when it took effect (`commit.committed_counts`), as Base64; "" where nothing had.
+    """
 
     kind: ClassVar[str] = "version"
-    generation: int
-    version: int
-    source: str
-    source_hash: str
-    description: str = ""
-    at_ms: int = 0
+    generation: Generation
+    version: Number
+    source: Prose
+    source_hash: Name
+    description: Prose = ""
+    at_ms: Millis = 0
+    counts: Prose = ""
 
     @property
     def key(self) -> str:
@@ -76,18 +115,18 @@ class Version:
 
     @classmethod
     def of(cls, source: str, *, generation: int, version: int, description: str = "", at_ms: int = 0) -> Version:
-        """A version with the hash of its source filled in."""
+        """Create a version with the hash of its source."""
         return cls(generation, version, source, source_hash(source), description, at_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class StopOffsets:
-    """Where a bounded run stops: the end of each partition at its start (KIP-95), by topic and partition. Control key ``stop-offsets``."""
+    """The offsets at which a bounded run stops: the end of each partition when it started (KIP-95). Control key ``stop-offsets``."""
 
     kind: ClassVar[str] = "stop-offsets"
-    generation: int
-    run: int
-    offsets: dict[str, dict[str, int]]
+    generation: Generation
+    run: Number
+    offsets: dict[TopicName, dict[PartitionName, Offset]]
 
     @property
     def key(self) -> str:
@@ -96,26 +135,27 @@ class StopOffsets:
 
 @dataclass(frozen=True, slots=True)
 class KeptOffset:
-    """One committed position with its metadata."""
+    """A committed offset with its metadata."""
 
-    offset: int
-    metadata: str = ""
+    offset: Offset
+    metadata: Prose = ""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptOffsets:
-    """The group's offsets at a pause or stop, because the broker forgets them after some days; empty once the application has been put
-    to work again, for then the group's own move on. Control key ``kept-offsets``.
+    """A copy of the group's offsets at a pause or stop, because the broker deletes them after some days. Control key ``kept-offsets``.
+
+    It is empty while the application runs, when the group's own offsets advance.
 
     Attributes:
-        topics: the id of each topic; the offsets are not of another one of the same name.
+        topics: topic ids by name; offsets of a topic that was deleted and recreated under the same name are not used.
     """
 
     kind: ClassVar[str] = "kept-offsets"
-    generation: int
-    offsets: dict[str, dict[str, KeptOffset]]
-    at_ms: int = 0
-    topics: dict[str, str] = field(default_factory=dict)
+    generation: Generation
+    offsets: dict[TopicName, dict[PartitionName, KeptOffset]]
+    at_ms: Millis = 0
+    topics: dict[TopicName, Name] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -124,51 +164,51 @@ class KeptOffsets:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """One task as its instance sees it. Positions are by ``topic-partition``; ``lag`` is records not yet processed, -1 when unknown."""
+    """A task as reported by its instance. Positions are by ``topic-partition``; ``lag`` is in unprocessed records, -1 when unknown."""
 
-    state: str
-    positions: dict[str, int] = field(default_factory=dict)
-    lag: int = -1
-    records: int = 0
-    commit_id: int = 0
-    restore_remaining: int = 0
+    state: Name
+    positions: dict[Name, Quantity] = field(default_factory=dict)
+    lag: Quantity = -1
+    records: Number = 0
+    commit_id: Quantity = 0
+    restore_remaining: Quantity = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an instance stopped: the error's class and text, the user's line first, and the record it was at."""
+    """The reason why an instance stopped: class and text of the error, the user's line first, and the record being processed."""
 
-    error: str
-    message: str
-    node: str | None = None
-    task: str | None = None
-    topic: str | None = None
-    partition: int | None = None
-    offset: int | None = None
-    trace: str = ""
+    error: Name
+    message: Prose
+    node: Prose | None = None
+    task: Name | None = None
+    topic: Name | None = None
+    partition: Quantity | None = None
+    offset: Quantity | None = None
+    trace: Prose = ""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceReport:
-    """An instance's heartbeat. Instance key ``instance/<slot>``.
+    """The heartbeat of an instance. Instance key ``instance/<slot>``.
 
-    ``owner`` names the process (host, pid, start); ``done`` tells that a bounded run has reached its stop offsets; ``host`` is the place
-    its stores are at, if it was opened there; ``figures`` is the whole report as JSON, for display.
+    ``owner`` names the process (host, pid, start time); ``done`` is True when a bounded run has reached its stop offsets; ``host`` is the
+    executor's state directory while its stores are open there; ``figures`` is the complete report as JSON, for display.
     """
 
     kind: ClassVar[str] = "instance"
-    generation: int
-    slot: int
-    owner: str
+    generation: Generation
+    slot: Slots
+    owner: Name
     state: InstanceStateName
-    at_ms: int
-    epoch: int = 0
-    version: int = 0
-    tasks: dict[str, TaskReport] = field(default_factory=dict)
+    at_ms: Millis
+    epoch: Number = 0
+    version: Number = 0
+    tasks: dict[TaskName, TaskReport] = field(default_factory=dict)
     failure: Failure | None = None
     done: bool = False
-    host: str = ""
-    figures: str = ""
+    host: Name = ""
+    figures: Prose = ""
 
     @property
     def key(self) -> str:
@@ -181,20 +221,20 @@ class Claim:
 
     Attributes:
         owner: the process.
-        run: which query the epoch is of; epochs count from 0 in each.
-        partition, attempt: Spark's task. A later attempt of the same task inherits what an earlier one claimed.
-        place: where the owner keeps its stores.
+        run: the query to which the epoch belongs; each query counts its epochs from 0.
+        partition, attempt: Spark's partition id and attempt number. A later attempt of the same task inherits the claims of earlier ones.
+        place: the directory in which the owner keeps its stores.
     """
 
     kind: ClassVar[str] = "claim"
-    generation: int
-    slot: int
-    epoch: int
-    owner: str
-    run: str = ""
-    partition: int = 0
-    attempt: int = 0
-    place: str = ""
+    generation: Generation
+    slot: Slots
+    epoch: Number
+    owner: Name
+    run: Name = ""
+    partition: Attempt = 0
+    attempt: Number = 0
+    place: Name = ""
 
     @property
     def key(self) -> str:
@@ -203,12 +243,12 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What an instance measured last (`metrics.snapshot`), as JSON, for display. Instance key ``instance/<slot>/metrics``."""
+    """The latest metrics of an instance (`metrics.snapshot`) as JSON, for display. Instance key ``instance/<slot>/metrics``."""
 
     kind: ClassVar[str] = "measured"
-    generation: int
-    slot: int
-    snapshot: str
+    generation: Generation
+    slot: Slots
+    snapshot: Prose
 
     @property
     def key(self) -> str:
@@ -224,20 +264,20 @@ INSTANCE_KINDS: Mapping[str, type[Any]] = {cls.kind: cls for cls in (InstanceRep
 
 
 def source_hash(source: str) -> str:
-    """The sha256 of a version's source text, by which a session file is known to be the one that ran."""
+    """Return the SHA-256 of a version's source text; it identifies the session file that ran."""
     return hashlib.sha256(source.encode("utf-8")).hexdigest()
 
 
 def encode(record: JournalRecord) -> tuple[bytes, bytes]:
-    """Key and value bytes of a record."""
+    """Return the key and value bytes of a record."""
     return record.key.encode("utf-8"), orjson.dumps({"kind": record.kind, **asdict(record)})
 
 
 def decode(key: bytes | None, value: bytes | None) -> tuple[str, JournalRecord | None]:
-    """The key and what it says; None for a deleted key.
+    """Return the key and the record; None for the record of a deleted key.
 
     Raises:
-        SerializationError: the bytes are no journal record, their kind does not belong under that key, or a field does not fit.
+        SerializationError: the bytes are not a journal record, its kind does not belong to that key, or a field is invalid.
     """
     try:
         name = (key or b"").decode("utf-8")
@@ -248,17 +288,17 @@ def decode(key: bytes | None, value: bytes | None) -> tuple[str, JournalRecord |
             return name, None
         said = orjson.loads(value)
         if not isinstance(said, dict):
-            raise ValueError("not an object")
+            raise ValueError("expected a JSON object")
         cls = family.get(str(said.pop("kind", None)))
         if cls is None:
-            raise ValueError("a kind that may not stand under this key")
+            raise ValueError("this kind of record does not belong to this key")
         record: JournalRecord = _read(cls, said, cls.__name__)
         if record.key != name:
-            raise ValueError(f"the record belongs under {record.key!r}")
+            raise ValueError(f"the record's own key is {record.key!r}")
         return name, record
     except (ValueError, TypeError) as error:
         raise SerializationError(
-            f"a journal record is not valid: {error}", hint="it is ignored; look who writes to the journal topic"
+            f"invalid journal record: {error}", hint="the record is ignored; check which client writes to the journal topic"
         ) from error
 
 
@@ -266,12 +306,22 @@ _HINTS: dict[type[Any], dict[str, Any]] = {}
 
 
 def _read(hint: Any, said: Any, where: str) -> Any:
-    """``said`` as the type of ``hint``; ValueError when it is not."""
+    """Return ``said`` converted to the type ``hint``; raise ValueError when it has another type or is out of bounds."""
     origin = get_origin(hint)
+    if origin is Annotated:
+        kind, bounds = get_args(hint)
+        value = _read(kind, said, where)
+        if isinstance(bounds, Within):
+            fits = bounds.least <= value <= bounds.most
+        else:
+            fits = len(value) <= bounds.most and (bounds.pattern is None or bounds.pattern.fullmatch(value) is not None)
+        if fits:
+            return value
+        raise ValueError(f"{where} is out of bounds: {str(said)[:60]!r}")
     if hasattr(hint, "__dataclass_fields__"):
         return _read_fields(hint, said, where)
     if origin is Literal:
-        if said in get_args(hint):
+        if isinstance(said, str) and said in get_args(hint):
             return said
     elif origin in (Union, types.UnionType):
         inner = [option for option in get_args(hint) if option is not type(None)]
@@ -281,19 +331,20 @@ def _read(hint: Any, said: Any, where: str) -> Any:
             return tuple(_read(get_args(hint)[0], item, where) for item in said)
     elif origin is dict:
         if isinstance(said, dict):
-            return {str(name): _read(get_args(hint)[1], item, f"{where}.{name}") for name, item in said.items()}
+            key, content = get_args(hint)
+            return {_read(key, name, f"a key of {where}"): _read(content, item, f"{where}.{name[:60]}") for name, item in said.items()}
     elif hint is int:
         if isinstance(said, int) and not isinstance(said, bool):
             return said
     elif isinstance(said, hint):
         return said
-    raise ValueError(f"{where} cannot be {str(said)[:60]!r}")
+    raise ValueError(f"{where} has an invalid value: {str(said)[:60]!r}")
 
 
 def _read_fields(cls: type[Any], said: Any, where: str) -> Any:
     if not isinstance(said, dict):
-        raise ValueError(f"{where} is not an object")
-    hints = _HINTS.get(cls) or _HINTS.setdefault(cls, get_type_hints(cls))
+        raise ValueError(f"{where} must be a JSON object")
+    hints = _HINTS.get(cls) or _HINTS.setdefault(cls, get_type_hints(cls, include_extras=True))
     given = {}
     for item in fields(cls):
         if item.name in said:

@@ -1,12 +1,14 @@
-"""The journal read so far, as a value: a pure fold of its records, without a broker.
+"""The state of the journal as a pure fold over its records, without a broker.
 
-Rules: a record of a lower generation than the desired state's says nothing any more and is ignored (versions excepted: they are history);
-a record that does not validate is ignored and counted; of several claims to one slot in one epoch the first wins; whatever comes later
-under a key replaces what came before, except that a report without figures keeps those before it, and their place.
+Rules: records of a lower generation than the desired state's are ignored (except versions, which are history). Invalid records, and a
+desired state too many generations ahead, are ignored, counted and logged. Of several claims to one slot in one epoch the first wins.
+Otherwise a later record replaces the earlier one with the same key, except that a report without figures keeps the earlier figures and
+host.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -24,15 +26,21 @@ from kstreams_repl.kafka.journal_records import (
     decode,
 )
 
+_LOG = logging.getLogger("kstreams_repl.kafka")
+LARGEST_LEAP = 2**32
+"""The highest accepted increase of the generation. Generations increase by one, so a larger step is not from this project, and
+accepting it could leave no room for the next one.
+"""
+
 
 class JournalState:
-    """What the journal says up to `position`. Fold records in with `apply`; read the attributes."""
+    """The journal's content up to `position`. Fold records in with `apply`; read the attributes."""
 
     def __init__(self) -> None:
         self.position = 0
         """The offset after the last record folded in."""
         self.ignored = 0
-        """Records that did not validate or were of a passed generation."""
+        """Number of records that were invalid or of an earlier generation."""
         self.desired: DesiredState | None = None
         self.assignment: Assignment | None = None
         self.stop_offsets: StopOffsets | None = None
@@ -41,7 +49,7 @@ class JournalState:
         self._reports: dict[int, InstanceReport] = {}
         self._measured: dict[int, Measured] = {}
         self._claims: dict[tuple[str, int], Claim] = {}
-        """By run and slot: the winner of the latest epoch."""
+        """By run and slot: the winning claim of the latest epoch."""
 
     def __repr__(self) -> str:
         state = f"{self.desired.state}, version {self.desired.version}" if self.desired else "empty"
@@ -49,7 +57,7 @@ class JournalState:
 
     @property
     def generation(self) -> int:
-        """The generation in force; 0 before the first desired state. A new deploy, resume or edit takes the next one."""
+        """The current generation; 0 before the first desired state. Each deploy, resume or edit takes the next one."""
         return self.desired.generation if self.desired else 0
 
     @property
@@ -59,55 +67,55 @@ class JournalState:
 
     @property
     def reports(self) -> Mapping[int, InstanceReport]:
-        """The last report of each slot in the generation in force."""
+        """The latest report of each slot in the current generation."""
         return MappingProxyType(self._reports)
 
     @property
     def measured(self) -> Mapping[int, Measured]:
-        """What each slot measured last in the generation in force."""
+        """The latest metrics of each slot in the current generation."""
         return MappingProxyType(self._measured)
 
     @property
     def failures(self) -> Mapping[int, InstanceReport]:
-        """The reports that tell a failure, by slot."""
+        """The reports that contain a failure, by slot."""
         return {slot: report for slot, report in self._reports.items() if report.failure is not None}
 
     def owner_of(self, slot: int, epoch: int, run: str = "") -> str | None:
-        """Who claimed a slot first in an epoch; None when nobody has yet."""
+        """Return the owner of the first claim to a slot in an epoch; None without a claim."""
         claim = self.claim_of(slot, epoch, run)
         return None if claim is None else claim.owner
 
     def claim_of(self, slot: int, epoch: int, run: str = "") -> Claim | None:
-        """The claim that holds a slot in an epoch."""
+        """Return the claim that holds a slot in an epoch."""
         claim = self._claims.get((run, slot))
         return claim if claim is not None and claim.epoch == epoch else None
 
     def claimed_by(self, partition: int, epoch: int, run: str = "") -> Claim | None:
-        """What an earlier attempt of a Spark task holds in an epoch."""
+        """Return the claim of an earlier attempt of a Spark task in an epoch."""
         return next(
             (claim for (of, _), claim in self._claims.items() if (of, claim.epoch, claim.partition) == (run, epoch, partition)), None
         )
 
     def last_claim(self, slot: int, run: str = "") -> Claim | None:
-        """The claim that holds a slot in the last epoch that somebody claimed it for."""
+        """Return the claim that holds a slot in the latest epoch in which it was claimed."""
         return self._claims.get((run, slot))
 
     def all_report(self, state: str) -> bool:
-        """Whether every instance of the desired state has reported ``state`` in its generation."""
+        """Return whether every instance of the desired state has reported ``state`` in its generation."""
         wanted = self.desired.instances if self.desired else 0
         return wanted > 0 and all(slot in self._reports and self._reports[slot].state == state for slot in range(wanted))
 
     def apply(self, key: bytes | None, value: bytes | None, offset: int) -> bool:
-        """Folds one record in.
+        """Fold one record in.
 
         Returns:
-            Whether anything changed.
+            Whether the state changed.
         """
         self.position = offset + 1
         try:
             name, record = decode(key, value)
-        except SerializationError:
-            self.ignored += 1
+        except SerializationError as error:
+            self._refuse(offset, error.message)
             return False
         if record is None:
             return self._forget(name)
@@ -116,6 +124,9 @@ class JournalState:
             return False
         match record:
             case DesiredState():
+                if self.desired is not None and record.generation > self.generation + LARGEST_LEAP:
+                    self._refuse(offset, f"generation {record.generation} is too far ahead of generation {self.generation}")
+                    return False
                 if record.generation > self.generation:
                     self._enter_generation(record.generation)
                 self.desired = record
@@ -141,8 +152,12 @@ class JournalState:
                 self._claims[(record.run, record.slot)] = record
         return True
 
+    def _refuse(self, offset: int, why: str) -> None:
+        self.ignored += 1
+        _LOG.warning("ignoring the journal record at offset %d: %s", offset, why)
+
     def _enter_generation(self, generation: int) -> None:
-        """What instances of earlier generations said is over; kept offsets stay until whoever raises it says that they are used."""
+        """Drop what instances of earlier generations reported; kept offsets stay until the controller marks them as used."""
         self._reports = {slot: report for slot, report in self._reports.items() if report.generation >= generation}
         self._measured = {slot: said for slot, said in self._measured.items() if said.generation >= generation}
         self._claims = {at: claim for at, claim in self._claims.items() if claim.generation >= generation}
@@ -178,7 +193,7 @@ class JournalState:
 
 
 def _passes(claim: Claim, held: Claim) -> bool:
-    """Whether a claim takes a slot from the one that holds it: in a later epoch, or as a later attempt of the same task."""
+    """Return whether a claim replaces the current one: it is of a later epoch, or a later attempt of the same task."""
     if (claim.generation, claim.epoch) != (held.generation, held.epoch):
         return (claim.generation, claim.epoch) > (held.generation, held.epoch)
     return claim.partition == held.partition and claim.attempt > held.attempt

@@ -1,8 +1,8 @@
-"""Where a key goes: murmur2 and the default partition, bit for bit as Java's producer and Kafka Streams compute them.
+"""Kafka's default partitioner: murmur2 of the key, bit for bit as the Java producer and Kafka Streams compute it.
 
-librdkafka must be told ``partitioner=murmur2_random`` to agree (`clients` does); here the same is computed in Python for topics whose
-partition the engine chooses itself, for lookups by key and for co-partitioning. Null keys have no place of their own: callers spread
-them. A windowed key is placed by its plain key (`base_key_of_windowed`), so that all windows of a key stay together.
+librdkafka agrees with ``partitioner=murmur2_random`` (set in `clients`). This module computes the same in Python for topics whose
+partition is chosen here, for lookups by key and for co-partitioning. Null keys have no fixed partition: callers distribute them.
+A windowed key is partitioned by its plain key (`base_key_of_windowed`), so that all windows of a key stay in one partition.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _MASK = 0xFFFFFFFF
 _SEED = 0x9747B28C
 
 MEMO_LIMIT = 131_072
-"""How many keys a `partitioner` remembers before it forgets them all; at 100 bytes a key some 20 MB."""
+"""Number of keys a `partitioner` memoises before it clears its cache; about 20 MB at 100 bytes per key."""
 
 
 _SMALL_WORDS = tuple(struct.Struct(f"<{count}I") for count in range(64))
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit murmur2 of the bytes, as a signed number.
+    """Return Kafka's 32-bit murmur2 of the bytes as a signed integer.
 
     Example:
         >>> murmur2(b"a"), murmur2(b"")
@@ -45,7 +45,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition of a serialized key among ``partitions``: positive murmur2 modulo.
+    """Return the partition of a serialized key: positive murmur2 modulo ``partitions``.
 
     Example:
         >>> partition_for_key(b"abc", 12)
@@ -55,9 +55,9 @@ def partition_for_key(key: bytes, partitions: int) -> int:
 
 
 def partitioner(partitions: int) -> Callable[[bytes], int]:
-    """`partition_for_key` for one number of partitions with a bounded memory of keys seen; for the record path.
+    """Return `partition_for_key` for a fixed number of partitions, memoised in a bounded cache; for the record path.
 
-    Not for use by several threads at once (answers stay right, the bound may be passed).
+    Not thread-safe: results stay correct, but the cache may exceed its bound.
     """
     if partitions == 1:
         return lambda key: 0
@@ -76,7 +76,7 @@ def partitioner(partitions: int) -> Callable[[bytes], int]:
 
 
 def partitioner_of_columns(partitions: int) -> Callable[[Sequence[bytes]], list[int]]:
-    """As `partitioner`, for a column of keys at once: only keys not seen before cost a call."""
+    """Return the same as `partitioner` for a column of keys; only keys that are not cached cost a call."""
     if partitions == 1:
         return lambda keys: [0] * len(keys)
     seen: dict[bytes, int] = {}
@@ -97,10 +97,10 @@ def partitioner_of_columns(partitions: int) -> Callable[[Sequence[bytes]], list[
 
 
 def base_key_of_windowed(key: bytes, *, session: bool = False) -> bytes:
-    """The plain key inside a serialized windowed key: without the 8-byte start (time windows) or the 16 bytes of both bounds (sessions)."""
+    """Return the plain key of a serialized windowed key: without the 8 bytes of the start, or the 16 of both bounds (sessions)."""
     return key[:-16] if session else key[:-8]
 
 
 def partition_for_windowed_key(key: bytes, partitions: int, *, session: bool = False) -> int:
-    """The partition of a serialized windowed key, which is that of its plain key."""
+    """Return the partition of a serialized windowed key, which is that of its plain key."""
     return partition_for_key(base_key_of_windowed(key, session=session), partitions)

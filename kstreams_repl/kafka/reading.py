@@ -1,8 +1,8 @@
-"""Bounded reads: a stretch of a topic as columns, for inspection, restore and recordings.
+"""Bounded reads: a range of a topic as columns, for inspection, restoration and recordings.
 
-The bounds are fixed before the first record is read, so a topic that is still written to gives a finite answer. A read is complete when
-the consumer's *position* reaches the end, never when the last record's offset does: transaction markers, aborted records and compacted
-stretches have offsets and no records. (`read_committed` ends at the first open transaction, or later if that commits meanwhile.)
+The bounds are fixed before the first record is read, so a topic that is still being written to gives a finite result. A read is complete
+when the consumer's *position* reaches the end, not when the last record's offset does: transaction markers, aborted records and compacted
+ranges have offsets but no records. (A `read_committed` read ends at the first open transaction, or later if that commits meanwhile.)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kstreams_repl.kafka.record_batch import columns
 from kstreams_repl.types import RecordBatch, TopicPartition
 
 READ_GROUP = "kstreams-repl-reader"
-"""A name for clients that commit nothing; librdkafka wants one."""
+"""A group name for clients that commit nothing; librdkafka requires one."""
 
 SILENT_SECONDS = 30.0
 
@@ -50,25 +50,26 @@ def ranges_of(
     isolation: Isolation = "read_committed",
     settled: bool = False,
 ) -> tuple[OffsetRange, ...]:
-    """Fixes what is to be read of a topic; bounds that lie outside the log are moved to its ends.
+    """Return the offsets to read of a topic; bounds outside the log are moved to its ends.
 
     Args:
-        partitions: which of them; None for all.
-        start: the first offset, for every partition or by partition.
-        end: the offset after the last, likewise.
-        since_ms: only from the first record whose timestamp is this or later.
-        until_ms: only up to the first record whose timestamp is this or later. (Timestamps need not ascend; the bound is an offset.)
-        settled: wait until no transaction is open below the end (`Admin.settled_end_offsets`), so that all committed so far is included.
-        last: at most so many offsets at the end of each partition; compaction and markers may make it fewer records.
+        partitions: the partitions to read; None for all.
+        start: the first offset, for all partitions or by partition.
+        end: the offset after the last one, for all partitions or by partition.
+        since_ms: start at the first record whose timestamp (epoch ms) is this or later.
+        until_ms: end before the first record whose timestamp (epoch ms) is this or later. (The bound is an offset; timestamps need not
+            ascend.)
+        settled: wait until no transaction is open below the end (`Admin.settled_end_offsets`), so that everything committed is included.
+        last: read at most this many offsets at the end of each partition; compaction and markers can make it fewer records.
 
     Raises:
-        UnknownTopicError: there is no such topic.
+        UnknownTopicError: the topic does not exist.
     """
     count = admin.partitions(topic)
     wanted = [TopicPartition(topic, number) for number in (range(count) if partitions is None else partitions)]
     beyond = [at.partition for at in wanted if not 0 <= at.partition < count]
     if beyond:
-        raise KStreamsError(f"{topic!r} has {count} partitions, not a partition {beyond[0]}", topic=topic, partition=beyond[0])
+        raise KStreamsError(f"topic {topic!r} has {count} partitions, there is no partition {beyond[0]}", topic=topic, partition=beyond[0])
     first = admin.beginning_offsets(wanted)
     after = admin.settled_end_offsets(wanted) if settled else admin.end_offsets(wanted, isolation=isolation)
     low = {at: _bound(start, at, first[at]) for at in wanted}
@@ -95,13 +96,13 @@ def read_ranges(
     batch_size: int = 20_000,
     silent_seconds: float = SILENT_SECONDS,
 ) -> Iterator[tuple[TopicPartition, RecordBatch]]:
-    """The records of the ranges in columns; partitions interleave, each is in offset order.
+    """Yield the records of the ranges as columns; partitions are interleaved, each is in offset order.
 
-    Ends when every partition's position has reached its end. Stop early by closing the iterator.
+    Ends when the position of every partition has reached its end. Close the iterator to stop early.
 
     Raises:
-        BrokerUnavailableError: nothing moved for ``silent_seconds``.
-        KStreamsError: a start lies below the log by now (the topic was truncated while it was read).
+        BrokerUnavailableError: no position advanced for ``silent_seconds``.
+        KStreamsError: a start offset is no longer in the log (the topic was truncated during the read).
     """
     ends = {item.partition: item.end for item in ranges if item.start < item.end}
     starts = {item.partition: item.start for item in ranges if item.start < item.end}
@@ -155,12 +156,12 @@ def _read(
             moved = now
         elif now - moved > silent_seconds:
             raise BrokerUnavailableError(
-                f"nothing came from {settings.bootstrap_servers} for {silent_seconds:.0f} s while reading {_names(open_ends)}"
+                f"no records from {settings.bootstrap_servers} for {silent_seconds:.0f} s while reading {_names(open_ends)}"
                 + (f" ({events.last})" if events.last else ""),
-                hint="check that the broker runs",
+                hint="check that the broker is running",
                 bootstrap_servers=settings.bootstrap_servers,
             )
-        # Only now, after the records before it: a partition's end-of-file, or its position past markers, may complete it.
+        # After the records before it: a partition's end-of-file, or its position past markers, may complete it.
         reached |= positions(consumer, open_ends)
         for partition, position in reached.items():
             if partition in open_ends and position >= open_ends[partition]:
@@ -169,7 +170,7 @@ def _read(
 
 
 def positions(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The consumer's next offset in each partition that has one; it moves over markers and compacted stretches too."""
+    """Return the consumer's next offset in each partition that has one; it also advances over markers and compacted ranges."""
     asked = [ClientTopicPartition(at.topic, at.partition) for at in partitions]
     try:
         found = consumer.position(asked)
@@ -196,7 +197,7 @@ def _cut(batch: RecordBatch, end: int) -> RecordBatch:
 
 
 def _finish(consumer: Consumer, open_ends: dict[TopicPartition, int], partition: TopicPartition) -> None:
-    """Takes a finished partition off the consumer, so that what lies behind its end is not fetched."""
+    """Remove a finished partition from the consumer, so that records after its end are not fetched."""
     if open_ends.pop(partition, None) is not None:
         consumer.incremental_unassign([ClientTopicPartition(partition.topic, partition.partition)])
 

@@ -1,8 +1,8 @@
-"""From the client's messages to columns: the first step of every record's way.
+"""Conversion of consumed messages to columns, the first step for every record.
 
-`Consumer.consume` gives message objects of several partitions mixed in runs. `columns` splits them into one `RecordBatch` per run by
-mapping the message class's own methods over them; nothing is made per record but the values themselves. Error messages (a partition's
-end, an offset out of range) are not records: they are handed to `on_error` and left out.
+`Consumer.consume` returns messages of several partitions, interleaved in runs. `columns` splits them into one `RecordBatch` per run by
+mapping the message class's own methods over them; the values are the only objects created per record. Error messages (end of a
+partition, offset out of range) are not records: they are passed to `on_error` and left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _error = Message.error
 _second = itemgetter(1)
 _WEIGHED = 512
 _EVERY = 7
-"""Of a batch with more values than that every seventh is weighed: to weigh each would cost a fiftieth of the engine's speed."""
+"""In a batch with more than `_WEIGHED` values every seventh is measured: measuring each would cost 2 % of the throughput."""
 
 
 def columns(
@@ -37,13 +37,13 @@ def columns(
     headers: bool = True,
     topic: str | None = None,
 ) -> list[tuple[TopicPartition, RecordBatch]]:
-    """The messages in columns, one batch for each run of one partition, in the order of the messages.
+    """Return the messages as columns, one batch for each run of one partition, in the order of the messages.
 
     Args:
-        messages: what `Consumer.consume` returned.
-        on_error: called with each message that is no record and its error, in order; may raise.
-        topic: the topic of all of them, where the consumer reads one alone.
-        headers: False skips reading headers (where the topology uses none and forwards none).
+        messages: the result of `Consumer.consume`.
+        on_error: called with each error message and its error, in order; may raise.
+        topic: the topic of all messages, when the consumer reads only one.
+        headers: False skips reading headers (when the topology neither uses nor forwards any).
     """
     if not messages:
         return []
@@ -69,14 +69,14 @@ def _batch(run: list[Message], topic: str, headers: bool) -> RecordBatch:
 
 
 def size_of(values: list[Any]) -> int:
-    """What values take, or the values of messages, in bytes; of many about."""
+    """Return the size of the values in bytes; an estimate for more than `_WEIGHED` values."""
     if len(values) <= _WEIGHED:
         return sum(map(len, filter(None, values)))
     return _EVERY * sum(map(len, filter(None, values[::_EVERY])))
 
 
 def _runs(messages: list[Message], topic: str | None) -> Iterable[tuple[str, int, list[Message]]]:
-    """Consecutive messages of one partition. The client delivers whole fetches, so runs are long; one partition is the common case."""
+    """Yield consecutive messages of one partition. The client delivers whole fetches, so runs are long; often there is only one."""
     partitions = list(map(_partition, messages))
     topics = list(map(_topic, messages)) if topic is None else [topic]
     count = len(messages)

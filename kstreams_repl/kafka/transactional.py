@@ -1,8 +1,8 @@
-"""The transactional producer's calls with three outcomes: done, fenced, or in doubt.
+"""The calls of a transactional producer, with three outcomes: done, fenced, or in doubt.
 
-librdkafka reports many errors in many ways; for exactness only three matter. *Fenced*: a newer owner exists, stop
-(`ProducerFencedError`). *In doubt*: the call may or may not have taken effect, so nobody may go on with this producer
-(`TransactionDoubtError`). Only taking the id over may be repeated; a call that ends or fills a transaction is made once.
+librdkafka reports many kinds of errors; for exactly-once only these outcomes matter. *Fenced*: a newer producer uses the id, stop
+(`ProducerFencedError`). *In doubt*: the call may or may not have taken effect, so this producer must not be used any more
+(`TransactionDoubtError`). Only `initialise` is retried; calls that add to, commit or abort a transaction are made once.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from kstreams_repl.errors import ConfigError, KStreamsError, ProducerFencedError, ProductionError
+from kstreams_repl.kafka.call_timeout import CallGivenUp, WatchedCalls
 from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, make_transactional_producer, take_transactional_id
-from kstreams_repl.kafka.delivery import is_refusal
+from kstreams_repl.kafka.delivery_errors import is_refusal
+from kstreams_repl.kafka.exact_metadata import OffsetAndMetadata, send_offsets
 from kstreams_repl.kafka.failures import error_of, is_fenced, translate
-from kstreams_repl.kafka.group_offsets import OffsetAndMetadata, client_offsets
-from kstreams_repl.kafka.watched_calls import CallGivenUp, WatchedCalls
 from kstreams_repl.types import TopicPartition
 
 _INIT_SECONDS = 30.0
@@ -26,19 +26,15 @@ _GRACE_SECONDS = 0.5
 
 
 class TransactionDoubtError(KStreamsError):
-    """A transactional call did not tell whether it took effect. The producer must be given up and the committed state read
-    again.
-    """
+    """It is unknown whether a transactional call took effect. Close the producer and read the committed state again."""
 
 
 class TransactionalProducer:
     """A producer with one transactional id. Not thread-safe.
 
     Args:
-        timeout_ms: after this the broker aborts a transaction that is left open. A call that takes more than some part of it
-        counts as
-            doubtful: waiting for longer is of no use, and after a restart of the broker the client may wait for an answer
-            that never comes.
+        timeout_ms: the broker aborts a transaction that is open for longer. A call that takes more than a part of it counts as in
+            doubt: waiting longer is useless, and after a broker restart the client may wait for an answer that never comes.
     """
 
     def __init__(self, settings: ClientSettings, transactional_id: str, *, timeout_ms: int, **overrides: Any) -> None:
@@ -53,11 +49,11 @@ class TransactionalProducer:
         self.waited = 0.0
         """Seconds spent in calls that wait for the broker."""
         self.meanwhile: Callable[[], bool] | None = None
-        """What to do while a call waits for the broker (`WatchedCalls.call`); it must not touch this producer."""
+        """Work to do while a call waits for the broker (`WatchedCalls.call`); it must not use this producer."""
         self._calls = WatchedCalls(f"transactions-{transactional_id}")
 
     def initialise(self) -> None:
-        """Fence every older holder of the id and abort what it left open."""
+        """Fence every older producer with this id and abort its open transaction."""
         self._repeat("taking the transactional id over", lambda: take_transactional_id(self.client, _INIT_SECONDS), _INIT_SECONDS)
 
     def begin(self) -> None:
@@ -69,7 +65,9 @@ class TransactionalProducer:
             self.in_transaction = True
 
     def flush(self, check: Callable[[], None] = lambda: None) -> None:
-        """Wait until every record sent is acknowledged; `check` raises when one was refused, after which the rest may never be."""
+        """Wait until every record sent is acknowledged. `check` raises when a record was rejected; the remaining ones may then never be
+        acknowledged.
+        """
         began = time.monotonic()
         deadline, before = began + self._seconds, -1
         while remaining := self._flush():
@@ -78,12 +76,14 @@ class TransactionalProducer:
                 self._check_spoiled()
             before = remaining
             if time.monotonic() > deadline:
-                raise TransactionDoubtError(f"records were not acknowledged within {self._seconds:.0f} s", hint=self.events.last)
+                raise TransactionDoubtError(f"records sent were not acknowledged within {self._seconds:.0f} s", hint=self.events.last)
         self.waited += time.monotonic() - began
 
     def _check_spoiled(self) -> None:
-        """Raise what spoiled the open transaction. The client then neither sends nor reports the records that wait, and tells why only
-        when it is asked for something: here for a second beginning, which it refuses in any case.
+        """Raise the error that made the open transaction fail.
+
+        After such an error the client neither sends nor reports the queued records, and gives the reason only on the next transactional
+        call: here a second `begin_transaction`, which it refuses in any case.
         """
         try:
             self.client.begin_transaction()
@@ -101,10 +101,8 @@ class TransactionalProducer:
             raise self._outcome(error, "sending records") from error
 
     def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any) -> None:
-        listed = client_offsets(offsets)
         self._once(
-            "adding the input offsets to the transaction",
-            lambda: self.client.send_offsets_to_transaction(listed, group, self._seconds),
+            "adding the input offsets to the transaction", lambda: send_offsets(self.client, offsets, group, self._seconds)
         )
 
     def commit(self) -> None:
@@ -117,27 +115,29 @@ class TransactionalProducer:
             self.in_transaction = False
 
     def close(self) -> None:
-        """Give the producer up at once; what is open is aborted by the next holder of the id."""
-        if self._calls.stuck:  # a thread is still inside, which keeps the client; closing would pull it away under that
+        """Drop the producer without waiting; the next producer with this id aborts the open transaction."""
+        if self._calls.stuck:  # a thread is still inside a call of the client; closing the client under it would crash
             return
         self._calls.close()
         client = self.__dict__.pop("client", None)
         if client is not None:
-            client.purge()  # and dropped: the client's own close() aborts and flushes without a bound, so it hangs when the broker is away
+            client.purge()  # then dropped: the client's close() aborts and flushes without a limit, so it hangs when the broker is down
 
     def _once(self, doing: str, call: Callable[[], Any]) -> None:
-        """A call that ends or fills a transaction. It is never made twice, nor believed when the connection broke under it: of two
-        requests the late one would take effect in the *next* transaction, for the broker looks at the epoch alone.
+        """Make a call that adds to or ends a transaction, exactly once.
+
+        Its success is not trusted when the connection broke during the request: the client may have sent the request twice, and the late
+        one would take effect in the *next* transaction, because the broker checks only the epoch.
         """
         troubles = self.events.troubles
         self._repeat(doing, call, 0.0)
         try:
-            self.client.poll(0)  # lets the client tell what happened to its connections
+            self.client.poll(0)  # serves the error callbacks about broken connections
         except KafkaException as error:
             raise self._outcome(error, doing) from error
         if self.events.troubles != troubles:
             raise TransactionDoubtError(
-                f"{doing}: the connection broke under the request; a second one may still be on its way", hint=self.events.last
+                f"{doing}: the connection broke during the request; a duplicate request may still be in flight", hint=self.events.last
             )
 
     def _repeat(self, doing: str, call: Callable[[], Any], seconds: float) -> None:
@@ -159,9 +159,9 @@ class TransactionalProducer:
 
     def _outcome(self, error: KafkaException, doing: str) -> KStreamsError:
         if is_fenced(error):
-            return ProducerFencedError(f"{doing}: a newer owner has taken {self.transactional_id} over")
+            return ProducerFencedError(f"{doing}: a newer producer took over the transactional id {self.transactional_id}")
         typed = translate(error, doing, bootstrap_servers=self.settings.bootstrap_servers, reason=self.events.last)
-        if isinstance(typed, ConfigError):  # it is so each time
+        if isinstance(typed, ConfigError):  # retrying cannot help
             return typed
         kind = ProductionError if isinstance(typed, ProductionError) else TransactionDoubtError
         inside = error_of(error)

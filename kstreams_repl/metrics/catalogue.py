@@ -1,8 +1,7 @@
-"""Every metric: its group, tags, recording level, unit and meaning; and those of Kafka Streams that do not exist here, with the reason.
+"""All metrics with group, tags, recording level, unit and description, and the missing ones of Kafka Streams with the reason.
 
-Names, groups, tags and levels are Kafka Streams' (KIP-444, KIP-471, KIP-613, KIP-761, KIP-869, KIP-1091); what it does not know begins with
-``repl-``.
-docs/metrics.md is held against this table by the tests.
+Names, groups, tags and levels are Kafka Streams' (KIP-444, KIP-471, KIP-613, KIP-761, KIP-869, KIP-1091); additional metrics begin with
+``repl-``. The tests compare docs/metrics.md with this table.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ UPDATER, CACHE = "stream-state-updater-metrics", "stream-record-cache-metrics"
 
 CLIENT_ID, THREAD_ID, TASK_ID, NODE_ID, TOPIC_NAME = "client-id", "thread-id", "task-id", "processor-node-id", "topic"
 STATE_ID = "state-id"
-"""Preceded by the store's kind: ``lmdb-state-id``, ``in-memory-window-state-id``."""
+"""Prefixed with the kind of store: ``lmdb-state-id``, ``in-memory-window-state-id``."""
 
 TAGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -32,12 +31,12 @@ TAGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 INFO, DEBUG, TRACE = "INFO", "DEBUG", "TRACE"
-_LEVELS = (INFO, DEBUG, TRACE)
+LEVELS = (INFO, DEBUG, TRACE)
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One metric as it is documented."""
+    """The documentation of one metric."""
 
     group: str
     name: str
@@ -81,13 +80,13 @@ _SPECS: list[Spec] = [
     *_extremes(THREAD, "punctuate-latency", INFO, "ms", "time of a task's punctuations"),
     *_rate_total(THREAD, "task-created", INFO, "tasks taken over"),
     *_rate_total(THREAD, "task-closed", INFO, "tasks closed"),
-    Spec(THREAD, "process-ratio", INFO, "0 to 1", "share of the time since the last look spent processing"),
+    Spec(THREAD, "process-ratio", INFO, "0 to 1", "share of the time since the last measurement spent processing"),
     Spec(THREAD, "punctuate-ratio", INFO, "0 to 1", "share spent punctuating"),
     Spec(THREAD, "poll-ratio", INFO, "0 to 1", "share spent polling, waiting for records included"),
     Spec(THREAD, "commit-ratio", INFO, "0 to 1", "share spent committing"),
     Spec(THREAD, "blocked-time-ns-total", INFO, "ns", "time spent waiting for the broker in polls and commits"),
-    Spec(THREAD, "state", INFO, "text", "restoring, running, recovering, paused, stopped, failed or superseded, as the instance last told"),
-    Spec(THREAD, "thread-start-time", INFO, "ms", "when the instance took its tasks over, since 1970"),
+    Spec(THREAD, "state", INFO, "text", "restoring, running, recovering, paused, stopped, failed or superseded, as last reported"),
+    Spec(THREAD, "thread-start-time", INFO, "ms", "when the instance initialised its tasks, since 1970"),
     Spec(THREAD, "repl-commit-id", INFO, "number", "id of the last commit"),
     Spec(THREAD, "repl-warm", INFO, "0 or 1", "whether the last epoch began with kept clients and stores"),
     *_rate_total(TASK, "process", DEBUG, "records processed"),
@@ -99,7 +98,7 @@ _SPECS: list[Spec] = [
     *_rate_total(TASK, "update", DEBUG, "changelog records written into the task's standby copy here"),
     *_rate_total(TASK, "enforced-processing", DEBUG, "times the task went on without records of every partition"),
     *_extremes(TASK, "record-lateness", DEBUG, "ms", "lateness of a record against stream time"),
-    *_rate_total(TASK, "dropped-records", INFO, "records dropped, for whatever reason"),
+    *_rate_total(TASK, "dropped-records", INFO, "records dropped, for any reason"),
     Spec(TASK, "active-process-ratio", INFO, "0 to 1", "share of the instance's processing time that went into the task"),
     Spec(TASK, "active-buffer-count", DEBUG, "records", "records polled and not processed yet"),
     Spec(TASK, "cache-size-bytes-total", DEBUG, "bytes", "estimated size of the dirty entries in the task's record cache"),
@@ -124,8 +123,8 @@ _SPECS: list[Spec] = [
             *_extremes(STATE, f"{call}-latency", DEBUG, "ns", f"time of a {call}"),
         )
     ),
-    *_extremes(STATE, "suppression-buffer-count", DEBUG, "records", "number of records in a suppression buffer, at each look"),
-    *_extremes(STATE, "suppression-buffer-size", DEBUG, "bytes", "estimated size of a suppression buffer, at each look"),
+    *_extremes(STATE, "suppression-buffer-count", DEBUG, "records", "number of records in a suppression buffer, at each measurement"),
+    *_extremes(STATE, "suppression-buffer-size", DEBUG, "bytes", "estimated size of a suppression buffer, at each measurement"),
     *_extremes(STATE, "record-e2e-latency", TRACE, "ms", "age of a record when it is put into the store", "avg min max"),
     Spec(STATE, "estimate-num-keys", INFO, "keys", "rows in the store's engine, committed and not yet committed ones"),
     Spec(STATE, "num-keys", INFO, "keys", "keys of an in-memory key-value store, without new ones that wait in its cache for a commit"),
@@ -183,29 +182,29 @@ ABSENT: Mapping[tuple[str, str], str] = MappingProxyType(
         (CACHE, "hit-ratio-avg"): "the deployed cache keeps objects, not hit counts: counting would be work per record",
         (CACHE, "hit-ratio-min"): "as hit-ratio-avg",
         (CACHE, "hit-ratio-max"): "as hit-ratio-avg",
-        (UPDATER, "standby-paused-tasks"): "a pause ends the following of changelogs; the copies stay where they are",
-        (UPDATER, "standby-update-ratio"): "standby copies have a thread of their own, which mostly waits",
-        (UPDATER, "active-paused-tasks"): "a pause ends the restore; it goes on from its position after resume",
+        (UPDATER, "standby-paused-tasks"): "a pause ends the updates from changelogs; the standby copies are kept",
+        (UPDATER, "standby-update-ratio"): "standby copies are updated by a separate thread, which mostly waits",
+        (UPDATER, "active-paused-tasks"): "a pause ends the restore; it continues from its position after resume",
         (UPDATER, "idle-ratio"): "a restore runs until it is done and then ends; it never idles",
         (UPDATER, "active-restore-ratio"): "as idle-ratio",
         (UPDATER, "checkpoint-ratio"): "positions are written in the transaction of the rows; there is no checkpoint to write",
     }
 )
-"""Metrics of Kafka Streams 4.3.1 that are not here, and why. Of RocksDB's own (KIP-471, KIP-607) only `estimate-num-keys` is here."""
+"""Metrics of Kafka Streams 4.3.1 that do not exist here, and why. Of RocksDB's (KIP-471, KIP-607) only `estimate-num-keys` exists."""
 
 
 def level_number(level: str) -> int:
-    """A recording level as `recording-level` tells it, by the same numbers as Kafka's.
+    """Return a recording level as the number that `recording-level` reports, the same as in Kafka.
 
     Example:
         >>> [level_number(level) for level in ("INFO", "DEBUG", "TRACE")]
         [0, 1, 2]
     """
-    return _LEVELS.index(level)
+    return LEVELS.index(level)
 
 
 def is_recorded(group: str, name: str, level: str) -> bool:
-    """Whether a metric is kept at this recording level.
+    """Return whether a metric is kept at this recording level.
 
     Example:
         >>> is_recorded(TASK, "process-total", "INFO"), is_recorded(TASK, "process-total", "DEBUG")
@@ -216,6 +215,6 @@ def is_recorded(group: str, name: str, level: str) -> bool:
 
 
 def description(group: str, name: str) -> str:
-    """What a metric means, with its unit."""
+    """Return the description of a metric with its unit."""
     spec = SPECS.get((group, name))
     return name if spec is None else f"{spec.what} ({spec.unit})"

@@ -1,7 +1,7 @@
-"""What the engine's loop writes while it works: plain numbers that only grow, read now and then by whoever makes sensors of them.
+"""Counters that the engine's loop updates: plain numbers that only grow, read at intervals and converted to sensors.
 
-One call per round, slice or commit; none per record. The reader keeps what it saw last (`Reader.take`), so that the writer never has to
-start anything over; only the extremes are taken away, and a value written in that very moment counts for the next look.
+They are updated once per round, slice or commit, not per record. The reader remembers the values it has seen (`Reader.take`), so the writer
+never resets anything. Only the extremes are reset; a value written at that moment counts for the next read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _NOTHING_LOW = float("inf")
 
 
 class Counter:
-    """Events with a value each: a number of calls, their sum, the extremes since they were last taken."""
+    """Events with a value each: their number, their sum, and the extremes since the last read."""
 
     __slots__ = ("count", "total", "low", "high")
 
@@ -32,7 +32,7 @@ class Counter:
             self.low = value
 
     def add_many(self, count: int, value: float) -> None:
-        """`count` events that took `value` together: the extremes are those of their mean."""
+        """Add `count` events with the sum `value`; the extremes are updated with their mean."""
         mean = value / count
         self.count += count
         self.total += value
@@ -43,7 +43,7 @@ class Counter:
 
 
 class Reader:
-    """Remembers what was seen of a counter."""
+    """Remembers which values of a counter have been read."""
 
     __slots__ = ("counter", "_count", "_total")
 
@@ -53,14 +53,14 @@ class Reader:
         self._total = 0.0
 
     def take(self) -> Tally | None:
-        """What came since the last call; None when nothing did."""
+        """Return what was counted since the last call; None if nothing was."""
         counter = self.counter
         count, total = counter.count, counter.total
         if count == self._count:
             return None
         low, high = counter.low, counter.high
         counter.low, counter.high = _NOTHING_LOW, _NOTHING_HIGH
-        if low > high:  # the writer, another thread, has counted and not come to the extremes
+        if low > high:  # the writer, another thread, has counted but not yet updated the extremes
             low = high = (total - self._total) / (count - self._count)
         tally = Tally(count - self._count, total - self._total, low, high)
         self._count, self._total = count, total
@@ -68,7 +68,7 @@ class Reader:
 
 
 class Steps:
-    """A number that only grows, as tallies of its growth."""
+    """The growth of a number, as tallies."""
 
     __slots__ = ("_seen",)
 

@@ -1,8 +1,8 @@
-"""Metrics as Prometheus reads them: its text exposition format, version 0.0.4.
+"""Metrics in Prometheus' text exposition format, version 0.0.4.
 
-A metric's name is its group and name with underscores, ``kafka_stream_thread_commit_total``; tags are labels. What only grows is a counter
-and ends in ``_total``, the rest are gauges and do not. Texts (a version, a state) become a gauge of 1 with the text as the label
-``value``, as the convention for such information is.
+A metric's name is its group and name with underscores, ``kafka_stream_thread_commit_total``; tags are labels. Metrics that only grow are
+counters and end in ``_total``, the others are gauges and do not. A text (a version, a state) becomes a gauge of 1 with the text in the
+label ``value``, as is the convention for such information.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from kstreams_repl.metrics.snapshot import Metric, Value
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _NO_COUNTERS = ("remaining-records-total", "size-bytes-total")
-"""They are called totals in Kafka Streams, but also shrink."""
+"""Named totals in Kafka Streams, but they can also decrease."""
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def prometheus_text(metrics: Iterable[Metric], labels: Mapping[str, str] | None = None) -> str:
-    """The metrics as one page; those of one name stand together below their HELP and TYPE lines.
+    """Return the metrics as one page; metrics of one name are grouped below their HELP and TYPE lines.
 
     Args:
-        labels: more labels for every metric (the application's name).
+        labels: additional labels of every metric (the application's name).
     """
     families: dict[str, list[str]] = {}
     heads: dict[str, str] = {}
@@ -45,7 +45,7 @@ def prometheus_text(metrics: Iterable[Metric], labels: Mapping[str, str] | None 
 
 
 def metric_name(group: str, name: str) -> str:
-    """``stream-thread-metrics``, ``commit-total`` -> ``kafka_stream_thread_commit_total``.
+    """Return the Prometheus name: ``stream-thread-metrics``, ``commit-total`` -> ``kafka_stream_thread_commit_total``.
 
     Example:
         >>> metric_name("stream-task-metrics", "dropped-records-total")

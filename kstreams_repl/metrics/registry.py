@@ -1,8 +1,11 @@
-"""All metrics of one instance: sensors and gauges by group and tags. Not thread-safe; `instance/meter.py` holds the lock."""
+"""All metrics of one instance: sensors and gauges by group and tags.
+
+Not thread-safe: `instance/metrics/instance_metrics.py` holds the lock.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isnan
 
 from kstreams_repl.metrics.catalogue import is_recorded
@@ -13,7 +16,7 @@ Tags = tuple[tuple[str, str], ...]
 
 
 class Registry:
-    """What is measured, and how to read it.
+    """The sensors and gauges of one instance.
 
     Args:
         level: INFO, DEBUG or TRACE; metrics of a finer level are not kept.
@@ -25,11 +28,11 @@ class Registry:
         self._places: dict[tuple[str, Tags], dict[str, Statistic | Read]] = {}
 
     def sensor(self) -> Sensor:
-        """A new sensor; give it its statistics, then `add` it."""
+        """Return a new sensor; add statistics to it, then pass it to `add`."""
         return Sensor(self.window)
 
     def add(self, sensor: Sensor, group: str, tags: Mapping[str, str]) -> Sensor:
-        """Show the sensor's statistics that the level allows."""
+        """Add the sensor's statistics that the level allows."""
         place = self._place(group, tags)
         for name, statistic in sensor.statistics.items():
             if is_recorded(group, name, self.level):
@@ -37,12 +40,20 @@ class Registry:
         return sensor
 
     def gauge(self, name: str, group: str, tags: Mapping[str, str], read: Read) -> None:
-        """Show what `read` gives at the time of a look."""
+        """Add a gauge whose value is read by `read` at the time of a snapshot."""
         if is_recorded(group, name, self.level):
             self._place(group, tags)[name] = read
 
+    def shared(self, group: str, tags: Mapping[str, str], name: str, make: Callable[[Window], Statistic]) -> Statistic:
+        """Return the statistic with this group, tags and name, created if necessary. For custom metrics, not in the catalogue."""
+        place = self._place(group, tags)
+        found = place.get(name)
+        if found is None or callable(found):
+            found = place[name] = make(self.window)
+        return found
+
     def snapshot(self, now: int) -> Snapshot:
-        """Every metric's value at a time (ms)."""
+        """Return the value of every metric at a time (epoch ms)."""
         groups: list[Place] = []
         for (group, tags), place in self._places.items():
             values: dict[str, float | int | str | None] = {}

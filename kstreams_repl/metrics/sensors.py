@@ -1,8 +1,8 @@
 """Windowed statistics as Kafka's clients keep them: `Avg`, `Min`, `Max`, `Sum` over the last samples, `Rate`, and cumulative totals.
 
 A statistic holds ``metrics.num.samples`` samples of ``metrics.sample.window.ms`` each and one that overlaps the window's edge; a sample
-without an event for as long as all windows take is forgotten. Unlike Kafka's, one call records a whole *tally* (so many events, their
-sum, the smallest, the largest), because the engine counts in batches. Time is an argument, in ms. Source: Kafka's `SampledStat`, `Rate`.
+without an event for the length of all windows is dropped. Unlike in Kafka, one call records a whole *tally* (number of events, sum,
+minimum, maximum), because the engine counts in batches. Times are arguments, in ms. Source: Kafka's `SampledStat`, `Rate`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NAN = float("nan")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How far back statistics look: ``metrics.num.samples`` times ``metrics.sample.window.ms``."""
+    """The period of windowed statistics: ``metrics.num.samples`` times ``metrics.sample.window.ms``."""
 
     samples: int = 2
     length_ms: int = 30_000
@@ -25,7 +25,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Events of one kind since the last look: how many, their sum, the smallest and the largest."""
+    """Events of one kind since the last read: number, sum, minimum and maximum."""
 
     count: int
     total: float
@@ -38,7 +38,7 @@ class Tally:
 
 
 class Statistic(Protocol):
-    """Takes tallies, gives a figure."""
+    """Records tallies and returns a value."""
 
     def record(self, tally: Tally, now: int) -> None: ...
 
@@ -59,7 +59,7 @@ class _Sample:
 
 
 class Sampled(ABC):
-    """The rotating samples below every windowed statistic."""
+    """The rotating samples of a windowed statistic."""
 
     initial: ClassVar[float] = 0.0
 
@@ -81,7 +81,7 @@ class Sampled(ABC):
         return self._combine(self._samples)
 
     def purge(self, now: int) -> None:
-        """Forget samples without an event inside the window."""
+        """Drop samples without an event inside the window."""
         expired = self.window.samples * self.window.length_ms
         for sample in self._samples:
             if now - sample.last >= expired:
@@ -163,7 +163,7 @@ class Min(Sampled):
 class Rate:
     """A windowed sum or count per second.
 
-    The time it divides by is at least all windows but one, so that the first seconds do not look faster than they are.
+    It divides by at least the length of all windows but one, so that the rate of the first seconds is not overestimated.
     """
 
     def __init__(self, statistic: Sampled) -> None:
@@ -183,7 +183,7 @@ class Rate:
 
 
 class Total:
-    """A sum since the beginning; a number of events with ``events=True``."""
+    """A sum since the start; with ``events=True`` the number of events."""
 
     def __init__(self, *, events: bool = False) -> None:
         self._events = events
@@ -197,7 +197,7 @@ class Total:
 
 
 class Sensor:
-    """Several named statistics that are fed together.
+    """Several named statistics that record the same tallies.
 
     Example:
         >>> sensor = Sensor(Window(samples=2, length_ms=1000)).rate_and_total("commit").avg_and_max("commit-latency")
@@ -211,14 +211,14 @@ class Sensor:
         self.statistics: dict[str, Statistic] = {}
 
     def rate_and_total(self, name: str, *, values: bool = False) -> Sensor:
-        """``<name>-rate`` and ``<name>-total`` of events, or of their values."""
+        """Add ``<name>-rate`` and ``<name>-total`` of events, or of their values."""
         window = self._window
         self.statistics[f"{name}-rate"] = Rate(Sum(window) if values else Count(window))
         self.statistics[f"{name}-total"] = Total(events=not values)
         return self
 
     def rate(self, name: str) -> Sensor:
-        """``<name>-rate`` of events."""
+        """Add ``<name>-rate`` of events."""
         self.statistics[f"{name}-rate"] = Rate(Count(self._window))
         return self
 
@@ -244,9 +244,9 @@ def record(sensor: Sensor, tally: Tally | None, now: int) -> None:
 
 
 def scaled(tally: Tally | None, scale: float) -> Tally | None:
-    """The same events in another unit."""
+    """Return the same events with values in another unit."""
     return None if tally is None else Tally(tally.count, tally.total * scale, tally.low * scale, tally.high * scale)
 
 
 Read = Callable[[], float | int | str]
-"""Reads a gauge."""
+"""A function that reads a gauge."""

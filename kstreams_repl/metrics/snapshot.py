@@ -1,4 +1,4 @@
-"""What an instance measured at one time, in the form in which it travels, and all of an application's as rows."""
+"""The metrics of an instance at one time, in the form sent to the driver, and those of an application as rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Value = float | int | str | None
-"""None stands for "no event in the window", which Kafka shows as NaN."""
+"""None means that the window has no event, which Kafka shows as NaN."""
 
 
 Place = tuple[str, Mapping[str, str], Mapping[str, Value]]
@@ -17,7 +17,7 @@ Place = tuple[str, Mapping[str, str], Mapping[str, Value]]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric of an application: its value when it was measured (ms since 1970)."""
+    """One metric of an application: its value and the time of its measurement (epoch ms)."""
 
     name: str
     group: str
@@ -35,13 +35,13 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """(group, tags, values by name) for each place of one instance."""
+    """(group, tags, values by name) for each group and set of tags of one instance."""
 
     at_ms: int
     places: list[Place] = field(default_factory=list)
 
     def plain(self) -> dict[str, Any]:
-        """The form in which it is written down (JSON)."""
+        """Return a JSON-serializable form."""
         return {"at_ms": self.at_ms, "places": [list(place) for place in self.places]}
 
     @classmethod
@@ -55,7 +55,7 @@ class Snapshot:
 
 
 def sound(said: Any) -> dict[str, Any] | None:
-    """What `Snapshot.read` takes, as JSON or read already; None for anything else: it comes from a topic or a file."""
+    """Return valid input of `Snapshot.read`, from JSON or decoded JSON; None if it is invalid, since it comes from a topic or a file."""
     try:
         plain = json.loads(said) if isinstance(said, str) else said
         snapshot = Snapshot.read(plain)
@@ -68,5 +68,5 @@ def sound(said: Any) -> dict[str, Any] | None:
 
 
 def merged(snapshots: Iterable[Snapshot]) -> list[Metric]:
-    """All metrics of an application's instances; they differ in their tags, so nothing is added up."""
+    """Return all metrics of an application's instances. Their tags differ, so nothing is aggregated."""
     return [metric for snapshot in snapshots for metric in snapshot]

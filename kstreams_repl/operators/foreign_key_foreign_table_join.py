@@ -1,4 +1,4 @@
-"""Foreign side: a foreign row changed. Kafka Streams' `ForeignTableJoinProcessorSupplier`."""
+"""Foreign side of a foreign-key join: a foreign row changed. Kafka Streams' `ForeignTableJoinProcessorSupplier`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kstreams_repl.types import Headers
 
 @dataclass(slots=True)
 class ForeignTableJoin(Operator):
-    """For a change of the right table forward a response to every subscriber of its key, in store order (prefix scan).
+    """For a change of the right table, forward a response to every subscriber of its key, in store order (prefix scan).
 
     Attributes:
         store: name of the subscription store.
         foreign_key_serde: of the right table's key; None = the application's default key serde.
-        versioned: the right table is versioned: changes that are not the latest are left out.
+        versioned: the right table is versioned; changes that are not the latest are dropped and counted.
     """
 
     store: str

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.getters import ValueGetter
+from kstreams_repl.operators.value_getters import ValueGetter
 from kstreams_repl.serdes.murmur3 import hash128
 from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
 class ResponseJoin(Operator):
-    """Join a response with the present left row when its hash still matches; stale responses are dropped and counted.
+    """Join a response with the current left row if its hash still matches; stale responses are dropped and counted.
 
     Attributes:
-        primary: how to read the left table's row.
+        primary: getter of the left table's row.
         joiner: (left, right) -> value, or (key, left, right) -> value when `with_key`.
         left_join: left (not inner) join.
         value_serde: serializes the left value for its hash; None = the application's default value serde.
         with_key: the joiner also takes the (primary) key.
-        value_topic: pseudo topic name the left value is serialized for (without the application id).
+        value_topic: pseudo topic name for which the left value is serialized (without the application id).
     """
 
     primary: ValueGetter

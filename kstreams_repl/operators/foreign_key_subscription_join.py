@@ -1,4 +1,4 @@
-"""Foreign side: answer a subscription. Kafka Streams' `SubscriptionJoinProcessorSupplier`."""
+"""Foreign side of a foreign-key join: answer a subscription. Kafka Streams' `SubscriptionJoinProcessorSupplier`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.getters import ValueGetter
+from kstreams_repl.operators.value_getters import ValueGetter
 from kstreams_repl.serdes.foreign_key import (
     DELETE_KEY_AND_PROPAGATE,
     DELETE_KEY_NO_PROPAGATE,
@@ -18,10 +18,10 @@ from kstreams_repl.types import Headers
 
 @dataclass(slots=True)
 class SubscriptionJoin(Operator):
-    """Look the foreign row up and forward (primary key, response) as the instruction demands; timestamp: max of both rows.
+    """Look up the foreign row and forward (primary key, response) as the instruction requires; timestamp: max of both rows.
 
     Attributes:
-        foreign: how to read the foreign (right) table's row.
+        foreign: getter of the foreign (right) table's row.
     """
 
     foreign: ValueGetter

@@ -1,4 +1,4 @@
-"""Foreign side of a foreign-key join: keep subscriptions. Kafka Streams' `SubscriptionReceiveProcessorSupplier`."""
+"""Foreign side of a foreign-key join: store subscriptions. Kafka Streams' `SubscriptionReceiveProcessorSupplier`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from kstreams_repl.types import Headers
 class SubscriptionReceive(Operator):
     """Write or delete `store[foreign key, primary key]` and forward (foreign key, subscription).
 
-    A None foreign key is answered without being stored when its instruction asks for an answer, else dropped and counted.
+    A subscription with a None foreign key is not stored: it is forwarded if its instruction asks for a response, and otherwise dropped
+    and counted.
 
     Attributes:
         store: name of the subscription store (timestamped key-value; key = int32 length, foreign key, primary key).

@@ -20,11 +20,10 @@ from kstreams_repl.types import Headers
 
 @dataclass(slots=True)
 class SubscriptionSend(Operator):
-    """For a change of the left table send subscription instructions, keyed by foreign key, towards the registration topic.
+    """For a change of the left table, send subscription instructions, keyed by foreign key, to the registration topic.
 
-    Forwards (foreign key, subscription wrapper of hash of the serialized left value, instruction, primary key, primary
-    partition).
-    Kafka Streams' instruction table: see the reference, section 2.5 rule 24 and KIP-962 for None foreign keys.
+    Forwards (foreign key, subscription wrapper with hash of the serialized left value, instruction, primary key, primary partition).
+    For Kafka Streams' instruction table, see the reference, section 2.5 rule 24, and KIP-962 for None foreign keys.
 
     Attributes:
         extractor: (value) -> foreign key, or (key, value) -> foreign key when `with_key`.
@@ -33,9 +32,9 @@ class SubscriptionSend(Operator):
         key_serde: serializes the primary key; None = the application's default key serde.
         foreign_key_serde: serializes foreign keys for comparison; None = the application's default key serde.
         with_key: the extractor also takes the key.
-        versioned: the left table is versioned: changes that are not the latest are left out.
-        foreign_key_topic: pseudo topic name the foreign key is serialized for (without the application id).
-        value_topic: pseudo topic name the left value is serialized for (without the application id).
+        versioned: the left table is versioned; changes that are not the latest are dropped and counted.
+        foreign_key_topic: pseudo topic name for which the foreign key is serialized (without the application id).
+        value_topic: pseudo topic name for which the left value is serialized (without the application id).
     """
 
     extractor: Callable[..., Any]
@@ -83,7 +82,7 @@ Instructions = tuple[tuple[Any, int], ...]
 
 
 def _left_instructions(new: Any, old_key: Any, new_key: Any, changed: Callable[[Any, Any], bool]) -> Instructions:
-    """Every change is answered; a deletion subscribes to no key, only to get its answer."""
+    """Return instructions that request a response for every change; a deletion subscribes to no key, only to get its response."""
     subscribe = (new_key, PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
     if old_key is not None and changed(old_key, new_key):
         return (old_key, DELETE_KEY_NO_PROPAGATE), subscribe
@@ -91,7 +90,8 @@ def _left_instructions(new: Any, old_key: Any, new_key: Any, changed: Callable[[
 
 
 def _inner_instructions(new: Any, old_key: Any, new_key: Any, changed: Callable[[Any, Any], bool]) -> Instructions:
-    """A row that may have been joined before is unset when the new key has no row; a row that never was needs no answer then."""
+    """Return instructions that request a null response only for rows that may have been joined before: the null deletes the result
+    when the new key has no row."""
     if new_key is None:
         return () if old_key is None else ((old_key, DELETE_KEY_AND_PROPAGATE),)
     if old_key is None or not changed(old_key, new_key):

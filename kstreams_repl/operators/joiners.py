@@ -1,4 +1,4 @@
-"""User joiners in one shape, `(key, this, other) -> value`, whichever side calls and whether or not they take the key."""
+"""User joiners in one form, `(key, this, other) -> value`, for either calling side and with or without the key."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ Joiner = Callable[[Any, Any, Any], Any]
 
 
 def joiner_with_key(joiner: Callable[..., Any], with_key: bool) -> Joiner:
-    """(key, left, right) -> value."""
+    """Return the joiner as (key, left, right) -> value."""
     return joiner if with_key else lambda key, left, right: joiner(left, right)
 
 
 def joiner_of_side(joiner: Callable[..., Any], *, with_key: bool, left_side: bool) -> Joiner:
-    """(key, this, other) -> value, for the side that calls; the user's joiner always gets left before right."""
+    """Return the joiner as (key, this, other) -> value for the calling side; the user's joiner always gets left before right."""
     if left_side:
         return joiner_with_key(joiner, with_key)
     if with_key:

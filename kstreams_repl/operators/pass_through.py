@@ -1,4 +1,4 @@
-"""Forward what comes. Kafka Streams' `PassThrough` (merge, branches) and `KTablePassThrough` (cogroup)."""
+"""Forward records unchanged. Kafka Streams' `PassThrough` (merge, branches) and `KTablePassThrough` (cogroup)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from kstreams_repl.operators.base import NodeContext, Operator, Process
 class PassThrough(Operator):
     """Forward each record unchanged: the node of `merge` and of each branch."""
 
+    one_to_one: ClassVar[bool] = True
+
     hands_on: ClassVar[bool] = True
 
     def build(self, node: NodeContext, forward: Process) -> Process:
@@ -23,8 +25,10 @@ class TablePassThrough(Operator):
     """Forward each change unchanged: merges the aggregate nodes of a cogroup, all of which write to `store`.
 
     Attributes:
-        store: the store all parents share; readers of this table get it through a getter on it.
+        store: the store that all parents share; readers of this table use a getter on it.
     """
+
+    one_to_one: ClassVar[bool] = True
 
     hands_on: ClassVar[bool] = True
 

@@ -1,13 +1,15 @@
-"""A user's processor as an operator: the bridge between closures of four arguments and the Processor API's records."""
+"""Runs a user's processor as an operator: adapts closures of four arguments to the records of the Processor API."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, ClassVar
 
 from kstreams_repl.errors import KStreamsError, TopologyError
+from kstreams_repl.metrics.custom import StreamsMetrics
 from kstreams_repl.operators.base import Cancellable, NodeContext, Operator, Process
 from kstreams_repl.processor.punctuation import PunctuationType, checked_schedule
 from kstreams_repl.processor.record import FixedKeyRecord, Record, sharing
@@ -16,10 +18,10 @@ from kstreams_repl.types import Headers, RecordMetadata
 
 @dataclass(slots=True)
 class ProcessorOperator(Operator):
-    """Runs a fresh processor of `supplier` in each task.
+    """Run a new processor of `supplier` in each task.
 
     Attributes:
-        supplier: callable without arguments giving a `Processor`.
+        supplier: callable without arguments that returns a `Processor`.
     """
 
     shows_headers: ClassVar[bool] = True
@@ -33,7 +35,7 @@ class ProcessorOperator(Operator):
 
 @dataclass(slots=True)
 class FixedKeyProcessorOperator(Operator):
-    """Runs a fresh `FixedKeyProcessor` of `supplier` in each task (`process_values`)."""
+    """Run a new `FixedKeyProcessor` of `supplier` in each task (`process_values`)."""
 
     shows_headers: ClassVar[bool] = True
     hands_on: ClassVar[bool] = True
@@ -45,10 +47,11 @@ class FixedKeyProcessorOperator(Operator):
 
 
 def supplied(supplier: Callable[[], Any], node: str, method: str) -> Any:
-    """A fresh processor (or transformer) of a task.
+    """Return a new processor (or transformer) for a task.
 
     Raises:
-        TopologyError: the supplier raises, returns what has no such method, or gives the same one each time, which tasks would share.
+        TopologyError: the supplier raises, returns an object without the method, or returns the same object each time, which tasks
+            would share.
     """
     hint = "pass the class, or a function that returns a new processor each time: lambda: MyProcessor(...)"
     try:
@@ -66,7 +69,7 @@ def supplied(supplier: Callable[[], Any], node: str, method: str) -> Any:
 
 
 def follow_task(made: Any, node: NodeContext, context: Any) -> None:
-    """Let `init` and `close`, where there are any, follow those of the task."""
+    """Register the `init` and `close` of a processor, if it has them, with those of the task."""
     init, close = getattr(made, "init", None), getattr(made, "close", None)
     if init is not None:
         node.on_init(lambda: init(context))
@@ -81,7 +84,7 @@ def _run(supplier: Callable[[], Any], node: NodeContext, forward: Process, recor
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         outer_timestamp, outer_headers = at.timestamp, at.headers
-        at.timestamp, at.headers = timestamp, headers  # what its plain stores log under
+        at.timestamp, at.headers = timestamp, headers  # plain stores log with these
         work(make(key, value, timestamp, headers))
         at.timestamp, at.headers = outer_timestamp, outer_headers
 
@@ -119,19 +122,19 @@ class NodeProcessorContext:
         return self._node.task.value_serde(None)
 
     def forward(self, record: Any, child: str | None = None) -> None:
-        """Hand a record to all children (or the one named), depth first, before this call returns."""
+        """Forward a record to all children (or the named one), depth first, before this call returns."""
         if not isinstance(record, FixedKeyRecord if self._fixed_key else Record):
             raise KStreamsError(
-                f"{self._node.name} forwarded a {type(record).__name__}",
+                f"{self._node.name} cannot forward a {type(record).__name__}",
                 hint="forward a FixedKeyRecord (record.with_value(...))"
                 if self._fixed_key
                 else "forward a Record (record.with_value(...), Record(key, value, timestamp))",
                 node=self._node.name,
             )
-        headers = list(record.headers) if self._fixed_key else record.headers  # what leaves a fixed-key processor is a new record
+        headers = list(record.headers) if self._fixed_key else record.headers  # the output of a fixed-key processor is a new record
         forward, at, timestamp = self._forward if child is None else self._node.child(child), self._node.record, record.timestamp
         outer_timestamp, outer_headers = at.timestamp, at.headers
-        at.timestamp, at.headers = timestamp, headers  # what is cached further down leaves the cache under these
+        at.timestamp, at.headers = timestamp, headers  # entries cached downstream are flushed with these
         try:
             forward(record.key, record.value, timestamp, headers)
         finally:
@@ -160,6 +163,15 @@ class NodeProcessorContext:
 
     def current_stream_time_ms(self) -> int:
         return self._node.stream_time()
+
+    def metrics(self) -> StreamsMetrics:
+        """See `ProcessingContext.metrics`."""
+        return self._node.task.metrics_of(self._node.name)
+
+    @property
+    def state_dir(self) -> Path:
+        """See `ProcessingContext.state_dir`."""
+        return self._node.task.state_dir_of(self._node.name)
 
     def current_system_time_ms(self) -> int:
         return self._node.wall_clock()

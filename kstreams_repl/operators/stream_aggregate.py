@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.inline import Inline, slot_lines, with_inline
-from kstreams_repl.operators.materialized import as_stored, deleter, forwards_on_flush, keeper, slots_of
+from kstreams_repl.operators.loop_template import Inline, slot_lines, with_inline
+from kstreams_repl.operators.tuple_forwarder import as_stored, deleter, forwards_on_flush, keeper, slots_of
 from kstreams_repl.types import Headers
 
 
 def nothing() -> None:
-    """What a reduce begins with."""
+    """Return None, the initial aggregate of a reduce."""
 
 
 @dataclass(slots=True)
@@ -21,14 +21,13 @@ class StreamAggregate(Operator):
     """`store[key] = aggregator(key, value, old aggregate or initializer())`; forwards `(new, old, True)`.
 
     A record with a None key or value is dropped and counted. The result's timestamp is max(aggregate's, record's). The store is a
-    timestamped key-value store, or a versioned one (`versioned`); with a cached store nothing is forwarded by the operator
-    itself.
+    timestamped key-value store, or a versioned one (`versioned`); with a cached store the operator itself forwards nothing.
 
     Attributes:
         store: name of the (timestamped or versioned) key-value store.
-        initializer: () -> first aggregate.
+        initializer: () -> initial aggregate.
         aggregator: (key, value, aggregate) -> aggregate; None deletes the row and forwards a tombstone.
-        send_old_values: forward the old aggregate too (set by the DSL when something downstream needs it).
+        send_old_values: forward the old aggregate too (set by the DSL if a downstream node needs it).
         versioned: the store is a versioned one; out-of-order puts are not the latest (`is_latest` False).
     """
 
@@ -124,7 +123,7 @@ class StreamAggregate(Operator):
 
 @dataclass(slots=True)
 class StreamReduce(Operator):
-    """As `StreamAggregate`, but a key's first value is its first aggregate.
+    """`StreamAggregate`, except that a key's first value is its first aggregate.
 
     Attributes:
         store: name of the (timestamped or versioned) key-value store.
@@ -223,7 +222,7 @@ class StreamReduce(Operator):
 
 @dataclass(slots=True)
 class StreamCount(Operator):
-    """As `StreamAggregate` with 0 and `+ 1`: kept apart for speed.
+    """`StreamAggregate` with initializer 0 and aggregator `+ 1`; separate for speed.
 
     Attributes:
         store: name of the (timestamped or versioned) key-value store of 64-bit counts.
@@ -304,7 +303,7 @@ class StreamCount(Operator):
 
 
 def _count_lines(node: str, store: Any, entry: Process, drop: Callable[[str], None]) -> Inline:
-    """`count_cached` of a key whose count can be changed in the cache; the entry itself for any other."""
+    """Return the loop lines of `count_cached` for counts in the cache; they call the entry for all other keys."""
     writing = slot_lines(store.cached)
     lines = (
         "if data is None or value is None:",
@@ -330,7 +329,7 @@ def _count_lines(node: str, store: Any, entry: Process, drop: Callable[[str], No
 def _reduce_lines(
     node: str, store: Any, reducer: Callable[[Any, Any], Any], entry: Process, drop: Callable[[str], None]
 ) -> Inline:
-    """`reduce_cached` of a key whose aggregate may stay a value, and does; the rest for any other."""
+    """Return the loop lines of `reduce_cached` for aggregates that are objects in the cache; they call the entry for all other keys."""
     writing = slot_lines(store.cached)
     lines = (
         "if data is None or value is None:",

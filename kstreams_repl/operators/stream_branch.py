@@ -1,4 +1,4 @@
-"""Send each record to the first child whose predicate holds. Kafka Streams' `KStreamBranch`."""
+"""Forward each record to the first child whose predicate is true. Kafka Streams' `KStreamBranch`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kstreams_repl.types import Headers
 
 @dataclass(slots=True)
 class StreamBranch(Operator):
-    """Forward to `child_names[i]` alone for the first predicate i that holds.
+    """Forward only to `child_names[i]` for the first predicate i that is true.
 
-    When none holds the record goes to `child_names[len(predicates)]` if there is such a default branch, else nowhere (not counted
+    If none is true, the record goes to the default branch `child_names[len(predicates)]` if there is one, otherwise nowhere (not counted
     as dropped).
 
     Attributes:
         predicates: (key, value) -> truth value, tried in order.
-        child_names: names of the branch nodes: one per predicate, and one more when there is a default branch.
+        child_names: names of the branch nodes: one per predicate, and one more if there is a default branch.
     """
 
     hands_on: ClassVar[bool] = True

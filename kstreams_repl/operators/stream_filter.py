@@ -1,4 +1,4 @@
-"""Keep the records a predicate holds for (or does not). Kafka Streams' `KStreamFilter`."""
+"""Keep the records for which a predicate is true (or false). Kafka Streams' `KStreamFilter`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.inline import Inline, with_inline
+from kstreams_repl.operators.loop_template import Inline, with_inline
 from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
 class StreamFilter(Operator):
-    """Forward a record unchanged when `bool(predicate(key, value)) != negate`.
+    """Forward a record unchanged if `bool(predicate(key, value)) != negate`.
 
-    Also the null-key filter in front of repartition topics.
+    Also serves as the null-key filter before repartition topics.
 
     Attributes:
-        predicate: (key, value) -> truth value. None keys and values are passed to it.
+        predicate: (key, value) -> truth value; also called with None keys and values.
         negate: True for `filter_not`.
     """
 

@@ -1,4 +1,4 @@
-"""Any number of pairs for each record. Kafka Streams' `KStreamFlatMap`."""
+"""Map each record to any number of records. Kafka Streams' `KStreamFlatMap`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kstreams_repl.types import Headers
 
 @dataclass(slots=True)
 class StreamFlatMap(Operator):
-    """Forward each pair of `mapper(key, value)` in order, each before the next is taken from the iterable.
+    """Forward each pair of `mapper(key, value)` in order, each before the next one is taken from the iterable.
 
     Attributes:
         mapper: (key, value) -> iterable of (key, value).

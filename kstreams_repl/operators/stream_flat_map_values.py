@@ -1,4 +1,4 @@
-"""Any number of values for each record. Kafka Streams' `KStreamFlatMapValues`."""
+"""Map each record to any number of values. Kafka Streams' `KStreamFlatMapValues`."""
 
 from __future__ import annotations
 

@@ -7,20 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.getters import ValueGetter
+from kstreams_repl.operators.value_getters import ValueGetter
 from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
 class StreamGlobalTableJoin(Operator):
-    """As `StreamTableJoin`, but the row's key is `key_mapper(key, value)` and the table is global (never buffered, not
-    versioned).
+    """`StreamTableJoin` with a global table, read at the key `key_mapper(key, value)` (never buffered, not versioned).
 
-    Inner: a None *mapped* key is dropped and counted. Left: it joins with None, whether the record has a key or not (Kafka Streams
-    since 4.3). The stream record's key and timestamp are kept.
+    Inner: a None *mapped* key is dropped and counted. Left: a None mapped key joins with None, whether or not the record has a key (Kafka
+    Streams since 4.3). The stream record's key and timestamp are kept.
 
     Attributes:
-        table: how to read the global table's row.
+        table: getter of the global table's row.
         key_mapper: (key, value) -> key of the global table.
         joiner: (value, table value) -> value, or (key, value, table value) -> value when `with_key` (the stream's key).
         left: left (not inner) join.

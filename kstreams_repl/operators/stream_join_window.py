@@ -1,4 +1,4 @@
-"""Keep a stream's records for a windowed join. Kafka Streams' `KStreamJoinWindow`."""
+"""Store a stream's records for a windowed join. Kafka Streams' `KStreamJoinWindow`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kstreams_repl.types import Headers
 
 @dataclass(slots=True)
 class StreamJoinWindow(Operator):
-    """Forward the record, then put (key, value, timestamp) into the window store (not under a None key; it keeps no None value).
+    """Forward the record, then put (key, value, timestamp) into the window store (None keys and None values are not stored).
 
-    In this order, so that a self join over one store does not find the record itself.
+    The put comes last, so that a self join over one store does not find the record itself.
 
     Attributes:
-        store: name of the window store, which keeps duplicates.
+        store: name of the window store, which retains duplicates.
     """
 
     hands_on: ClassVar[bool] = True

@@ -1,10 +1,10 @@
-"""A new key and value for each record. Kafka Streams' `KStreamMap`."""
+"""Map each record to a new key and value. Kafka Streams' `KStreamMap`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.types import Headers
@@ -15,8 +15,10 @@ class StreamMap(Operator):
     """Forward `mapper(key, value)`, a pair (new key, new value); timestamp and headers are kept.
 
     Attributes:
-        mapper: (key, value) -> (key, value); anything that is not a pair is an error.
+        mapper: (key, value) -> (key, value); a result that is not a pair raises.
     """
+
+    one_to_one: ClassVar[bool] = True
 
     mapper: Callable[[Any, Any], tuple[Any, Any]]
 

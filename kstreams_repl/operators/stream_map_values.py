@@ -1,13 +1,13 @@
-"""A new value for each record. Kafka Streams' `KStreamMapValues`."""
+"""Map each record to a new value. Kafka Streams' `KStreamMapValues`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.inline import Inline, with_inline
+from kstreams_repl.operators.loop_template import Inline, with_inline
 from kstreams_repl.types import Headers
 
 
@@ -19,6 +19,8 @@ class StreamMapValues(Operator):
         mapper: (value) -> value, or (key, value) -> value when `with_key`.
         with_key: the mapper also takes the key (read-only).
     """
+
+    one_to_one: ClassVar[bool] = True
 
     mapper: Callable[..., Any]
     with_key: bool = False

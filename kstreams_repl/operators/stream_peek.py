@@ -1,10 +1,10 @@
-"""Look at each record, with or without passing it on. Kafka Streams' `KStreamPeek`, `KStreamPrint`."""
+"""Call a function for each record, with or without forwarding it. Kafka Streams' `KStreamPeek`, `KStreamPrint`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.base import NodeContext, Operator, Process
@@ -13,12 +13,14 @@ from kstreams_repl.types import Headers
 
 @dataclass(slots=True)
 class StreamPeek(Operator):
-    """Call `action(key, value)`, then forward the record when `forward_down`.
+    """Call `action(key, value)`, then forward the record if `forward_down`.
 
     Attributes:
         action: (key, value) -> ignored.
         forward_down: True for `peek`; False for `foreach`.
     """
+
+    one_to_one: ClassVar[bool] = True
 
     action: Callable[[Any, Any], Any]
     forward_down: bool = True
@@ -55,13 +57,13 @@ class StreamPrint(Operator):
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         label, mapper = self.label, self.mapper
-        # sys.stdout is looked up per record: notebooks and test runners replace it.
+        # sys.stdout is looked up per record, because notebooks and test runners replace it.
         try:
             out = None if self.path is None else open(self.path, "a", encoding="utf-8")  # noqa: SIM115 - closed by on_close
         except OSError as cause:
             raise TopologyError(
                 f"{node.name} cannot write to {self.path!r}: {cause.strerror}",
-                hint="its directory must exist and be writable",
+                hint="create its directory and make it writable",
                 node=node.name,
             ) from cause
         if out is not None:

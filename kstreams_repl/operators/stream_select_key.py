@@ -1,10 +1,10 @@
-"""A new key for each record. Kafka Streams' `selectKey`, a `KStreamMap`."""
+"""Set a new key for each record. Kafka Streams' `selectKey`, a `KStreamMap`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.types import Headers
@@ -12,11 +12,13 @@ from kstreams_repl.types import Headers
 
 @dataclass(slots=True)
 class StreamSelectKey(Operator):
-    """Forward the same value under `selector(key, value)`; the new key may be None.
+    """Forward the same value with the key `selector(key, value)`, which may be None.
 
     Attributes:
         selector: (key, value) -> key.
     """
+
+    one_to_one: ClassVar[bool] = True
 
     selector: Callable[[Any, Any], Any]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.materialized import as_stored
+from kstreams_repl.operators.tuple_forwarder import as_stored
 from kstreams_repl.operators.window_close import SessionCloser
 from kstreams_repl.types import Headers, Windowed
 
@@ -16,17 +16,17 @@ from kstreams_repl.types import Headers, Windowed
 class StreamSessionWindowAggregate(Operator):
     """Merge a record with all sessions of its key within `gap_ms` on both sides; one row per merged session `[start, end]`.
 
-    None keys are dropped and counted; None values are aggregated. Order of calls: initializer, mergers, aggregator last.
-    Merged sessions get a tombstone each, in store order, before the new one is forwarded; no tombstone only when the one merged
-    session is exactly the record's instant. Results have timestamp = session end and no headers; those emitted on close have the
-    closing record's.
+    None keys are dropped and counted; None values are aggregated. Order of calls: initializer, mergers, aggregator last. Each merged
+    session gets a tombstone, in store order, before the new session is forwarded, except when the only merged session starts and ends
+    at the record's timestamp. Results have timestamp = session end and no headers; those emitted on close have the headers of the
+    closing record.
 
     Attributes:
         store: name of the session store.
-        initializer: () -> first aggregate.
+        initializer: () -> initial aggregate.
         aggregator: (key, value, aggregate) -> aggregate.
         merger: (key, aggregate, aggregate) -> aggregate.
-        gap_ms, grace_ms: the windows.
+        gap_ms, grace_ms: of the windows.
         emit_on_close: emit each session once, when it closes.
         send_old_values: forward the old aggregate too.
         count: this is `count()`.
@@ -60,6 +60,12 @@ class StreamSessionWindowAggregate(Operator):
             to_children = None if store.set_flush_listener(flushed, send_old) else _without_headers(node, forward)
         stored = as_stored(lambda *window: (store.fetch_session(*window),), initializer)
         observed = -1
+
+        def resume(time: int) -> None:
+            nonlocal observed
+            observed = time
+
+        node.remember(self.store, lambda: observed, resume)
 
         def sessions(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal observed
@@ -102,7 +108,7 @@ class StreamSessionWindowAggregate(Operator):
 
 
 def _without_headers(node: NodeContext, forward: Process) -> Process:
-    """Results are new records: what is cached further down leaves the cache without the headers of the one at work, too."""
+    """Return `forward` without headers: results are new records, so entries cached downstream must not keep the current headers."""
     record = node.record
 
     def forward_without_headers(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

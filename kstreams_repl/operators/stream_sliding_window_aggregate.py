@@ -8,26 +8,25 @@ from typing import Any
 
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.flushed import forward_flushed
-from kstreams_repl.operators.materialized import as_stored
+from kstreams_repl.operators.flush_listener import forward_flushed
+from kstreams_repl.operators.tuple_forwarder import as_stored
 from kstreams_repl.operators.window_close import WindowCloser
 from kstreams_repl.types import Headers, Windowed
 
 
 @dataclass(slots=True)
 class StreamSlidingWindowAggregate(Operator):
-    """Aggregate each record into every window `[start, start + time_difference_ms]` (both ends included) that ends or starts
-    at a record.
+    """Aggregate each record into every window `[start, start + time_difference_ms]` (both ends inclusive) that ends or starts at a record.
 
     None keys and None values are dropped and counted. A window with `end < stream time - grace_ms` is late. Records earlier than
-    `time_difference_ms` share the window `[0, time_difference_ms]`, since no window starts before 0. Windows are visited newest
-    first, which shows in the order of results.
+    `time_difference_ms` share the window `[0, time_difference_ms]`, because no window starts before 0. Windows are updated newest first,
+    which is visible in the order of results.
 
     Attributes:
         store: name of the timestamped window store (time-ordered kind when `emit_on_close`).
-        initializer: () -> first aggregate.
+        initializer: () -> initial aggregate.
         aggregator: (key, value, aggregate) -> aggregate.
-        time_difference_ms, grace_ms: the windows.
+        time_difference_ms, grace_ms: of the windows.
         emit_on_close: emit each window once, when it closes.
         send_old_values: forward the old aggregate too.
         count: this is `count()`.
@@ -56,6 +55,12 @@ class StreamSlidingWindowAggregate(Operator):
         early, regular = windows.early, windows.regular
         observed = -1
 
+        def resume(time: int) -> None:
+            nonlocal observed
+            observed = time
+
+        node.remember(self.store, lambda: observed, resume)
+
         def sliding(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal observed
             if key is None or value is None:
@@ -69,7 +74,7 @@ class StreamSlidingWindowAggregate(Operator):
                 return
             if not difference:
                 raise KStreamsError(
-                    f"{node.name}: a sliding window of time difference 0 has no length", hint="use at least 1 ms", node=node.name
+                    f"{node.name}: the time difference of sliding windows must be >= 1 ms, got 0", hint="use at least 1 ms", node=node.name
                 )
             if closer is not None and close >= closer.next_close:
                 closer.emit(close, headers)
@@ -83,7 +88,7 @@ class StreamSlidingWindowAggregate(Operator):
 
 
 class _SlidingWindows:
-    """The windows around one record. Cells are `(aggregate, timestamp)`; the timestamp is the latest record's in the window."""
+    """The windows around one record. Cells are `(aggregate, timestamp)`; the timestamp is that of the latest record in the window."""
 
     def __init__(
         self, operator: StreamSlidingWindowAggregate, store: Any, forward: Process | None, drop: Callable[[str], None]
@@ -98,14 +103,14 @@ class _SlidingWindows:
         self._stored = as_stored(store.fetch, operator.initializer)
 
     def regular(self, key: Any, value: Any, timestamp: int, headers: Headers, close: int) -> None:
-        """A record whose left window `[timestamp - difference, timestamp]` does not start before 0."""
+        """Process a record whose left window `[timestamp - difference, timestamp]` does not start before 0."""
         difference = self._difference
         starts: set[int] = set()
         left_cell = right_cell = None
         left_exists = right_exists = False
         previous: int | None = None
         left_start = 0
-        # One past the record catches its own right window.
+        # The upper bound is one past the record, to find the record's own right window.
         for start, cell in self._store.backward_fetch(key, max(0, timestamp - 2 * difference), timestamp + 1):
             starts.add(start)
             end, latest = start + difference, cell[1]
@@ -136,7 +141,7 @@ class _SlidingWindows:
             self._make_right(key, timestamp, headers, right_cell)
 
     def early(self, key: Any, value: Any, timestamp: int, headers: Headers, close: int) -> None:
-        """A record before `difference`: it goes into `[0, difference]` and into the windows that start in between."""
+        """Process a record before `difference`: it belongs to `[0, difference]` and to the windows that start in between."""
         starts: set[int] = set()
         combined = right_cell = None
         right_exists = False
@@ -153,7 +158,7 @@ class _SlidingWindows:
             else:
                 right_exists = True
         if right_cell is None and combined is not None and combined[1] > timestamp:
-            # No window starts between 0 and this record, so all that [0, difference] holds lies in this record's right window.
+            # No window starts between 0 and this record, so all records of [0, difference] are in this record's right window.
             right_cell = combined
         if not right_exists:
             self._make_right(key, timestamp, headers, right_cell)
@@ -166,11 +171,11 @@ class _SlidingWindows:
         return None if initial is None else (initial, timestamp)
 
     def _kept(self, key: Any, start: int, cell: tuple[Any, int], timestamp: int) -> tuple[Any, int]:
-        """The cell as it will be wanted for a right window: without this record, which the aggregator may put into it in place."""
+        """Return the cell as needed for a right window: without this record, which the aggregator may add to the object in place."""
         return (self._stored(cell[0], key, start), cell[1]) if cell[1] > timestamp else cell
 
     def _make_right(self, key: Any, timestamp: int, headers: Headers, cell: tuple[Any, int] | None) -> None:
-        """The window that starts just after the record, when later records are known: their aggregate is its first."""
+        """Create the window that starts just after the record, if there are later records: its first aggregate is theirs."""
         if cell is None or cell[1] <= timestamp:
             return
         start = timestamp + 1
@@ -189,7 +194,7 @@ class _SlidingWindows:
         close: int,
         read_at: int | None = None,
     ) -> None:
-        """Aggregate the record into one window, whose cell was read from the window that starts at `read_at`, if not from itself."""
+        """Aggregate the record into one window; its cell may have been read from another window, which starts at `read_at`."""
         end = start + self._difference
         if end < close:
             self._drop("expired window")

@@ -8,7 +8,7 @@ from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.joiners import joiner_of_side, joiner_with_key
-from kstreams_repl.operators.parked import JoinTime, ParkedRecords
+from kstreams_repl.operators.outer_join_buffer import JoinTime, ParkedRecords
 from kstreams_repl.types import Headers
 
 
@@ -16,11 +16,10 @@ from kstreams_repl.types import Headers
 class StreamStreamJoin(Operator):
     """One side of a windowed stream-stream join: joins a record with the other side's records in its window.
 
-    A None value is dropped and counted. A None key is too, except on an outer side: there it is emitted at once with None. An
-    unmatched record of an outer side waits in `outer_store` for a match until its window closes; what closed is emitted by the
-    next record (of either side) that sets stream time, in the order time, right before left, key bytes. A record whose window
-    is already behind stream time is emitted at once. Results have the larger timestamp of both records and the headers of the
-    one at work. 
+    A None value is dropped and counted. So is a None key, except on an outer side, which emits it immediately with None. An unmatched
+    record of an outer side waits in `outer_store` for a match until its window closes; the next record (of either side) that sets
+    stream time emits the closed records by time, right before left, then key bytes. A record whose window has already closed is emitted
+    immediately. Results have the larger timestamp of both records and the headers of the current one.
     `before_ms` and `after_ms` are *this side's*: the other record's timestamp lies in `[ts - before_ms, ts + after_ms]` (already
     swapped by the DSL for the right side).
 
@@ -28,15 +27,15 @@ class StreamStreamJoin(Operator):
         left_side: this operator handles the left stream.
         other_store: name of the other side's window store.
         before_ms, after_ms, grace_ms: the window as seen from this side.
-        close_before_ms, close_after_ms: the window as seen from the *left* stream, for when parked records close:
-            a parked left record closes at ts + close_after + grace, a right one at ts + close_before + grace.
+        close_before_ms, close_after_ms: the window as seen from the *left* stream; they determine when buffered records close:
+            a left record at ts + close_after + grace, a right one at ts + close_before + grace.
         joiner: (left, right) -> value, or (key, left, right) -> value when `with_key`; always in left, right order.
         outer: unmatched records of *this* side are emitted with None.
-        outer_store: name of the shared store of parked records (kind `OUTER_JOIN`); None for inner joins.
-        time_tracker: both sides of one join carry the same name and share one stream time and emit throttle per task.
+        outer_store: name of the shared store of buffered records (kind `OUTER_JOIN`); None for inner joins.
+        time_tracker: name under which both sides of a join share one stream time and one emit interval per task.
         with_key: the joiner also takes the key.
-        prior: only earlier records join (KIP-28's `join_prior`): a window that ends before 0 is empty. Kafka Streams takes such an
-            end for 0.
+        prior: only earlier records join (KIP-28's `join_prior`): a window that ends before 0 is empty. Kafka Streams treats such an end
+            as 0.
     """
 
     left_side: bool
@@ -82,9 +81,11 @@ class StreamStreamJoin(Operator):
         fetch, drop, before, after = store.fetch, node.drop, self.before_ms, self.after_ms
         join = joiner_of_side(self.joiner, with_key=self.with_key, left_side=self.left_side)
         outer, left_side, lowest = self.outer, self.left_side, -1 if self.prior else 0
-        time: JoinTime = node.task.shared.setdefault(
-            self.time_tracker, JoinTime(node.task.config["repl.outer.join.emit.interval.ms"])
-        )
+        if self.time_tracker not in node.task.shared:
+            made = node.task.shared[self.time_tracker] = JoinTime(node.task.config["repl.outer.join.emit.interval.ms"])
+            node.remember(self.outer_store or self.time_tracker, *made.remembered("stream_time"))
+            node.remember(f"{self.outer_store or self.time_tracker}/earliest", *made.remembered("earliest"))
+        time: JoinTime = node.task.shared[self.time_tracker]
         node.on_close(lambda: node.task.shared.pop(self.time_tracker, None))
         parked: ParkedRecords | None = None
         if self.outer_store is not None:
@@ -136,9 +137,9 @@ def _up_to_zero(fetch: Callable[[Any, int, int], Any]) -> Callable[[Any, int, in
 
 @dataclass(slots=True)
 class StreamStreamSelfJoin(Operator):
-    """An inner join of a stream with itself over one store: the order of results is that of the two-sided join.
+    """An inner join of a stream with itself over one store, with the result order of the two-sided join.
 
-    Comes after a `StreamJoinWindow` on the same store, which puts the record only after it was joined. Inner joins only.
+    It is upstream of the put of `StreamJoinWindow` on the same store, which stores the record only after it was joined.
 
     Attributes:
         store: name of the stream's window store.
@@ -162,6 +163,12 @@ class StreamStreamSelfJoin(Operator):
         join = joiner_with_key(self.joiner, self.with_key)
         observed = -1
 
+        def resume(time: int) -> None:
+            nonlocal observed
+            observed = time
+
+        node.remember(self.store, lambda: observed, resume)
+
         def self_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal observed
             if key is None or value is None:
@@ -171,10 +178,10 @@ class StreamStreamSelfJoin(Operator):
             if timestamp > observed:
                 observed = timestamp
             due = timestamp > observed - retention + 1
-            # As the left record first ...
+            # Join the record as the left one ...
             for other_time, other in fetch(key, max(0, timestamp - before), max(0, timestamp + after)):
                 forward(key, join(key, value, other), max(timestamp, other_time), headers)
-            # ... then as the right one, itself in its place in time.
+            # ... then as the right one, with itself at its position in time.
             for other_time, other in fetch(key, max(0, timestamp - after), max(0, timestamp + before)):
                 if due and other_time > timestamp:
                     due = False

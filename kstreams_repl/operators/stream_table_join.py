@@ -8,28 +8,27 @@ from typing import Any
 
 from kstreams_repl.errors import NullKeyError
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.getters import ValueGetter
 from kstreams_repl.operators.joiners import Joiner, joiner_with_key
+from kstreams_repl.operators.value_getters import ValueGetter
 from kstreams_repl.runtime.record_context import ContextSnapshot
 from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
 class StreamTableJoin(Operator):
-    """Look up the table row of a record's key and forward the joined value under the stream record's key and timestamp.
+    """Look up the table row of a record's key and forward the joined value with the stream record's key and timestamp.
 
-    Inner: a None key is dropped and counted; no row, no output. Left: no row (or a None key) joins with None. A None stream
-    value is dropped and counted. A versioned table is read as of the record's timestamp. With `buffer_store` (KIP-923) stream
-    records wait there until the largest timestamp buffered is `grace_ms` ahead of them, and then join under their own
-    record context; records that come later than that join at once. A left join with grace refuses None keys, as Kafka Streams
-    does (the buffer is ordered by key).
+    Inner: a None key is dropped and counted; no row, no output. Left: a missing row (or a None key) joins with None. A None stream value
+    is dropped and counted. A versioned table is read as of the record's timestamp. With `buffer_store` (KIP-923), stream records are
+    buffered until the largest buffered timestamp is `grace_ms` ahead of them, and then joined under their own record context; later
+    records are joined immediately. A left join with grace rejects None keys, as Kafka Streams does, because the buffer is ordered by key.
 
     Attributes:
-        table: how to read the table's row.
+        table: getter of the table's row.
         joiner: (value, table value) -> value, or (key, value, table value) -> value when `with_key`.
         left: left (not inner) join.
         with_key: the joiner also takes the key.
-        grace_ms: how long records are buffered; None = not at all.
+        grace_ms: how long records are buffered, in ms of stream time; None = not at all.
         buffer_store: name of the buffer (kind `JOIN_GRACE_BUFFER`); None without grace.
         versioned: the table is versioned.
     """
@@ -95,6 +94,11 @@ class StreamTableJoin(Operator):
         put, evict_until, grace = buffer.put, buffer.evict_until, self.grace_ms or 0
         join = self._join_as_of(node, forward)
 
+        def resume(time: int) -> None:
+            buffer.observed_time = max(time, buffer.observed_time)
+
+        node.remember(store, lambda: buffer.observed_time, resume)
+
         def emit(key: Any, value: Any, context: ContextSnapshot) -> None:
             with record.replace(context):
                 join(key, value, context.timestamp, context.headers)
@@ -105,7 +109,7 @@ class StreamTableJoin(Operator):
             elif key is None:
                 raise NullKeyError(
                     f"{node.name}: a stream-table join with a grace period cannot buffer a record without a key",
-                    hint="filter records with a null key first, or join without grace",
+                    hint="filter out records with a null key first, or join without grace",
                     node=node.name,
                     store=store,
                 )

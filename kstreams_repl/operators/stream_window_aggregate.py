@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.inline import Inline, slot_lines, with_inline
-from kstreams_repl.operators.materialized import as_stored, forwards_on_flush, window_slots_of
+from kstreams_repl.operators.loop_template import Inline, slot_lines, with_inline
+from kstreams_repl.operators.tuple_forwarder import as_stored, forwards_on_flush, window_slots_of
 from kstreams_repl.operators.window_close import WindowCloser
 from kstreams_repl.types import Headers, Windowed
 
 _END_OF_TIME = 2**63 - 1
 
 _Update = Callable[[Any, bytes, Any, int, Headers, int, int], None]
-"""One window's update: (key, serialized key, value, timestamp, headers, window start, window end)."""
+"""(key, serialized key, value, timestamp, headers, window start, window end): update one window."""
 
 
 @dataclass(slots=True)
@@ -23,18 +23,17 @@ class StreamWindowAggregate(Operator):
     """`store[key, window] = aggregator(key, value, old or initializer())` for each window of the record; keys become `Windowed`.
 
     None keys are dropped and counted; None values are aggregated. Windows start at multiples of `advance_ms` and are
-    `[start, start + size_ms)`; with `unlimited_start_ms` there is one window `[unlimited_start_ms, 2**63 - 1)` and earlier
-    records hit none.
-    Stream time is the operator's own (largest timestamp it was given, the record's included). A window with
-    `end <= stream time - grace_ms` is late: counted as dropped, one per missed window. The old value of a window's first
-    aggregate is the initializer's, as in Kafka Streams (a cached store sends None instead).
+    `[start, start + size_ms)`; with `unlimited_start_ms` there is one window `[unlimited_start_ms, 2**63 - 1)`, which does not contain
+    earlier records. Stream time is the operator's own: the largest timestamp it has received, including the current record's. A window
+    with `end <= stream time - grace_ms` is late: counted as dropped, once per missed window. The old value of a window's first aggregate
+    is the initializer's, as in Kafka Streams (a cached store sends None instead).
 
     Attributes:
         store: name of the timestamped window store (time-ordered kind when `emit_on_close`).
-        initializer: () -> first aggregate.
+        initializer: () -> initial aggregate.
         aggregator: (key, value, aggregate) -> aggregate.
-        size_ms, advance_ms, grace_ms: the windows.
-        unlimited_start_ms: set for unlimited windows alone (size, advance and grace are then ignored).
+        size_ms, advance_ms, grace_ms: of the windows.
+        unlimited_start_ms: set only for unlimited windows (size, advance and grace are then ignored).
         emit_on_close: emit each window once, when it closes (KIP-825), instead of on each update.
         send_old_values: forward the old aggregate too.
         count: this is `count()`: initializer and aggregator may be replaced by an inline 0 and + 1.
@@ -67,12 +66,13 @@ class StreamWindowAggregate(Operator):
         return self._tumbling(node, store, to_children)
 
     def _tumbling_count_cached(self, node: NodeContext, store: Any) -> Process:
-        """The commonest of all, where the cache forwards: windows that are in the cache are counted there."""
+        """Return the entry for the most common case, in which the cache forwards: counts in the cache are updated in place."""
         to_bytes, fetch, put, drop, record = store.serialize_key, store.fetch_raw, store.put_raw, node.drop, node.record
         size, grace = self.size_ms, self.grace_ms
         find, rewrite, _ = window_slots_of(store)
         closed = [-1 - grace]
-        """Up to where windows are closed; the lines and the entry go on from each other."""
+        """The time up to which windows are closed; shared by the loop lines and the entry."""
+        node.remember(self.store, lambda: closed[0] + grace, lambda time: closed.__setitem__(0, time - grace))
 
         def tumbling_count_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None:
@@ -130,10 +130,16 @@ class StreamWindowAggregate(Operator):
         return with_inline(tumbling_count_cached, inline)
 
     def _tumbling_count(self, node: NodeContext, store: Any, forward: Process) -> Process:
-        """One window, inline 0 and + 1."""
+        """Return the entry for one window per record, with inline 0 and + 1."""
         to_bytes, fetch, put, drop = store.serialize_key, store.fetch_raw, store.put_raw, node.drop
         size, grace, send_old, windowed = self.size_ms, self.grace_ms, self.send_old_values, Windowed
         close = -1 - grace
+
+        def resume(time: int) -> None:
+            nonlocal close
+            close = time - grace
+
+        node.remember(self.store, lambda: close + grace, resume)
 
         def tumbling_count(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal close
@@ -165,6 +171,12 @@ class StreamWindowAggregate(Operator):
         initializer, aggregator = self.initializer, self.aggregator
         stored = as_stored(fetch, initializer) if send_old and forward is not None else None
         close = -1 - grace
+
+        def resume(time: int) -> None:
+            nonlocal close
+            close = time - grace
+
+        node.remember(self.store, lambda: close + grace, resume)
 
         def tumbling(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal close
@@ -223,6 +235,12 @@ class StreamWindowAggregate(Operator):
         size, advance, grace = self.size_ms, self.advance_ms, self.grace_ms
         close = -1 - grace
 
+        def resume(time: int) -> None:
+            nonlocal close
+            close = time - grace
+
+        node.remember(self.store, lambda: close + grace, resume)
+
         def hopping(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal close
             if key is None:
@@ -244,6 +262,12 @@ class StreamWindowAggregate(Operator):
         to_bytes, drop, emit_closed, update = store.serialize_key, node.drop, closer.emit, self._update(node, store, None)
         size, advance, grace = self.size_ms, self.advance_ms, self.grace_ms
         close = -1 - grace
+
+        def resume(time: int) -> None:
+            nonlocal close
+            close = time - grace
+
+        node.remember(self.store, lambda: close + grace, resume)
 
         def windows_on_close(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             nonlocal close

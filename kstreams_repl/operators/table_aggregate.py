@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.materialized import keeper
 from kstreams_repl.operators.stream_aggregate import nothing
+from kstreams_repl.operators.tuple_forwarder import keeper
 from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
 class TableAggregate(Operator):
-    """Take the old row out of its group's aggregate, then put the new row in; forwards `(new, old, True)`.
+    """Remove the old row from its group's aggregate, then add the new row; forwards `(new, old, True)`.
 
     None keys are dropped and counted. A missing aggregate starts from `initializer()` (for `remove` too). Result timestamp:
     max(aggregate's, record's).
 
     Attributes:
         store: name of the (timestamped or versioned) key-value store.
-        initializer: () -> first aggregate.
+        initializer: () -> initial aggregate.
         add: (key, value, aggregate) -> aggregate.
         remove: (key, value, aggregate) -> aggregate.
         send_old_values: forward the old aggregate too.
@@ -59,7 +59,7 @@ class TableAggregate(Operator):
 
 @dataclass(slots=True)
 class TableReduce(Operator):
-    """As `TableAggregate`, but a group's first value is its first aggregate and nothing is taken out of a missing one.
+    """`TableAggregate`, except that a group's first value is its first aggregate and nothing is removed from a missing aggregate.
 
     Attributes:
         store: name of the (timestamped or versioned) key-value store.

@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.materialized import keeper, old_value
+from kstreams_repl.operators.tuple_forwarder import keeper, old_value
 from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
 class TableFilter(Operator):
-    """Rows for which the predicate fails become tombstones.
+    """Turn rows for which the predicate is false into tombstones.
 
-    The old value comes from `store` when there is one, else from filtering the parent's old value when `send_old_values`, else
-    None. When
-    `send_old_values`, not `versioned`, and both new and old come out None, nothing is forwarded.
+    The old value is read from `store` if there is one; otherwise, with `send_old_values`, the parent's old value is filtered; otherwise it
+    is None. With `send_old_values`, unless `versioned`, nothing is forwarded if both new and old are None.
 
     Attributes:
         predicate: (key, value) -> truth value; never called with a None value.
@@ -46,7 +45,7 @@ class TableFilter(Operator):
                 if not send_old or (old is not None and bool(predicate(key, old)) is negate):
                     old = None
                 if new is None and old is None and send_old and not versioned:
-                    return  # a row that was never shown
+                    return  # a row that was never forwarded
                 forward(key, (new, old, is_latest), timestamp, headers)
 
             return filter_

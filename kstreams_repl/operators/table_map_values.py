@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.materialized import keeper, old_value
+from kstreams_repl.operators.tuple_forwarder import keeper, old_value
 from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
 class TableMapValues(Operator):
-    """New value by the mapper; tombstones pass without a call.
+    """Map each row to a new value; tombstones pass without a call.
 
-    The old value comes from `store` when there is one, else by mapping the parent's old value when `send_old_values`, else None.
+    The old value is read from `store` if there is one; otherwise, with `send_old_values`, the parent's old value is mapped; otherwise it is
+    None.
 
     Attributes:
         mapper: (value) -> value, or (key, value) -> value when `with_key`; never called with a None value.

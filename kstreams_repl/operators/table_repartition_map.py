@@ -13,17 +13,15 @@ from kstreams_repl.types import Headers
 
 @dataclass(slots=True)
 class TableRepartitionMap(Operator):
-    """Map the new and the old row to (new key, value) and forward them towards the repartition topic.
+    """Map the new and the old row to (new key, value) and forward them to the repartition topic.
 
-    With an equal old and new key one combined record `(new, old, is_latest)` is forwarded; otherwise the subtraction `(None,
-    old, is_latest)`
-    first, then the addition `(new, None, is_latest)` (KIP-904). A None mapped key or value leaves that half out, uncounted. A
-    None input key
-    is an error of the source, never seen here. Needs the parent's old values.
+    If the old and the new key are equal, one combined record `(new, old, is_latest)` is forwarded; otherwise the subtraction
+    `(None, old, is_latest)` first, then the addition `(new, None, is_latest)` (KIP-904). A None mapped key or value omits that half without
+    counting it. A None input key is an error, because the source drops such records. Requires the parent's old values.
 
     Attributes:
         mapper: (key, value) -> (key, value).
-        versioned: the parent is versioned: changes that are not the latest are left out.
+        versioned: the parent is versioned; changes that are not the latest are left out.
         key_serde: serializes group keys for comparison; None = the application's default key serde.
     """
 
@@ -37,7 +35,7 @@ class TableRepartitionMap(Operator):
 
         def repartition(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None:
-                raise KStreamsError(f"{name} regroups a table row without a key", hint="filter null keys upstream", node=name)
+                raise KStreamsError(f"{name} regroups a table row without a key", hint="filter out null keys upstream", node=name)
             new, old, is_latest = value
             if versioned and not is_latest:
                 return
@@ -61,7 +59,7 @@ class TableRepartitionMap(Operator):
 
 
 def _same_as_written(to_bytes: Callable[[Any], Any]) -> Callable[[Any, Any], bool]:
-    """Whether two keys are one: Python's `==` takes 1, 1.0 and True for the same, also deep inside, and 0.0 for -0.0."""
+    """Return whether two keys are equal when serialized: Python's `==` also equates 1, 1.0 and True, at any depth, and 0.0 and -0.0."""
 
     def same(old: Any, new: Any) -> bool:
         kind = type(old)
@@ -71,7 +69,7 @@ def _same_as_written(to_bytes: Callable[[Any], Any]) -> Callable[[Any, Any], boo
             return bool(old == new)
         try:
             return bool(to_bytes(old) == to_bytes(new))
-        except Exception:  # the sink meets it again, and has a handler for it
+        except Exception:  # the sink serializes the key again, and has an exception handler
             return False
 
     return same

@@ -1,4 +1,4 @@
-"""Where records become table rows. Kafka Streams' `KTableSource`."""
+"""Turn records into table rows. Kafka Streams' `KTableSource`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.materialized import deleter, forwards_on_flush, keeper, old_value
+from kstreams_repl.operators.tuple_forwarder import deleter, forwards_on_flush, keeper, old_value
 from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
 class TableSource(Operator):
-    """Turn (key, value) records into changes `(new, old, is_latest)`, keeping rows in `store` when there is one.
+    """Turn (key, value) records into changes `(new, old, is_latest)`, and store the rows in `store` if there is one.
 
     A None key is dropped and counted; a None value deletes. An out-of-order record is applied in offset order unless the store is
-    versioned, where it is put as a version and forwarded with `is_latest` False when newer versions exist.
+    versioned: then it is put as a version and forwarded with `is_latest` False if newer versions exist.
 
     Attributes:
-        store: name of the store; None when nothing reads this table (not materialized): then `old` is always None.
+        store: name of the store; None if nothing reads this table (not materialized): then `old` is always None.
         send_old_values: read and forward the old row (only with a store).
         versioned: the store is a versioned one.
     """

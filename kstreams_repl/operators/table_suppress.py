@@ -1,4 +1,4 @@
-"""Hold updates back until a time limit or until their window closes. Kafka Streams' `KTableSuppressProcessorSupplier`."""
+"""Delay updates by a time limit or until their window closes. Kafka Streams' `KTableSuppressProcessorSupplier`."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _UNBOUNDED = 2**63 - 1
 
 @dataclass(slots=True)
 class TableSuppress(Operator):
-    """Buffer the last change per key in time order; forward what is `wait_ms` older than the operator's own stream time.
+    """Buffer the last change per key in time order; forward changes that are `wait_ms` older than the operator's own stream time.
 
-    Entries are ordered by (buffer time, serialized key); an update keeps the *original* slot with the newest value and
-    context. An entry is emitted with its own record context, with the old value of its last update. Nothing is emitted on idle
-    or close: stream time has to move.
+    Entries are ordered by (buffer time, serialized key); an update keeps the *original* position with the newest value and context. An
+    entry is emitted with its own record context and the old value of its last update. Nothing is emitted while no records arrive or on
+    close, because stream time has to advance.
 
     Attributes:
         store: name of the suppress buffer (kind `SUPPRESS_BUFFER`).
         wait_ms: how long after its buffer time an entry is held. `until_window_closes`: the upstream grace period.
-        window_end_time: buffer time is the window's end (key must be `Windowed`) instead of the record's timestamp.
+        window_end_time: buffer time is the window's end (the key must be `Windowed`) instead of the record's timestamp.
         max_records, max_bytes: bounds of the buffer; None = unbounded.
-        shut_down_when_full: over a bound: True raises, False emits the oldest early.
-        drop_tombstones: tombstones of rows never shown are safe to drop (`until_window_closes`).
+        shut_down_when_full: when a bound is exceeded: True raises, False emits the oldest entry early.
+        drop_tombstones: drop tombstones of rows that were never emitted (safe with `until_window_closes`).
     """
 
     store: str
@@ -44,6 +44,12 @@ class TableSuppress(Operator):
         put, evict_first = buffer.put, buffer.evict_first
         bounded = self.max_records is not None or self.max_bytes is not None
         observed = -1
+
+        def resume(time: int) -> None:
+            nonlocal observed
+            observed = time
+
+        node.remember(self.store, lambda: observed, resume)
 
         def emit(key: Any, new: Any, old: Any, context: ContextSnapshot) -> None:
             if new is not None or not drop_tombstones:
@@ -70,7 +76,7 @@ class TableSuppress(Operator):
         while buffer.record_count() > most or buffer.byte_size() > most_bytes:
             if self.shut_down_when_full:
                 raise KStreamsError(
-                    f"the buffer of {name} is over its bounds: {buffer.record_count()} records, {buffer.byte_size()} bytes",
+                    f"the buffer of {name} exceeds its bounds: {buffer.record_count()} records, {buffer.byte_size()} bytes",
                     hint="give suppress a larger buffer, or let it emit early when it is full",
                     node=name,
                     store=self.store,

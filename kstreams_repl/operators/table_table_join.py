@@ -8,13 +8,13 @@ from enum import StrEnum
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.getters import ValueGetter
-from kstreams_repl.operators.materialized import keeper
+from kstreams_repl.operators.tuple_forwarder import keeper
+from kstreams_repl.operators.value_getters import ValueGetter
 from kstreams_repl.types import Headers
 
 
 class TableJoinKind(StrEnum):
-    """Which rows a *side's* operator emits, seen from that side: for a left join the left side is LEFT, the right side RIGHT."""
+    """Which rows the operator of one *side* emits, as seen from that side: in a left join the left side is LEFT, the right side RIGHT."""
 
     INNER = "inner"
     LEFT = "left"
@@ -24,16 +24,15 @@ class TableJoinKind(StrEnum):
 
 @dataclass(slots=True)
 class TableTableJoin(Operator):
-    """One side of a table-table join: a change of this side is joined with the other side's present row.
+    """One side of a table-table join: joins a change of this side with the other side's current row.
 
     Kinds: INNER = KTableKTableInnerJoin (both sides); LEFT = KTableKTableLeftJoin (left side of a left join); RIGHT =
-    KTableKTableRightJoin
-    (right side of a left join); OUTER = KTableKTableOuterJoin (both sides). None keys are dropped and counted; a change
-    that is not the latest (versioned) is left out. Timestamp: max of both sides.
+    KTableKTableRightJoin (right side of a left join); OUTER = KTableKTableOuterJoin (both sides). None keys, and changes of a versioned
+    table that are not the latest, are dropped and counted. Timestamp: max of both sides.
 
     Attributes:
         kind: see above.
-        other: how to read the other side's row.
+        other: getter of the other side's row.
         joiner: (left, right) -> value, or (key, left, right) -> value when `with_key`; always called in left, right order.
         this_is_right: this operator is the right side (so swap the arguments of `joiner`).
         with_key: the joiner also takes the key.
@@ -148,7 +147,7 @@ class TableTableJoin(Operator):
         return outer_join
 
     def _join(self) -> Callable[[Any, Any, Any], Any]:
-        """The joiner as (key, value of this side, value of the other side) -> value."""
+        """Return the joiner as (key, value of this side, value of the other side) -> value."""
         joiner = self.joiner
         if self.with_key:
             return (lambda key, this, other: joiner(key, other, this)) if self.this_is_right else joiner
@@ -159,11 +158,11 @@ class TableTableJoin(Operator):
 
 @dataclass(slots=True)
 class TableTableJoinMerger(Operator):
-    """Where both sides meet: keeps the result in `store` when materialized, else forwards changes as they are.
+    """Merge the results of both sides: put them into `store` if materialized, otherwise forward the changes unchanged.
 
     Attributes:
         store: name of the materialized result, or None.
-        send_old_values: forward old values too (from the store when there is one).
+        send_old_values: forward old values too (from the store if there is one).
         store_versioned: `store` is a versioned one.
     """
 

@@ -1,4 +1,4 @@
-"""A table's changes as a stream of its new values. Kafka Streams' `KTableImpl.toStream`."""
+"""Turn a table's changes into a stream of its new values. Kafka Streams' `KTableImpl.toStream`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from kstreams_repl.types import Headers
 
 @dataclass(slots=True)
 class TableToStream(Operator):
-    """Forward (key, change.new): tombstones become records with a None value."""
+    """Forward (key, change.new); tombstones become records with a None value."""
+
+    one_to_one: ClassVar[bool] = True
 
     carries_rows: ClassVar[bool] = True
 

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.getters import ValueGetter
-from kstreams_repl.operators.materialized import keeper, old_value
 from kstreams_repl.operators.transformer_context import start_transformer
+from kstreams_repl.operators.tuple_forwarder import keeper, old_value
+from kstreams_repl.operators.value_getters import ValueGetter
 from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
 class TableTransformValues(Operator):
-    """New value by `transformer.transform(key, value)`; called for tombstones too.
+    """Map each row to `transformer.transform(key, value)`; tombstones too.
 
-    The old value: from `store` when materialized; else, when `send_old_values`, by transforming the parent's old value with
-    the same transformer (after the new one); else None.
+    The old value is read from `store` if materialized; otherwise, with `send_old_values`, the same transformer transforms the parent's old
+    value (after the new one); otherwise it is None.
 
     Attributes:
         supplier: () -> transformer with `init(context)`, `transform(key, value)`, `close()`; the context cannot forward.
-        parent: how to read the parent's row; not used here (`TransformValuesGetter` reads it).
-        stores: names of the stores that the transformer may ask its context for.
+        parent: getter of the parent's row; not used here (`TransformValuesGetter` reads it).
+        stores: names of the stores that the transformer can get from its context.
         store: name of the materialized result, or None.
         send_old_values: forward old values too.
         store_versioned: `store` is a versioned one.

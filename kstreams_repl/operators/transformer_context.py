@@ -1,4 +1,4 @@
-"""What a value transformer may ask of its task: everything a processor may, but forwarding."""
+"""The context of a value transformer: that of a processor, without `forward`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kstreams_repl.operators.processor_api import NodeProcessorContext, follow_t
 
 
 def _nothing(key: Any, value: Any, timestamp: int, headers: Any) -> None:
-    """Never called: `TransformerContext.forward` raises first."""
+    """Ignore a record; never called, because `TransformerContext.forward` raises first."""
 
 
 class TransformerContext(NodeProcessorContext):
-    """The context of `transform_values`: its result is what the transformer returns, so `forward` is an error."""
+    """The context of `transform_values`: the result is what the transformer returns, so `forward` raises."""
 
     def __init__(self, node: NodeContext) -> None:
         super().__init__(node, _nothing, fixed_key=True)
@@ -28,7 +28,7 @@ class TransformerContext(NodeProcessorContext):
 
 
 def start_transformer(node: NodeContext, supplier: Any) -> Any:
-    """A fresh transformer whose `init` and `close` follow the task's."""
+    """Return a new transformer whose `init` and `close` follow the task's."""
     transformer = supplied(supplier, node.name, "transform")
     follow_task(transformer, node, TransformerContext(node))
     return transformer

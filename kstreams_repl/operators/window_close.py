@@ -1,10 +1,9 @@
 """Emit windows once, when they close (KIP-825), without losing any.
 
-Kafka Streams writes the closing record first and then looks for closed windows; the write moves the store's time, and what
-fell out of retention by that move is never emitted. Here the closed windows are read and forwarded *before* the record that
-closes them is written. A closing record never belongs to a window that it closes, so nothing else changes. There is no wall-clock
-throttle: the store is only read when a window may have closed. How far it has emitted is processor metadata, kept with
-the commit.
+Kafka Streams writes the closing record first and then looks for closed windows; the write advances the store's time, and windows that
+thereby exceed the retention are never emitted. Here the closed windows are read and forwarded *before* the record that closes them is
+written. A closing record never belongs to a window that it closes, so nothing else changes. There is no wall-clock throttle: the store
+is read only when a window may have closed. The last emitted close time is processor metadata, committed with the offsets.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ NEVER = -1
 
 
 class WindowCloser:
-    """Forwards the windows of one time-ordered window store that have closed since the last time.
+    """Forwards the windows of one time-ordered window store that have closed since the last call.
 
     Args:
-        node: whose windows; `node.metadata` keeps the time of the last emit over a restart.
+        node: the node that emits; `node.metadata` keeps the time of the last emit over a restart.
         name: key of that metadata: the store's name, as in Kafka Streams.
         store: window store to read from.
-        forward: gets `(Windowed, (value, None, True), aggregate's timestamp, headers of the closing record)`.
+        forward: receives `(Windowed, (value, None, True), aggregate's timestamp, headers of the closing record)`.
         reach_ms: a window that starts at t closes when `close >= t + reach_ms`.
         step_ms: windows start at multiples of this (1: anywhere).
     """
@@ -41,7 +40,7 @@ class WindowCloser:
         self._step = step_ms
         self._last = NEVER
         self.next_close = reach_ms
-        """The smallest close time at which something may have to be emitted."""
+        """The smallest close time at which a window may have to be emitted."""
         node.on_init(self._resume)
 
     def _resume(self) -> None:
@@ -63,7 +62,7 @@ class WindowCloser:
 
 
 class SessionCloser:
-    """As `WindowCloser`, for sessions: `[start, end]` closes when `close > end`; results have timestamp = end."""
+    """`WindowCloser` for sessions: `[start, end]` closes when `close > end`; results have timestamp = end."""
 
     __slots__ = ("_last", "_metadata", "_name", "_find", "_forward")
 

@@ -1,4 +1,4 @@
-"""Which clock drives a punctuation, and what a processor may ask of it."""
+"""The time that drives a punctuation, and checks of the arguments of `schedule`."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def checked_schedule(
     start: datetime | int | None,
     node: str | None = None,
 ) -> tuple[int, PunctuationType, int | None]:
-    """What `schedule` was asked for: the interval in ms, the clock, the start in ms.
+    """Check the arguments of `schedule`; return the interval in ms, the type, the start in ms.
 
     Raises:
-        KStreamsError: an interval below 1 ms, an unknown clock, a callback that cannot be called, a start that is no time.
+        KStreamsError: the interval is below 1 ms, the type is unknown, the callback is not callable, or the start is not a time.
     """
     every = round(interval.total_seconds() * 1000) if isinstance(interval, timedelta) else interval
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
         raise KStreamsError(
-            f"a punctuation interval must be at least 1 ms, not {interval!r}", hint="give whole milliseconds or a timedelta", node=node
+            f"a punctuation interval must be >= 1 ms, got {interval!r}", hint="pass whole milliseconds or a timedelta", node=node
         )
     try:
         clock = PunctuationType(punctuation)
     except ValueError:
         raise KStreamsError(
-            f"there is no punctuation type {punctuation!r}",
-            hint="PunctuationType.STREAM_TIME or PunctuationType.WALL_CLOCK_TIME",
+            f"unknown punctuation type {punctuation!r}",
+            hint="use PunctuationType.STREAM_TIME or PunctuationType.WALL_CLOCK_TIME",
             node=node,
         ) from None
     if not callable(callback):
-        raise KStreamsError(f"a punctuation calls a function, not {callback!r}", hint="schedule(interval, type, function)", node=node)
+        raise KStreamsError(f"expected a function to call, got {callback!r}", hint="call schedule(interval, type, function)", node=node)
     return every, clock, _start(start, node)
 
 
@@ -53,6 +53,6 @@ def _start(start: Any, node: str | None) -> int | None:
         return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
     if start is not None and (isinstance(start, bool) or not isinstance(start, int)):
         raise KStreamsError(
-            f"a punctuation cannot start at {start!r}", hint="give milliseconds since 1970 or a datetime (a naive one is UTC)", node=node
+            f"cannot parse {start!r} as the start of a punctuation", hint="pass epoch milliseconds or a datetime (naive: UTC)", node=node
         )
     return start

@@ -1,5 +1,5 @@
-"""The record a processor sees: immutable, with `with_*` copies. A record that is forwarded as it is shares its headers with all who get
-it; a copy, or one that is made anew, has headers of its own, as in Kafka Streams.
+"""The records of the Processor API: immutable, with `with_*` copies. A record that is forwarded unchanged shares its headers with all
+receivers; a copy or a new record has its own headers, as in Kafka Streams.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class Record:
 
     Attributes:
         key, value: deserialized; either may be None.
-        timestamp: ms since the epoch, a whole number, never negative.
-        headers: shared with every node that gets this very record; a new record, as each `with_*` copy, has its own list. None: no headers;
-            a dict: its items.
+        timestamp: epoch milliseconds, a whole number >= 0.
+        headers: shared with every node that gets this same object; a new record, and each `with_*` copy, has its own list. None means no
+            headers; a dict is converted to a list of its items.
     """
 
     key: Any
@@ -33,21 +33,53 @@ class Record:
         _make_own(self)
 
     def with_key(self, key: Any) -> Record:
+        """Return a copy with this key.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> record = ks.Record("a", "to", 1000)
+            >>> record.with_key("b").key
+            'b'
+        """
         return Record(key, self.value, self.timestamp, self.headers)
 
     def with_value(self, value: Any) -> Record:
+        """Return a copy with this value.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> record = ks.Record("a", "to", 1000)
+            >>> record.with_value("be").value
+            'be'
+        """
         return Record(self.key, value, self.timestamp, self.headers)
 
     def with_timestamp(self, timestamp: int) -> Record:
+        """Return a copy with this timestamp (ms).
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> record = ks.Record("a", "to", 1000)
+            >>> record.with_timestamp(2000).timestamp
+            2000
+        """
         return Record(self.key, self.value, timestamp, self.headers)
 
     def with_headers(self, headers: Headers) -> Record:
+        """Return a copy with these headers.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> record = ks.Record("a", "to", 1000)
+            >>> record.with_headers([("trace", b"1")]).headers
+            [('trace', b'1')]
+        """
         return Record(self.key, self.value, self.timestamp, headers)
 
 
 @dataclass(frozen=True, slots=True)
 class FixedKeyRecord:
-    """A record whose key cannot change, so that no repartition is needed after a `process_values`."""
+    """A record whose key cannot change, so that `process_values` requires no repartitioning."""
 
     key: Any
     value: Any
@@ -75,8 +107,8 @@ def _make_own(record: Record | FixedKeyRecord) -> None:
             object.__setattr__(record, "timestamp", index(timestamp))
         except TypeError:
             raise InvalidRecordError(
-                f"a record's timestamp is whole milliseconds, not {timestamp!r}",
-                hint="give milliseconds since 1970 as an int: int(time.time() * 1000)",
+                f"a record's timestamp must be an int of milliseconds, got {timestamp!r}",
+                hint="pass epoch milliseconds as an int: int(time.time() * 1000)",
             ) from None
     if record.timestamp < 0:
         raise _negative(timestamp)
@@ -85,7 +117,7 @@ def _make_own(record: Record | FixedKeyRecord) -> None:
 
 
 def sharing(kind: type[Any]) -> Callable[[Any, Any, int, Headers], Any]:
-    """Makes records of a kind (`Record`, `FixedKeyRecord`) around the list of headers itself: what a node is handed."""
+    """Return a function that makes records of a kind (`Record`, `FixedKeyRecord`) that share the given list of headers."""
     new, set_key, set_value = object.__new__, kind.key.__set__, kind.value.__set__
     set_timestamp, set_headers = kind.timestamp.__set__, kind.headers.__set__
 
@@ -103,4 +135,4 @@ def sharing(kind: type[Any]) -> Callable[[Any, Any, int, Headers], Any]:
 
 
 def _negative(timestamp: int) -> InvalidRecordError:
-    return InvalidRecordError(f"a record's timestamp cannot be negative: {timestamp}", hint="give milliseconds since 1970")
+    return InvalidRecordError(f"a record's timestamp must be >= 0, got {timestamp}", hint="pass epoch milliseconds")

@@ -1,7 +1,7 @@
-"""Where a task's output goes: the seam between the sans-IO engine and a producer.
+"""The output of a task: the interface between the sans-IO engine and a producer.
 
-Two implementations: the instance's record collector (a Kafka producer) and the test driver's (lists). A sender is fetched once per
-topic at build time, so that the call per record has no look-up in it.
+Two implementations: the instance's record collector (a Kafka producer) and the test driver's (lists). A sender is created once per
+topic at build time, so that the call per record needs no lookup.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from kstreams_repl.runtime.handlers import ErrorContext, Response
 from kstreams_repl.types import Headers
 
 Send = Callable[[bytes | None, bytes | None, int, Headers, int | None], None]
-"""(key, value, timestamp, headers, partition): partition None = by murmur2 of the key."""
+"""(key, value, timestamp, headers, partition): partition None = murmur2 of the key."""
 
 
 SendMany = Callable[
     [Sequence[bytes | None], Sequence[bytes | None], Sequence[int], Sequence[Headers] | None, int | Sequence[int] | None], None
 ]
-"""(keys, values, timestamps, headers or None when no record has any, one partition for all or one each or None): as one `Send` after
-the other."""
+"""(keys, values, timestamps, headers, partitions): equivalent to one `Send` after the other. Headers are None when no record has any;
+partitions are one for all, one for each, or None."""
 
 
 class Direct(NamedTuple):
-    """A client's own call, for a loop that makes it itself.
+    """A client's own call, for generated code that calls it without a wrapper.
 
     Attributes:
-        produce: (topic, value, key, partition or -1, None, None, timestamp[, headers]); the timestamp is not 0.
-        refused: (error, key, value, timestamp, headers): what to do when `produce` raised.
+        produce: (topic, value, key, partition or -1, None, None, timestamp[, headers]); the timestamp must not be 0.
+        refused: (error, key, value, timestamp, headers): call it when `produce` raised.
     """
 
     produce: Callable[..., None]
@@ -38,38 +38,41 @@ class Direct(NamedTuple):
 
 
 class Site(Protocol):
-    """The node a sender sends for: what a collector asks when the broker refuses one of its records. Never asked otherwise."""
+    """The node that a sender sends for; the collector calls it only when the broker rejects one of the node's records."""
 
     def context(self) -> ErrorContext:
-        """The source record at work now, and the node."""
+        """Return the context of the current source record, and the node."""
 
     def decide(self, context: ErrorContext, error: Exception) -> Response:
-        """What the production exception handler says; RETRY only for an error that may pass."""
+        """Return the response of the production exception handler; RETRY only for a retriable error."""
 
     def give_up(self, context: ErrorContext, error: Exception) -> None:
         """Count the record as dropped and write its source record to the dead-letter topic, if there is one."""
 
 
 class RecordCollector(Protocol):
-    """A collector that can take columns at once has `senders(topic)`, which gives `sender(topic)` and a `SendMany` that keeps its
-    order with it (`senders_of`), and `partitions_of(topic, keys)` (`placing`). One whose records need nothing but the client's call has
-    `direct(topic, site) -> Direct | None`."""
+    """Creates senders by topic.
+
+    Optional methods: `senders(topic)` returns `sender(topic)` and a `SendMany` that keeps the order with it (see `senders_of`);
+    `partitions_of(topic, keys)` partitions a column (see `placing`); `direct(topic, site) -> Direct | None` returns the client's own
+    call if nothing else is needed.
+    """
 
     def sender(self, topic: str, site: Site | None = None) -> Send:
-        """The call that sends records to one topic (its real name). UnknownTopicError when the topic cannot exist.
+        """Return the call that sends records to one topic, given by its name on the broker. Raises UnknownTopicError if it cannot exist.
 
-        Without a site a record that the broker refuses is an error whatever the handler says: changelogs and dead letters.
+        Without a site (changelogs, dead letters), a record that the broker rejects is an error whatever the handler returns.
         """
 
     def partitions(self, topic: str) -> int:
-        """How many partitions the topic has."""
+        """Return the number of partitions of the topic."""
 
     def partition_of(self, topic: str, key: bytes) -> int:
-        """The partition Kafka's default partitioner gives this key."""
+        """Return the partition that Kafka's default partitioner chooses for this key."""
 
 
 def senders_of(collector: RecordCollector, topic: str) -> tuple[Send, SendMany]:
-    """How to send to a topic, one record or many."""
+    """Return the functions that send one record and columns of records to a topic."""
     make = getattr(collector, "senders", None)
     if make is not None:
         return make(topic)  # type: ignore[no-any-return]
@@ -78,7 +81,7 @@ def senders_of(collector: RecordCollector, topic: str) -> tuple[Send, SendMany]:
 
 
 def placing(collector: RecordCollector, topic: str) -> Callable[[Sequence[bytes]], Sequence[int]]:
-    """The partitions of a column of keys in one topic: the collector's own `partitions_of`, else key by key."""
+    """Return a function from a column of keys to their partitions: the collector's own `partitions_of`, or one that goes key by key."""
     at_once = getattr(collector, "partitions_of", None)
     if at_once is not None:
         return partial(at_once, topic)
@@ -86,7 +89,7 @@ def placing(collector: RecordCollector, topic: str) -> Callable[[Sequence[bytes]
 
 
 def one_by_one(send: Send) -> SendMany:
-    """Columns as records."""
+    """Return a `SendMany` that sends record by record."""
 
     def send_many(
         keys: Sequence[bytes | None],

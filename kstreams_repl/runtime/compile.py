@@ -1,9 +1,9 @@
-"""Turn one sub-topology into callables for one task.
+"""Compiles one sub-topology into callables for one task.
 
-Actors: the nodes of a sub-topology, a `TaskNode` per node (what an operator may ask its task for), and the `Process` entries that come out.
-Nodes are built children first, so that every `forward` is already the fused entry of the children; then the `on_init` callbacks run in
-topology order, as Kafka Streams initialises processors. Invariant: each entry's code object carries its node's name, so a traceback
-tells the node without any work per record.
+Actors: the nodes of a sub-topology, a `TaskNode` per node (the task's interface for an operator), and the resulting `Process`
+entries. Nodes are built children first, so that every `forward` is already the fused entry of the children; then the `on_init`
+callbacks run in topology order, as Kafka Streams initialises processors. Invariant: each entry's code object carries its node's
+name, so a traceback identifies the node without any per-record work.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 from kstreams_repl.errors import InvalidStateStoreError, TopologyError, did_you_mean
 from kstreams_repl.operators.base import Process
 from kstreams_repl.operators.processor_api import ProcessorOperator
-from kstreams_repl.runtime.fusing import node_in_loop
+from kstreams_repl.runtime.loop_codegen import node_in_loop
 from kstreams_repl.runtime.sinks import build_outlet, build_sink
 from kstreams_repl.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.types import Outlet
 
 if TYPE_CHECKING:
-    from kstreams_repl.runtime.services import TaskServices
+    from kstreams_repl.runtime.task_context import TaskServices
 
 Guard = Callable[[str, Process], Process]
-"""Wraps a node's entry (processing exception handlers other than "fail")."""
+"""Wraps a node's entry (for processing exception handlers other than "fail")."""
 
 Tap = Callable[[str], Process]
-"""Gives the observer of a node's output (a sink's input) by the node's name; it sees each record before the children do."""
+"""Returns the observer of a node's output (a sink's input) by the node's name; it sees each record before the children do."""
 
 
 class TaskNode:
@@ -50,12 +50,12 @@ class TaskNode:
         self._stores = tuple(stores)
         self._entries = entries
         self._clock = services.clock
-        self.drop = services.drop
+        self.drop = services.dropper(name)
         self.wall_clock = services.wall_clock
         self.request_commit = services.request_commit
         self.sink: SinkNode | None = None
         self.rows_pass: Sequence[str] = ()
-        """The nodes that rows pass on their way into `sink`, this one first."""
+        """The nodes that rows pass on their way into `sink`, this node first."""
         self._alone: dict[str, Process] = {}
         self._sinks = sinks
 
@@ -75,10 +75,12 @@ class TaskNode:
     def child(self, name: str) -> Process:
         if name in self.children:
             entry, tap = self._entries[name], self.task.tap
-            if tap is not None:
-                return fuse([tap(self.name), entry])
             if name not in self._alone:
-                self._alone[name] = self.task.points.edge(entry, self.name, *(() if name not in self._sinks else (name,)))
+                if tap is not None:
+                    edge = fuse([tap(self.name), entry])
+                else:
+                    edge = self.task.points.edge(entry, self.name, *(() if name not in self._sinks else (name,)))
+                self._alone[name] = self.task.counts.to_child(self.name, name, edge)
             return self._alone[name]
         raise TopologyError(
             f"node {self.name} has no child {name!r}",
@@ -95,6 +97,7 @@ class TaskNode:
         if outlet is not None:
             self.task.points.rows(outlet, self.rows_pass)
             self.task.row_serdes |= dict.fromkeys(self.rows_pass, (key_serde, value_serde))
+            outlet = self.task.counts.rows(self.name, outlet)
         return outlet
 
     def stream_time(self) -> int:
@@ -102,6 +105,9 @@ class TaskNode:
 
     def schedule(self, interval_ms: int, punctuation: Any, callback: Callable[[int], None], start_ms: int | None = None) -> Any:
         return self.task.schedule(self.name, interval_ms, punctuation, callback, start_ms)
+
+    def remember(self, name: str, read: Callable[[], int], restore: Callable[[int], None]) -> None:
+        self.task.remembered.add(name, read, restore)
 
     def on_close(self, callback: Callable[[], None]) -> None:
         self.task.on_close(self.name, callback)
@@ -111,7 +117,7 @@ class TaskNode:
 
 
 def children_of(nodes: Sequence[Node]) -> dict[str, list[str]]:
-    """Children of each node in insertion order of the children."""
+    """Return the children of each node, in the order in which they were added."""
     children: dict[str, list[str]] = {node.name: [] for node in nodes}
     for node in nodes:
         if not isinstance(node, SourceNode):
@@ -121,7 +127,7 @@ def children_of(nodes: Sequence[Node]) -> dict[str, list[str]]:
 
 
 def fuse(entries: Sequence[Process]) -> Process:
-    """One entry for all children: the child itself when there is one."""
+    """Return one entry for all children: the child's own entry when there is only one."""
     if not entries:
         return _nowhere
     if len(entries) == 1:
@@ -144,11 +150,11 @@ def fuse(entries: Sequence[Process]) -> Process:
 
 
 def _nowhere(key: Any, value: Any, timestamp: int, headers: Any) -> None:
-    """A node without children."""
+    """Ignore a record: the `forward` of a node without children."""
 
 
 def named(entry: Process, node: str, codes: dict[CodeType, str]) -> Process:
-    """Give the entry's code object the node's name and remember it; entries that are not plain functions stay as they are."""
+    """Set the name of the entry's code object to the node's and record it in `codes`; only plain functions change."""
     if isinstance(entry, FunctionType) and entry.__code__ not in codes:
         entry.__code__ = entry.__code__.replace(co_name=node, co_qualname=node)
         codes[entry.__code__] = node
@@ -158,7 +164,7 @@ def named(entry: Process, node: str, codes: dict[CodeType, str]) -> Process:
 def compile_nodes(
     nodes: Sequence[Node], services: TaskServices, guard: Guard | None
 ) -> tuple[dict[str, Process], dict[CodeType, str]]:
-    """Build every node; returns the entries by node name and the map from code objects to node names."""
+    """Build every node; return the entries by node name and the map from code objects to node names."""
     children = children_of(nodes)
     by_name = {node.name: node for node in nodes}
     sinks = {node.name for node in nodes if isinstance(node, SinkNode)}
@@ -167,7 +173,7 @@ def compile_nodes(
     handing_on: list[Node] = []
     touched = _above_what_touches_headers(by_name, children)
     for node in _children_first(nodes, children):
-        forward = _forward(node.name, children[node.name], entries, sinks, services)
+        forward = services.counts.forwarding(node.name, _forward(node.name, children[node.name], entries, sinks, services))
         meter = services.meter
         if meter is not None:
             forward = meter.output(node, forward)
@@ -193,19 +199,19 @@ def compile_nodes(
         if meter is not None:
             entry = meter.entry(node, entry, terminal=not children[node.name])
         entries[node.name] = entry if guard is None else guard(node.name, entry)
-    for node in reversed(handing_on):  # parents first: their edges lead past it
+    for node in reversed(handing_on):  # parents first, because these nodes share the edges of their parents
         only = children[node.name] if len(children[node.name]) == 1 else ()
         services.points.same(node.name, getattr(node, "parents", ()), [name for name in only if name in sinks])
     return entries, codes
 
 
 def may_touch_headers(node: Node) -> bool:
-    """Whether a node shows user code the list of a record's headers, which it might change."""
+    """Return whether a node passes the record's list of headers to user code, which might modify it."""
     return isinstance(node, ProcessorNode) and getattr(node.operator, "shows_headers", True)
 
 
 def _above_what_touches_headers(nodes: Mapping[str, Node], children: Mapping[str, Sequence[str]]) -> frozenset[str]:
-    """Nodes from which a record reaches user code that may change its headers in place."""
+    """Return the nodes from which a record reaches user code that may modify its headers in place."""
     parents: dict[str, list[str]] = {}
     for name, below in children.items():
         for child in below:
@@ -221,7 +227,7 @@ def _above_what_touches_headers(nodes: Mapping[str, Node], children: Mapping[str
 
 
 def _with_own_headers(forward: Process) -> Process:
-    """What leaves is a new record: a header that is added to it further down is not seen beside the node that made it."""
+    """Return `forward` with a copy of the headers: headers added downstream must not appear in the record of the node that made it."""
 
     def forward_with_own_headers(key: Any, value: Any, timestamp: int, headers: Any) -> None:
         forward(key, value, timestamp, list(headers))
@@ -230,7 +236,7 @@ def _with_own_headers(forward: Process) -> Process:
 
 
 def _forward(node: str, children: Sequence[str], entries: Mapping[str, Process], sinks: Container[str], services: TaskServices) -> Process:
-    """What a node calls to hand a record on: a function of its own, so that it can be tapped while it runs."""
+    """Return the function with which a node forwards a record: a function of its own, so that it can be tapped at run time."""
     if services.tap is not None:
         return fuse([services.tap(node), fuse([entries[name] for name in children])])
     edge = services.points.edge
@@ -243,7 +249,7 @@ def _forward(node: str, children: Sequence[str], entries: Mapping[str, Process],
 def sink_of_rows(
     name: str, nodes: Mapping[str, Node], children: Mapping[str, Sequence[str]]
 ) -> tuple[Sequence[str], SinkNode | None]:
-    """The sink that gets a node's rows and nothing else, when every node on the way only hands rows on; with the nodes on that way."""
+    """Return the sink that receives a node's rows and nothing else, if every node in between only forwards rows, and those nodes."""
     way = [name]
     while len(children[name]) == 1:
         (name,) = children[name]
@@ -274,7 +280,7 @@ def _children_first(nodes: Sequence[Node], children: Mapping[str, Sequence[str]]
 
 
 def node_of_traceback(error: BaseException, codes: Mapping[CodeType, str]) -> str | None:
-    """The innermost node whose entry is on the error's traceback."""
+    """Return the innermost node whose entry is on the error's traceback."""
     found, trace = None, error.__traceback__
     while trace is not None:
         found = node_of_line(trace.tb_frame.f_code, trace.tb_lineno, codes) or found
@@ -283,5 +289,5 @@ def node_of_traceback(error: BaseException, codes: Mapping[CodeType, str]) -> st
 
 
 def node_of_line(code: CodeType, line: int, codes: Mapping[CodeType, str]) -> str | None:
-    """The node whose code it is: its entry, or its part of a loop."""
+    """Return the node that a line of code belongs to: its entry, or its part of a generated loop."""
     return codes.get(code) or node_in_loop(code.co_filename, line)

@@ -1,22 +1,24 @@
-"""Global tables: every instance holds all partitions of the topic, applied as they come, outside stream time.
+"""Global tables: every instance has all partitions of the topic and applies records on arrival, independent of stream time.
 
-One `GlobalTask` runs all global sub-topologies of an application: a record enters its source and ends in a store that every task may read.
-The deserialization handler decides about poison records, the processing handler about errors of processors when
-``processing.exception.handler.global.enabled`` says so. Neither writes dead letters: there is no transaction here (Kafka Streams 4.3).
+One `GlobalTask` runs all global sub-topologies of an application: a record enters its source and ends in a store that every task
+can read. The deserialization handler decides about poison records, the processing handler about errors of processors if
+``processing.exception.handler.global.enabled`` is set. Neither writes dead letters, because global tasks have no transaction (as
+in Kafka Streams 4.3).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import KStreamsError, SerializationError, StreamsProcessingError
+from kstreams_repl.errors import KStreamsError, SerializationError, StreamsProcessingError, is_interrupt
 from kstreams_repl.runtime.collector import Send, Site
 from kstreams_repl.runtime.compile import compile_nodes
 from kstreams_repl.runtime.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.runtime.record_context import NOWHERE
-from kstreams_repl.runtime.services import TaskServices
+from kstreams_repl.runtime.task_context import TaskServices
 from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.stores.factory import open_store
 from kstreams_repl.topology.nodes import SourceNode
@@ -25,7 +27,7 @@ from kstreams_repl.types import RecordBatch, TaskId
 
 
 class _NoOutput:
-    """Global nodes have no sinks and no changelogs."""
+    """A collector without output: global nodes have no sinks and no changelogs."""
 
     def sender(self, topic: str, site: Site | None = None) -> Send:
         raise AssertionError(f"a global table cannot write to {topic}")
@@ -38,13 +40,19 @@ class _NoOutput:
 
 
 class _GlobalServices(TaskServices):
-    """Global stores have no stream time and nobody who would call back."""
+    """Services of global tasks, which have no stream time and run no punctuations."""
 
     def schedule(self, node: str, interval: int, punctuation: Any, callback: Callable[[int], None], start: int | None) -> Any:
         raise KStreamsError(
             f"{node} fills a global store and cannot schedule punctuations: they would never run",
-            hint="schedule them in a processor of a stream; it may read the global store",
+            hint="schedule them in a stream processor, which may read the global store",
             node=node,
+        )
+
+
+    def metrics_of(self, node: str) -> NoReturn:
+        raise KStreamsError(
+            f"{node} fills a global store and has no metrics of its own", hint="add the metric in a stream processor", node=node
         )
 
 
@@ -52,7 +60,7 @@ class GlobalTask:
     """All global stores of one instance.
 
     Args:
-        subtopologies: the global ones.
+        subtopologies: the global sub-topologies.
         environment: their stores (one environment per instance).
     """
 
@@ -78,8 +86,10 @@ class GlobalTask:
             wall_clock=wall_clock,
             global_stores={},
             internal_topics=frozenset(),
+            nodes=nodes,
         )
         self._builders = {builder.name: builder for sub in subtopologies for builder in sub.stores}
+        owners = {store: node.name for node in nodes for store in getattr(node, "stores", ())}
         for builder in self._builders.values():
             self.services.stores[builder.name] = open_store(
                 self.services.with_serdes(builder),
@@ -88,10 +98,12 @@ class GlobalTask:
                 send=None,
                 cache=None,
                 defaults=(self.services.key_serde(None), self.services.value_serde(None)),
-                on_dropped=self.services.drop,
+                on_dropped=self.services.dropper(owners.get(builder.name, nodes[-1].name)),
                 suppress_changelog=True,
             )
         entries, _ = compile_nodes(nodes, self.services, None)
+        self._entered = {node.name: 0 for node in nodes if isinstance(node, SourceNode)}
+        self.services.counts.entered = {name: partial(self._entered.__getitem__, name) for name in self._entered}
         self._sources = {
             topic: (node, entries[node.name]) for node in nodes if isinstance(node, SourceNode) for topic in node.topics
         }
@@ -101,8 +113,10 @@ class GlobalTask:
                 callback()
             except KStreamsError:
                 raise
-            except Exception as error:
-                raise _told(error, node, "its init") from error
+            except BaseException as error:
+                if is_interrupt(error):
+                    raise
+                raise _processing_error(error, node, "its init") from error
         self.services.record.known = True
 
     @property
@@ -125,7 +139,7 @@ class GlobalTask:
         ):
             try:
                 key, value = de_key(raw_key), de_value(raw_value)
-            except Exception as error:
+            except BaseException as error:
                 poison = ErrorContext(node.name, "global", topic, partition, offset, ts, raw_key, raw_value, row or [])
                 self._on_poison(poison, error)
                 continue
@@ -137,22 +151,26 @@ class GlobalTask:
                 row or [],
             )
             services.clock.now = max(services.clock.now, ts)
+            self._entered[node.name] += 1
             try:
                 enter(key, value, ts, record.headers)
-            except Exception as error:
+            except BaseException as error:
                 self._on_error(
                     ErrorContext(node.name, "global", topic, partition, offset, ts, raw_key, raw_value, record.headers), error
                 )
         record.restore(NOWHERE)
 
-    def _on_poison(self, at: ErrorContext, error: Exception) -> None:
+    def _on_poison(self, at: ErrorContext, error: BaseException) -> None:
+        if is_interrupt(error):
+            raise error
         handler = self._deserialization_handler
-        if handler is not None and ask(handler, at, error, "deserialization.exception.handler") is Response.CONTINUE:
-            self.services.drop("deserialization")
-            return
-        told = error.message if isinstance(error, KStreamsError) else str(error)
+        if handler is not None and isinstance(error, Exception):  # handlers are not called for sys.exit() and the like
+            if ask(handler, at, error, "deserialization.exception.handler") is Response.CONTINUE:
+                self.services.drop("deserialization", at.node or "")
+                return
+        reason = error.message if isinstance(error, KStreamsError) else str(error)
         raise SerializationError(
-            f"{at.node} cannot read the record of a global table at {at.topic}-{at.partition} offset {at.offset}: {told}",
+            f"{at.node} cannot read the record of a global table at {at.topic}-{at.partition} offset {at.offset}: {reason}",
             hint="fix the serde or the producer, or set deserialization.exception.handler to 'continue'",
             node=at.node,
             topic=at.topic,
@@ -160,17 +178,20 @@ class GlobalTask:
             offset=at.offset,
         ) from error
 
-    def _on_error(self, at: ErrorContext, error: Exception) -> None:
+    def _on_error(self, at: ErrorContext, error: BaseException) -> None:
+        if is_interrupt(error):
+            raise error
         handler = self._processing_handler
-        if handler is not None and ask(handler, at, error, "processing.exception.handler") is Response.CONTINUE:
-            self.services.drop("processing")
-            return
+        if handler is not None and isinstance(error, Exception):
+            if ask(handler, at, error, "processing.exception.handler") is Response.CONTINUE:
+                self.services.drop("processing", at.node or "")
+                return
         line = user_line(error)
         raise StreamsProcessingError(
             f"{type(error).__name__}: {error}"
             + (f"\n  {line}" if line else "")
             + f"\n  in a global store's processor, at {at.topic}-{at.partition} offset {at.offset}",
-            hint="fix the function; or processing.exception.handler 'continue' with processing.exception.handler.global.enabled",
+            hint="fix the function, or set processing.exception.handler to 'continue' and processing.exception.handler.global.enabled",
             node=at.node,
             topic=at.topic,
             partition=at.partition,
@@ -179,20 +200,22 @@ class GlobalTask:
         ) from error
 
     def commit(self, positions: Mapping[str, int], commit_id: int) -> None:
-        """Make what was applied durable with its positions (topic-partition -> next offset)."""
+        """Commit the applied records to the local stores, with their positions (topic-partition -> next offset)."""
         for store in self.services.stores.values():
             store.flush()
         self.environment.commit(positions, commit_id)
 
     def close(self) -> None:
-        """Close processors and stores; everything is tried even if one fails."""
+        """Close processors and stores; every close is attempted even if one fails."""
         failed: Exception | None = None
         for node, callback in self.services.close_callbacks:
             try:
                 callback()
-            except Exception as error:  # the first one is raised below; the rest must still be closed
+            except BaseException as error:  # the first one is raised below, after all others are closed
+                if is_interrupt(error):
+                    raise
                 if failed is None:
-                    failed = _told(error, node, "its close")
+                    failed = _processing_error(error, node, "its close")
                     failed.__cause__ = error
         for store in self.services.stores.values():
             try:
@@ -203,7 +226,7 @@ class GlobalTask:
             raise failed
 
 
-def _told(error: Exception, node: str, when: str) -> StreamsProcessingError:
+def _processing_error(error: BaseException, node: str, when: str) -> StreamsProcessingError:
     line = user_line(error)
     return StreamsProcessingError(
         f"{type(error).__name__}: {error}" + (f"\n  {line}" if line else "") + f"\n  in node {node} of a global store, at {when}",

@@ -1,9 +1,9 @@
-"""What happens to a record that cannot be read, processed or written: fail, continue, retry, or to the dead-letter topic.
+"""Exception handlers for records that cannot be read, processed or written: fail, continue, retry, dead-letter topic.
 
 A handler is a callable ``(ErrorContext, error) -> Response`` (or one of the words "fail" and "continue"). With
-``errors.dead.letter.queue.topic.name`` set, a source record that is given up (not one at which the application stops) is
-written there as it was read, with its coordinates in headers, in the same commit as everything else. Source: KIP-161, KIP-210,
-KIP-1033, KIP-1034.
+``errors.dead.letter.queue.topic.name`` set, a source record that a handler skips (not one at which the application stops) is
+written to that topic as it was read, with its coordinates in headers, in the same commit as all other output. Source: KIP-161,
+KIP-210, KIP-1033, KIP-1034.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from kstreams_repl.errors import ConfigError, StreamsProcessingError
+from kstreams_repl.errors import ConfigError, StreamsProcessingError, is_interrupt
 from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.types import Headers
 
 
 class Response(StrEnum):
-    """A handler's answer. RETRY counts as FAIL: the client has retried already what can be retried."""
+    """A handler's response. RETRY repeats the input since the last commit for a retriable output error, and is FAIL for all others."""
 
     FAIL = "fail"
     CONTINUE = "continue"
@@ -50,11 +50,11 @@ _WORDS = {
     for prefix, word in (("LogAndFail", "fail"), ("LogAndContinue", "continue"))
     for kind in ("", "Processing", "Deserialization", "Production")
 } | {"DefaultProductionExceptionHandler": "fail"}
-"""Kafka Streams' handler classes, by the word that means the same here."""
+"""Kafka Streams' handler classes -> the equivalent word."""
 
 
 def resolve(setting: Any, key: str) -> Handler | None:
-    """The handler of a setting; None for the default "fail", which costs nothing per record."""
+    """Return the handler of a setting; None for the default "fail", which costs nothing per record."""
     word = _WORDS.get(setting.rsplit(".", 1)[-1], setting) if isinstance(setting, str) else setting
     if word is None or word == "fail":
         return None
@@ -63,32 +63,36 @@ def resolve(setting: Any, key: str) -> Handler | None:
     if callable(setting):
         return setting  # type: ignore[no-any-return]
     raise ConfigError(
-        f"{key} = {setting!r} cannot be used", hint="'fail', 'continue' or a callable (context, error) -> Response", key=key
+        f"{key} = {setting!r} cannot be used", hint="set it to 'fail', 'continue' or a callable (context, error) -> Response", key=key
     )
 
 
 def ask(handler: Handler, context: ErrorContext, error: Exception, key: str) -> Response:
-    """What a handler says to an error.
+    """Call a handler and return its response.
 
     Raises:
-        StreamsProcessingError: it raised, or answered something else. No handler is asked about that: the task stops at the record.
+        StreamsProcessingError: it raised, or returned something other than a `Response`. No handler is called for that: the task stops
+            at the record.
     """
-    cause, line = error, None
+    cause: BaseException = error
+    line = None
     try:
         answer = handler(context, error)
         try:
             return Response(answer)
         except ValueError:
-            told = f"answered {answer!r}"
-    except Exception as raised:
+            outcome = f"returned {answer!r}"
+    except BaseException as raised:
+        if is_interrupt(raised):
+            raise
         cause, line = raised, user_line(raised)
-        told = f"raised {type(raised).__name__}: {raised}"
+        outcome = f"raised {type(raised).__name__}: {raised}"
     at = "a punctuation" if context.topic is None else f"{context.topic}-{context.partition} offset {context.offset}"
     raise StreamsProcessingError(
-        f"the {key} {told} when it was asked about {type(error).__name__}: {error}"
+        f"the {key} {outcome} when it was called for {type(error).__name__}: {error}"
         + (f"\n  {line}" if line else "")
         + f"\n  in node {context.node}, task {context.task}, at {at}",
-        hint="a handler returns Response.CONTINUE or Response.FAIL, whatever the error, and never raises",
+        hint="return Response.CONTINUE or Response.FAIL from the handler for every error, and never raise",
         node=context.node,
         task=context.task,
         topic=context.topic,
@@ -103,9 +107,9 @@ def _continue(context: ErrorContext, error: Exception) -> Response:
 
 
 def dead_letter_headers(context: ErrorContext, error: BaseException) -> Headers:
-    """The record's own headers plus the coordinates and the error, under Kafka Streams' names (KIP-1034)."""
+    """Return the record's own headers plus its coordinates and the error, under Kafka Streams' names (KIP-1034)."""
     cause = error.__cause__ or error
-    told = {
+    fields = {
         "exception": type(cause).__name__,
         "message": str(cause),
         "stacktrace": "".join(traceback.format_exception(cause)),
@@ -114,4 +118,4 @@ def dead_letter_headers(context: ErrorContext, error: BaseException) -> Headers:
         "offset": str(context.offset),
         "timestamp": str(context.timestamp),
     }
-    return [*context.headers, *((f"__streams.errors.{name}", text.encode("utf-8", "replace")) for name, text in told.items())]
+    return [*context.headers, *((f"__streams.errors.{name}", text.encode("utf-8", "replace")) for name, text in fields.items())]

@@ -1,7 +1,7 @@
-"""A priority queue that gives equal elements out in the order of `java.util.PriorityQueue`.
+"""A priority queue that returns equal elements in the order of `java.util.PriorityQueue`.
 
-Kafka Streams picks the next record, and the next punctuation, from that class, and its order of ties is visible in results: neither first
-in, first out, nor `heapq`'s order. Source: the documented sift-up and sift-down of a binary heap with strict comparisons.
+Kafka Streams picks the next record, and the next punctuation, from that class, and its order of ties is visible in results: neither
+first in, first out, nor `heapq`'s order. Source: the documented sift-up and sift-down of a binary heap with strict comparisons.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class JavaPriorityQueue(Generic[T]):
-    """A min-heap by `key` whose ties leave as on the JVM (five equal elements leave as 1, 5, 4, 3, 2)."""
+    """A min-heap by `key` whose ties leave in the JVM's order (five equal elements leave as 1, 5, 4, 3, 2)."""
 
     __slots__ = ("heap", "_key")
 
@@ -60,7 +60,7 @@ class JavaPriorityQueue(Generic[T]):
         return first
 
     def remove_if(self, unwanted: Callable[[T], bool]) -> None:
-        """Drop matching elements and rebuild the heap as Java's `heapify` does."""
+        """Remove matching elements and rebuild the heap as Java's `heapify` does."""
         self.heap = [item for item in self.heap if not unwanted(item)]
         for index in range((len(self.heap) >> 1) - 1, -1, -1):
             self._sift_down(index)

@@ -1,6 +1,6 @@
-"""How a task lets itself be measured: what it is compiled with when metrics are recorded in detail, and nothing when they are not.
+"""The interface for detailed metrics of a task, which is compiled with a `Meter` only if they are recorded.
 
-`Meter` wraps nodes, stores and senders *while they are built*; a task without one has no trace of it on the record path.
+A `Meter` wraps nodes, stores and senders *while they are built*; without one the record path does no extra work.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from kstreams_repl.topology.stores import StoreBuilder
 
 
 class Meter(Protocol):
-    """Measures one task (`instance.task_meter`)."""
+    """Measures one task (`instance.metrics.task_instrumentation`)."""
 
     def bind(self, services: Any) -> None:
-        """Take the task's services (record context, clocks) before anything is built."""
+        """Set the task's services (record context, clocks); called before anything is built."""
 
     def entry(self, node: Node, entry: Process, *, terminal: bool) -> Process:
-        """The node's entry, counted."""
+        """Return the node's entry, wrapped to count records."""
 
     def output(self, node: Node, forward: Process) -> Process:
-        """What the node forwards with, counted where that means something; else `forward` itself."""
+        """Return the node's forward function, wrapped to count records where that is meaningful, otherwise `forward` itself."""
 
     def store(self, builder: StoreBuilder, store: Any) -> None:
-        """Count and time the store's calls, in place, before a node has seen it."""
+        """Count and time the store's calls, by changing it in place before any node gets it."""
 
     def collector(self, collector: RecordCollector) -> RecordCollector:
-        """The collector, counting what is sent by topic."""
+        """Return the collector, wrapped to count what is sent by topic."""

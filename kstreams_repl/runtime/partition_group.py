@@ -1,8 +1,8 @@
 """The queues of one task and the choice of the next record.
 
-The next record is the head with the smallest timestamp; ties leave in the order of Java's priority queue. A task whose queues are not all
-filled waits or goes on as `max.task.idle.ms` says: 0 waits only while a partition is known (or not yet known not) to lag, so that a join
-does not miss a table that is on its way. Source: Kafka Streams' PartitionGroup, KIP-353, KIP-695.
+The next record is the head with the smallest timestamp; ties are in the order of Java's priority queue. When some queues of a task are
+empty, `max.task.idle.ms` decides whether it waits: 0 waits only while a partition is known to lag or its lag is not known yet, so that
+a join does not miss a table row that is about to arrive. Source: Kafka Streams' PartitionGroup, KIP-353, KIP-695.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PartitionGroup:
         self._lags: dict[TopicPartition, int] = {}
         self._deadlines: dict[TopicPartition, int] = {}
         self.enforced = 0
-        """How often the task went on without records of every partition (KIP-353's enforced processing)."""
+        """How often the task continued without records of every partition (KIP-353's enforced processing)."""
 
     def add(self, partition: TopicPartition, batch: RecordBatch) -> None:
         queue = self.queues.get(partition)
@@ -47,7 +47,7 @@ class PartitionGroup:
             self._filled.offer(queue)
 
     def set_lag(self, partition: TopicPartition, lag: int | None) -> None:
-        """How many records of the partition are on the broker and not here; None = not known."""
+        """Set how many records of the partition are on the broker and not yet here; None = unknown."""
         if lag is None:
             self._lags.pop(partition, None)
         else:
@@ -62,7 +62,7 @@ class PartitionGroup:
         return sum(queue.buffered_bytes for queue in self.queues.values())
 
     def ready(self, wall_clock: int) -> bool:
-        """Whether a record may be taken now. False when nothing is buffered."""
+        """Return whether the next record may be processed now; False if nothing is buffered."""
         filled = len(self._filled)
         if self.max_task_idle_ms == IDLE_DISABLED:
             return filled > 0
@@ -86,14 +86,21 @@ class PartitionGroup:
         return filled > 0
 
     def run(self, count: int) -> int:
-        """Take records of one queue as long as it stays first, at most `count`. Call only when `ready`."""
+        """Process at most `count` records of one queue while it has the smallest head timestamp. Call it only when `ready`."""
         filled = self._filled
         queue = filled.poll()
         following = filled.peek()
+        poison = queue.corrupted
         done = queue.run(count, _FOREVER if following is None else following.head_ts)
+        if not poison:
+            queue.entered += done
         if queue.has_head:
             filled.offer(queue)
         return done
+
+    def entered(self, partitions: Iterable[TopicPartition]) -> int:
+        """Return how many records of these partitions were passed to their source's node."""
+        return sum(self.queues[at].entered for at in partitions)
 
     def clear(self) -> None:
         for queue in self.queues.values():

@@ -1,7 +1,7 @@
 """Punctuation: callbacks by stream time or by wall clock, due in Java's priority-queue order.
 
 STREAM_TIME schedules are aligned to 0 and fire first at the first record; WALL_CLOCK_TIME schedules fire first one interval from now. A
-schedule that missed several intervals fires once and goes on at the next aligned multiple. Source: Kafka Streams' punctuation queue.
+schedule that missed several intervals fires once and continues at the next aligned multiple. Source: Kafka Streams' punctuation queue.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Schedule:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Never fire again; allowed from inside the callback."""
+        """Stop the schedule; may be called from inside the callback."""
         self.cancelled = True
 
 
@@ -43,12 +43,12 @@ class PunctuationQueue:
 
     @property
     def next_due(self) -> int | None:
-        """When the next callback is due, None when nothing is scheduled."""
+        """Return when the next callback is due (ms); None when nothing is scheduled."""
         top = self._queue.peek()
         return None if top is None else top.due
 
     def punctuate(self, now: int, call: Callable[[str, Callable[[int], None], int], None]) -> bool:
-        """Run everything that is due at `now` through `call(node, callback, now)`; True when anything ran."""
+        """Call `call(node, callback, now)` for everything that is due at `now`; return True if anything ran."""
         queue, ran = self._queue, False
         top = queue.peek()
         while top is not None and top.due <= now:

@@ -1,8 +1,8 @@
-"""The coordinates of the record a task is working on.
+"""The coordinates of the record that a task is processing.
 
-One mutable `RecordContext` per task: the task writes it once per source record, nodes read it (processors' record metadata, dead-letter
-headers, cached entries that flush later under their own coordinates). A node that emits later than the record came (cache flush,
-suppress, punctuation) swaps the context with `replace` and restores it.
+One mutable `RecordContext` per task: the task sets it once per source record, nodes read it (record metadata of processors, dead-letter
+headers, cached entries that are flushed later with their own coordinates). A node that emits a record later (cache flush, suppress,
+punctuation) sets that record's context with `replace`, which restores the current one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kstreams_repl.types import Headers, RecordMetadata
 
 
 class ContextSnapshot(NamedTuple):
-    """A record's coordinates kept beside a buffered or cached entry."""
+    """The coordinates stored with a buffered or cached entry."""
 
     topic: str | None
     partition: int
@@ -25,7 +25,7 @@ class ContextSnapshot(NamedTuple):
 
 
 class RecordContext:
-    """Coordinates of the source record now in the task; topic None, partition and offset -1 during punctuation."""
+    """The coordinates of the task's current source record; in a punctuation topic None, partition and offset -1."""
 
     __slots__ = ("topic", "partition", "offset", "timestamp", "headers", "raw_key", "raw_value", "known")
 
@@ -43,32 +43,32 @@ class RecordContext:
         return ContextSnapshot(self.topic, self.partition, self.offset, self.timestamp, self.headers)
 
     def restore(self, snapshot: ContextSnapshot) -> None:
-        """Take another record's coordinates; its bytes are not kept."""
+        """Set another record's coordinates; raw key and value become None."""
         self.topic, self.partition, self.offset, self.timestamp, self.headers = snapshot
         self.raw_key = self.raw_value = None
 
     @contextmanager
     def replace(self, snapshot: ContextSnapshot) -> Iterator[None]:
-        """Work under another record's coordinates; the present ones come back whatever happens."""
+        """Set another record's coordinates, and restore the current ones on exit, also after an error."""
         kept, raw_key, raw_value = self.snapshot(), self.raw_key, self.raw_value
         self.restore(snapshot)
         try:
             yield
-        except Exception as error:
+        except BaseException as error:
             self.raised(error)
             raise
         finally:
             self.restore(kept)
             self.raw_key, self.raw_value = raw_key, raw_value
 
-    def raised(self, error: Exception) -> None:
-        """Note which record an error belongs to, before the context becomes that of another; the first note counts."""
-        with suppress(AttributeError, TypeError):  # not every exception takes an attribute
+    def raised(self, error: BaseException) -> None:
+        """Attach the current record to an error before the context changes; only the first call has an effect."""
+        with suppress(AttributeError, TypeError):  # some exceptions do not accept attributes
             if getattr(error, _AT, None) is None:
                 setattr(error, _AT, self.snapshot())
 
     def metadata(self) -> RecordMetadata | None:
-        """Topic, partition, offset; in a punctuation None, -1, -1; None while processors are initialised."""
+        """Return topic, partition, offset; None, -1, -1 in a punctuation; None while processors are initialised."""
         return RecordMetadata(self.topic, self.partition, self.offset) if self.known else None
 
 
@@ -76,7 +76,7 @@ NOWHERE = ContextSnapshot(None, -1, -1, -1, [])
 _AT = "__kstreams_at__"
 
 
-def place_of(error: Exception, otherwise: RecordContext) -> ContextSnapshot:
-    """The record that an error belongs to."""
+def place_of(error: BaseException, otherwise: RecordContext) -> ContextSnapshot:
+    """Return the record that was attached to an error, or `otherwise` as a snapshot."""
     noted = getattr(error, _AT, None)
     return noted if isinstance(noted, ContextSnapshot) else otherwise.snapshot()

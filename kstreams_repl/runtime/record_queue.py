@@ -1,21 +1,22 @@
-"""The records of one partition waiting for their task.
+"""The records of one partition that wait for their task.
 
-The queue keeps the *head* decoded and time-stamped, because the task chooses between partitions by head timestamp; a poison record is
-met when it becomes head. Invariants: records leave in offset order; the timestamp extractor sees the partition time of records already
-taken; a queue that holds only poison records still moves the offset on (the last of them becomes a head that is not processed).
-Columns are decoded ahead, a batch at a time, by serdes that allow it. `run` is the hot loop of the engine.
+The queue keeps the *head* deserialized and time-stamped, because the task chooses between partitions by head timestamp; a poison record
+is detected when it becomes the head. Invariants: records leave in offset order; the timestamp extractor gets the partition time of the
+records already processed; a queue that holds only poison records still advances the offset (the last of them becomes a head that is not
+processed). Columns are deserialized ahead, a batch at a time, if the serde supports it. `run` is the hot loop of the engine.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kstreams_repl.runtime.fusing import UNREAD
-from kstreams_repl.runtime.tracing import Trace, traced_rows
-from kstreams_repl.types import Headers, RecordBatch, TopicPartition
+from kstreams_repl.errors import is_interrupt
+from kstreams_repl.runtime.crash_trace import Trace, traced_rows
+from kstreams_repl.runtime.loop_codegen import UNREAD
+from kstreams_repl.types import Headers, RecordBatch, RecordPlace, TopicPartition
 
 if TYPE_CHECKING:
     from kstreams_repl.runtime.record_context import RecordContext
@@ -24,11 +25,11 @@ UNKNOWN = -1
 
 
 DeserializeMany = Callable[[Sequence[bytes | None]], list[Any]]
-"""Read a column at once (`Serde.deserialize_many`)."""
+"""Deserializes a column at once (`Serde.deserialize_many`)."""
 
 
 class Source(Protocol):
-    """What a queue needs of its compiled source node."""
+    """The compiled source node, as its queue uses it."""
 
     name: str
     enter: Callable[[Any, Any, int, Headers], None]
@@ -37,19 +38,23 @@ class Source(Protocol):
     deserialize_keys: DeserializeMany | None
     deserialize_values: DeserializeMany | None
     no_headers: Headers | None
-    """What records without headers share, where nothing can change it; None: each gets a list of its own."""
+    """The immutable list shared by records without headers; None: each record gets its own list."""
     trace: Trace | None
-    """Told each record before it is decoded; None costs nothing."""
+    """Called for each record before it is decoded; None costs nothing."""
     extract: Callable[[RecordQueue, Any, Any, int, int, Headers], int] | None
-    """(queue, key, value, timestamp, offset, headers) -> ms"""
+    """(queue, key, value, timestamp, offset, headers) -> timestamp in ms"""
 
     def on_poison(
-        self, error: Exception, queue: RecordQueue, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers
+        self, error: BaseException, queue: RecordQueue, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers
     ) -> None:
         """Raise to stop at this record, return to skip it."""
 
     def on_negative_timestamp(self, queue: RecordQueue, ts: int, offset: int) -> None:
         """Raise to stop at this record, return to skip it."""
+
+
+class RecordSkipped(Exception):
+    """The cause given for a record that the user skips (``repl.skip.records``); no handler is called for it."""
 
 
 class StreamClock:
@@ -75,12 +80,12 @@ def _rows(batch: RecordBatch, source: Source) -> Iterator[Row]:
 
 
 def rows_from(batch: RecordBatch, source: Source, start: int) -> Iterator[Row]:
-    """The batch's rows from one on."""
+    """Return the batch's rows from index `start` on."""
     return chain.from_iterable(_chunks(batch, source, start))
 
 
 def _chunks(batch: RecordBatch, source: Source, first: int) -> Iterator[Iterable[Row]]:
-    """Columns are read so little ahead that what was read is still in the processor's cache when its turn comes."""
+    """Deserialize columns in chunks so small that the objects are still in the processor's cache when they are processed."""
     for start in range(first, len(batch.offsets), READ_AHEAD):
         chunk = slice(start, start + READ_AHEAD)
         raw_keys, raw_values, offsets = batch.keys[chunk], batch.values[chunk], batch.offsets[chunk]
@@ -90,33 +95,44 @@ def _chunks(batch: RecordBatch, source: Source, first: int) -> Iterator[Iterable
 
 
 def _read_ahead(column: Sequence[bytes | None], deserialize_many: DeserializeMany | None) -> Iterable[Any]:
-    """The column's objects; `UNREAD` when its serde wants them one by one, or one of them is poison."""
+    """Return the column's objects; `UNREAD` if its serde works one by one, or the column contains a poison record."""
     if deserialize_many is None:
         return repeat(UNREAD, len(column))
     try:
         return deserialize_many(column)
-    except Exception:  # the record it comes from raises it again, in its turn
+    except BaseException as error:  # the record that causes it raises it again when its turn comes
+        if is_interrupt(error):
+            raise
         return repeat(UNREAD, len(column))
 
 
 class RecordQueue:
-    """Decoded head plus undecoded rest of one partition.
+    """The deserialized head and the remaining raw records of one partition.
 
     Args:
-        partition: where the records come from; `topic` of a batch overrides the name (pattern sources in the test driver).
-        source: the compiled source node they enter.
-        record: the task's record context, written before each record enters.
-        clock: the task's stream time, advanced as records are taken.
+        partition: the source partition; `topic` of a batch overrides the name (pattern sources in the test driver).
+        source: the compiled source node.
+        record: the task's record context, set before each record is processed.
+        clock: the task's stream time, advanced as records are processed.
+        skipped: offsets of records that the user skips; they are treated like poison records.
     """
 
     __slots__ = (
         "partition", "source", "record", "clock", "partition_time", "has_head", "corrupted", "head_key", "head_value", "head_ts",
         "head_offset", "head_headers", "head_raw_key", "head_raw_value", "_rows", "_pending", "size", "next_offset", "topic",
-        "buffered_bytes", "_open_bytes",
+        "buffered_bytes", "_open_bytes", "_skipped", "entered",
     )  # fmt: skip
 
-    def __init__(self, partition: TopicPartition, source: Source, record: RecordContext, clock: StreamClock) -> None:
+    def __init__(
+        self,
+        partition: TopicPartition,
+        source: Source,
+        record: RecordContext,
+        clock: StreamClock,
+        skipped: frozenset[int] = frozenset(),
+    ) -> None:
         self.partition = partition
+        self._skipped = skipped
         self.source = source
         self.record = record
         self.clock = clock
@@ -135,15 +151,17 @@ class RecordQueue:
         self.topic = partition.topic
         self.size = 0
         self.buffered_bytes = 0
-        """Of the batches that are kept: a batch goes as a whole, with its last record."""
+        """Size of the buffered batches in bytes; a batch is released as a whole, with its last record."""
         self._open_bytes = 0
         self.next_offset: int | None = None
+        self.entered = 0
+        """How many records were passed to the source's node."""
 
     def add(self, batch: RecordBatch) -> None:
-        """Append records; they must follow the ones before in offset order."""
+        """Append records; they must follow the previous ones in offset order."""
         if not batch.offsets:
             return
-        self._pending.append(batch)
+        self._pending.extend(_apart(batch, self._skipped) if self._skipped else (batch,))
         self.size += len(batch.offsets)
         self.buffered_bytes += batch.size_bytes
         self.next_offset = batch.offsets[-1] + 1
@@ -152,8 +170,8 @@ class RecordQueue:
 
     @property
     def resume_offset(self) -> int | None:
-        """The offset to commit: that of the head, else the one after the last record seen; None before any record. A poison head is
-        passed: the handler has been asked, and its dead letter must not be sent again after the commit.
+        """The offset to commit: that of the head, or the one after the last record seen; None before any record. A poison head counts as
+        processed: its handler has been called, and its dead letter must not be sent again after the commit.
         """
         return self.head_offset + self.corrupted if self.has_head else self.next_offset
 
@@ -164,10 +182,10 @@ class RecordQueue:
         self.head_ts = self.partition_time = UNKNOWN
 
     def run(self, count: int, limit: int) -> int:
-        """Take and process records while their timestamp is below `limit`, at most `count`; the first one regardless of `limit`.
+        """Process at most `count` records while their timestamp is below `limit`; the first one regardless of `limit`.
 
         Returns:
-            How many records were taken (a poison head that only moves the offset counts as one).
+            How many records were processed (a poison head that only advances the offset counts as one).
         """
         if self.corrupted:
             self.corrupted = self.has_head = False
@@ -203,7 +221,7 @@ class RecordQueue:
                 try:
                     key = de_key(raw_key) if next_key is unread else next_key
                     value = de_value(raw_value) if next_value is unread else next_value
-                except Exception as error:
+                except BaseException as error:
                     self._leave(done, partition_time)
                     self._skip_poison(error, raw_key, raw_value, ts, offset, headers)
                     return done
@@ -215,7 +233,7 @@ class RecordQueue:
                         return done
                     self._set_head(key, value, ts, offset, headers, raw_key, raw_value)
                     return done
-            # the rows are used up: the record in hand is the last of its batch
+            # the rows are exhausted: the current record is the last of its batch
             record.offset = offset
             record.timestamp = ts
             record.headers = headers
@@ -232,7 +250,7 @@ class RecordQueue:
             return done
 
     def _run_one_by_one(self, count: int, limit: int) -> int:
-        """Each record is decoded after the one before it was processed, and not while it is at work."""
+        """Decode each record after the previous one was processed, so that no other record is decoded while one is processed."""
         record, clock, enter = self.record, self.clock, self.source.enter
         done = 0
         while self.has_head and not self.corrupted and done < count and (done == 0 or self.head_ts < limit):
@@ -249,7 +267,7 @@ class RecordQueue:
         return done
 
     def _open(self, batch: RecordBatch) -> Iterator[Row]:
-        """The rows of a batch whose turn has come."""
+        """Return the rows of the next batch."""
         return _rows(batch, self.source)
 
     def _leave(self, done: int, partition_time: int) -> None:
@@ -265,13 +283,13 @@ class RecordQueue:
         self.has_head = True
 
     def _skip_poison(
-        self, error: Exception, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers
+        self, error: BaseException, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers
     ) -> None:
         self._ask(error, key, value, ts, offset, headers)
         self._find_head(poison_offset=offset)
 
-    def _ask(self, error: Exception, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers) -> None:
-        following, self.next_offset = self.next_offset, offset  # where the queue stands if the handler says stop
+    def _ask(self, error: BaseException, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers) -> None:
+        following, self.next_offset = self.next_offset, offset  # the queue's position if the handler returns FAIL
         self.source.on_poison(error, self, key, value, ts, offset, headers)
         self.next_offset = following
         self.size -= 1
@@ -283,7 +301,7 @@ class RecordQueue:
         self.size -= 1
 
     def _find_head(self, poison_offset: int | None = None) -> None:
-        """Decode until a good record is found; with none left the last poison record becomes a head that only moves the offset."""
+        """Decode until a good record is found; if there is none, the last poison record becomes a head that only advances the offset."""
         source, extract, no_headers = self.source, self.source.extract, self.source.no_headers
         while True:
             for raw_key, raw_value, key, value, ts, offset, row_headers in self._rows:
@@ -293,7 +311,7 @@ class RecordQueue:
                         key = source.deserialize_key(raw_key)
                     if value is UNREAD:
                         value = source.deserialize_value(raw_value)
-                except Exception as error:
+                except BaseException as error:
                     self._ask(error, raw_key, raw_value, ts, offset, headers)
                     poison_offset = offset
                     continue
@@ -310,6 +328,11 @@ class RecordQueue:
                 break
             batch = self._pending.popleft()
             self._open_bytes = batch.size_bytes
+            if self._skipped and batch.offsets[0] in self._skipped:  # the only record of its batch
+                poison_offset, kept = batch.offsets[0], (batch.headers or [None])[0] or []
+                why = RecordSkipped(f"{RecordPlace(*self.partition, poison_offset)} was skipped by skip()")
+                self._ask(why, batch.keys[0], batch.values[0], batch.timestamps[0], poison_offset, kept)
+                continue
             self._rows = self._open(batch)
             self.topic = batch.topic or self.partition.topic
             if source.trace is not None:
@@ -319,3 +342,15 @@ class RecordQueue:
             self.size += 1
             self.head_offset = poison_offset
             self.has_head = self.corrupted = True
+
+
+def _apart(batch: RecordBatch, skipped: frozenset[int]) -> Iterator[RecordBatch]:
+    """Split the batch so that each skipped record is in a batch of its own."""
+    count = len(batch)
+    alone = [at for at, offset in enumerate(batch.offsets) if offset in skipped]
+    cuts = sorted({0, count, *alone, *(at + 1 for at in alone)})
+    for start, stop in pairwise(cuts):
+        part = slice(start, stop)
+        headers = None if batch.headers is None else batch.headers[part]
+        columns = (batch.keys[part], batch.values[part], batch.timestamps[part], batch.offsets[part], headers)
+        yield RecordBatch(*columns, batch.topic, batch.size_bytes * (stop - start) // count)

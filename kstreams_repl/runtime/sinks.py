@@ -1,4 +1,4 @@
-"""Sink nodes: serialize and hand to the record collector; ask the production exception handler about what cannot be written."""
+"""Sink nodes: serialize records, pass them to the record collector, and call the production exception handler for failures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import KStreamsError, OutputRetryError, SerializationError, UnknownTopicError
 from kstreams_repl.operators.base import Process
-from kstreams_repl.operators.inline import Inline, with_inline
+from kstreams_repl.operators.loop_template import Inline, with_inline
 from kstreams_repl.runtime.collector import Direct, Send, placing, senders_of
 from kstreams_repl.runtime.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.runtime.user_error import user_line
@@ -19,14 +19,14 @@ from kstreams_repl.types import Headers, Outlet, SinkMetadata
 
 if TYPE_CHECKING:
     from kstreams_repl.runtime.compile import TaskNode
-    from kstreams_repl.runtime.services import TaskServices
+    from kstreams_repl.runtime.task_context import TaskServices
 
 Refuse = Callable[[Any, Any, Exception], None]
-"""(key, value, cause): a record that a serde could not write. Raises, or returns to drop it."""
+"""(key, value, cause): handles a record that a serde could not write; raises, or returns to drop the record."""
 
 
 class SinkSite:
-    """`runtime.collector.Site` of one sink. Without a handler of the user's: an error that may pass is tried again, else FAIL."""
+    """`runtime.collector.Site` of one sink. Without a user-defined handler, RETRY for a retriable error, otherwise FAIL."""
 
     def __init__(self, node: str, services: TaskServices) -> None:
         self.node = node
@@ -48,11 +48,11 @@ class SinkSite:
 
     def give_up(self, context: ErrorContext, error: Exception, reason: str = "production") -> None:
         self._services.dead_letter(context, error)
-        self._services.drop(reason)
+        self._services.drop(reason, self.node)
 
 
 def build_sink(node: SinkNode, context: TaskNode, services: TaskServices) -> Process:
-    """The entry of a sink: fixed topic, topic per record, or a custom partitioner."""
+    """Return the entry of a sink: fixed topic, topic per record, or a custom partitioner."""
     key_serde, value_serde = services.key_serde(node.key_serde), services.value_serde(node.value_serde)
     site = SinkSite(node.name, services)
     refuse = _refusal(node, services, key_serde, value_serde, site)
@@ -70,7 +70,7 @@ def build_sink(node: SinkNode, context: TaskNode, services: TaskServices) -> Pro
 
 
 def _lines(node: str, topic: str, client: Direct, key_serde: Serde, value_serde: Serde, refuse: Refuse) -> Inline:
-    """`_plain` for a key that is the source's."""
+    """Return the loop lines of `_plain` for a key that is unchanged since the source."""
     lines = (
         "try:",
         "    payload = {to_value}(value)",
@@ -91,7 +91,7 @@ def _lines(node: str, topic: str, client: Direct, key_serde: Serde, value_serde:
 
 
 def build_outlet(node: SinkNode, services: TaskServices, key_serde: Serde, value_serde: Serde) -> Outlet | None:
-    """The way into a sink for rows that these serdes have written; None when the sink would write them differently."""
+    """Return the outlet into a sink for rows serialized by these serdes; None if the sink serializes differently."""
     theirs, values = services.key_serde(node.key_serde), services.value_serde(node.value_serde)
     if node.topic is None or node.partitioner is not None:
         return None
@@ -131,7 +131,7 @@ def _windowed(
     refuse: Refuse,
     suffix: int,
 ) -> Process:
-    """A windowed key is placed by its plain key, without the window bounds at its end."""
+    """Return the entry for windowed keys: the partition is that of the plain key, without the window bounds at its end."""
     place = services.collector.partition_of
 
     def sink_windowed(key: Any, value: Any, timestamp: int, headers: Any) -> None:
@@ -155,7 +155,7 @@ def _chosen(
     site: SinkSite,
 ) -> Process:
     senders: dict[str, Send] = {}
-    collector, record, drop = services.collector, services.record, services.drop
+    collector, record, drop = services.collector, services.record, services.dropper(site.node)
     topic_of, partitioner, fixed = node.topic_extractor, node.partitioner, node.topic
 
     def sink_chosen(key: Any, value: Any, timestamp: int, headers: Any) -> None:
@@ -163,7 +163,7 @@ def _chosen(
         if topic_of is not None:
             topic = topic_of(key, value, SinkMetadata(record.topic, record.partition, record.offset, timestamp, list(headers)))
         if not isinstance(topic, str):
-            raise TypeError(f"the topic for this record is {topic!r}, and must be a name")
+            raise TypeError(f"expected a topic name for this record, got {topic!r}")
         real = services.real_topic(topic)
         send = senders.get(real)
         if send is None:
@@ -199,16 +199,16 @@ def _chosen(
 
 
 def _places(chosen: Any) -> Sequence[int]:
-    """What a partitioner returned, as partitions."""
+    """Convert a partitioner's result to a list of partitions."""
     with suppress(TypeError):
         places = sorted({index(place) for place in ([chosen] if hasattr(chosen, "__index__") else chosen)})
         if not places or places[0] >= 0:
             return places
-    raise ValueError(f"the partitioner returned {chosen!r}, and must return a partition, a set of partitions, or None")
+    raise ValueError(f"expected a partition, a set of partitions or None from the partitioner, got {chosen!r}")
 
 
 def _refusal(node: SinkNode, services: TaskServices, key_serde: Any, value_serde: Any, site: SinkSite) -> Refuse:
-    """Ask the production handler about a record that cannot be written; without one, or on FAIL, a typed error."""
+    """Return a function that calls the production handler for a record that cannot be written; without one, or on FAIL, it raises."""
 
     def refuse(key: Any, value: Any, cause: Exception) -> None:
         at, context = services.record, site.context()
@@ -216,11 +216,11 @@ def _refusal(node: SinkNode, services: TaskServices, key_serde: Any, value_serde
             site.give_up(context, cause, "serialization")
             return
         part, item, serde = ("key", key, key_serde) if _fails(key_serde, key) else ("value", value, value_serde)
-        told, line = cause.message if isinstance(cause, KStreamsError) else f"{type(cause).__name__}: {cause}", user_line(cause)
+        reason, line = cause.message if isinstance(cause, KStreamsError) else f"{type(cause).__name__}: {cause}", user_line(cause)
         raise SerializationError(
-            f"the {part} serde of {node.name} ({getattr(serde, 'name', serde)}) cannot write a {type(item).__name__}: {told}"
+            f"the {part} serde of {node.name} ({getattr(serde, 'name', serde)}) cannot write a {type(item).__name__}: {reason}"
             + (f"\n  {line}" if line else ""),
-            hint=f"give it a {part}_serde that fits, for example serdes.json",
+            hint=f'set a {part}_serde that can write it, for example {part}_serde="{_FITTING.get(type(item), "json")}"',
             node=node.name,
             topic=at.topic,
             partition=at.partition,
@@ -229,6 +229,9 @@ def _refusal(node: SinkNode, services: TaskServices, key_serde: Any, value_serde
         ) from cause
 
     return refuse
+
+
+_FITTING = {str: "string", int: "long", float: "double", bytes: "bytes"}
 
 
 def _fails(serde: Any, item: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Source nodes: decode, time-stamp, and hand poison records to the deserialization handler."""
+"""Source nodes: deserialize and time-stamp records, and pass poison records to the deserialization handler."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kstreams_repl.errors import KStreamsError, SerializationError, StreamsProcessingError
+from kstreams_repl.errors import KStreamsError, SerializationError, StreamsProcessingError, is_interrupt
 from kstreams_repl.operators.base import Process
+from kstreams_repl.runtime.crash_trace import Trace
 from kstreams_repl.runtime.handlers import ErrorContext, Handler, Response, ask
-from kstreams_repl.runtime.record_queue import RecordQueue
-from kstreams_repl.runtime.tracing import Trace
+from kstreams_repl.runtime.record_queue import RecordQueue, RecordSkipped
 from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.types import Headers
 
 if TYPE_CHECKING:
-    from kstreams_repl.runtime.services import TaskServices
+    from kstreams_repl.runtime.task_context import TaskServices
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumedRecord:
-    """What a timestamp extractor is given; `timestamp` is the one on the broker (ms)."""
+    """The argument of a timestamp extractor; `timestamp` is the broker's (ms)."""
 
     topic: str
     partition: int
@@ -36,7 +36,7 @@ Extract = Callable[[RecordQueue, Any, Any, int, int, Headers], int]
 
 
 def _never(record: ConsumedRecord, partition_time: int) -> int:
-    raise AssertionError("a source without extractor takes the broker's timestamp")
+    raise AssertionError("a source without extractor uses the broker's timestamp")
 
 
 class CompiledSource:
@@ -50,12 +50,12 @@ class CompiledSource:
         self.trace = trace
         key_serde, value_serde = services.key_serde(node.key_serde), services.value_serde(node.value_serde)
         self.deserialize_key, self.deserialize_value = key_serde.deserialize, value_serde.deserialize
-        self.deserialize_keys = key_serde.deserialize_many if trace is None else None  # traced: one by one
+        self.deserialize_keys = key_serde.deserialize_many if trace is None else None  # a traced task decodes one by one
         self.deserialize_values = value_serde.deserialize_many if trace is None else None
         self.key_serde, self.value_serde = key_serde, value_serde
         self._services = services
         self._handler = handler
-        # what we write to our own topics has a good timestamp already, as in Kafka Streams
+        # records that the application wrote to its own topics already have a valid timestamp, as in Kafka Streams
         internal = bool(node.topics) and all(topic in services.internal_topics for topic in node.topics)
         extractor = node.timestamp_extractor or (None if internal else services.config["default.timestamp.extractor"])
         self._extractor: Callable[[ConsumedRecord, int], int] = extractor or _never
@@ -67,7 +67,9 @@ class CompiledSource:
         record = ConsumedRecord(queue.topic, queue.partition.partition, offset, timestamp, key, value, headers)
         try:
             extracted: Any = self._extractor(record, queue.partition_time)
-        except Exception as cause:
+        except BaseException as cause:
+            if is_interrupt(cause):
+                raise
             line = user_line(cause)
             raise StreamsProcessingError(
                 f"the timestamp extractor of {self.name} raised {type(cause).__name__}: {cause}"
@@ -84,7 +86,7 @@ class CompiledSource:
         except (TypeError, ValueError, OverflowError) as cause:
             raise StreamsProcessingError(
                 f"the timestamp extractor of {self.name} returned {extracted!r} for the record at {queue.partition} offset {offset}",
-                hint="return milliseconds since 1970 as a number, or a negative one to drop the record",
+                hint="return epoch milliseconds as a number, or a negative number to drop the record",
                 node=self.name,
                 topic=record.topic,
                 partition=record.partition,
@@ -92,18 +94,27 @@ class CompiledSource:
             ) from cause
 
     def on_poison(
-        self, error: Exception, queue: RecordQueue, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers
+        self, error: BaseException, queue: RecordQueue, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers
     ) -> None:
-        """Ask the handler; FAIL raises with the record's coordinates, CONTINUE counts a dropped record."""
-        if isinstance(error, StreamsProcessingError):
+        """Call the handler: FAIL raises with the record's coordinates, CONTINUE counts a dropped record, as does a user's skip."""
+        if isinstance(error, StreamsProcessingError) or is_interrupt(error):
             raise error
         at = queue.partition
         context = ErrorContext(self.name, str(self._services.task_id), at.topic, at.partition, offset, ts, key, value, headers)
-        if self._handler is None or ask(self._handler, context, error, "deserialization.exception.handler") is not Response.CONTINUE:
-            told = error.message if isinstance(error, KStreamsError) else f"{type(error).__name__}: {error}"
+        if isinstance(error, RecordSkipped):
+            self._services.dead_letter(context, error)
+            self._services.drop("skipped", self.name)
+            return
+        handler = self._handler
+        if (
+            handler is None
+            or not isinstance(error, Exception)  # handlers are not called for sys.exit() in a serde
+            or ask(handler, context, error, "deserialization.exception.handler") is not Response.CONTINUE
+        ):
+            reason = error.message if isinstance(error, KStreamsError) else f"{type(error).__name__}: {error}"
             line = user_line(error)
             raise SerializationError(
-                f"{self.name} cannot read the record at {at} offset {offset}: {told}" + (f"\n  {line}" if line else ""),
+                f"{self.name} cannot read the record at {at} offset {offset}: {reason}" + (f"\n  {line}" if line else ""),
                 hint="fix the serde or the producer, or set deserialization.exception.handler to 'continue' "
                 "(with a dead-letter topic, if wanted)",
                 node=self.name,
@@ -113,18 +124,18 @@ class CompiledSource:
                 user_line=line,
             ) from error
         self._services.dead_letter(context, error)
-        self._services.drop("deserialization")
+        self._services.drop("deserialization", self.name)
 
     def on_negative_timestamp(self, queue: RecordQueue, ts: int, offset: int) -> None:
-        """Fail for the default extractor (as FailOnInvalidTimestamp does), else drop and count."""
+        """Raise with the default extractor (as FailOnInvalidTimestamp does), otherwise drop and count."""
         if self._negative_fails:
             at = queue.partition
             raise StreamsProcessingError(
                 f"the record at {at} offset {offset} has the negative timestamp {ts}",
-                hint="give the source a timestamp_extractor that says what to do with it",
+                hint="give the source a timestamp_extractor that returns a valid timestamp, or a negative number to drop the record",
                 node=self.name,
                 topic=at.topic,
                 partition=at.partition,
                 offset=offset,
             )
-        self._services.drop("negative timestamp")
+        self._services.drop("negative timestamp", self.name)

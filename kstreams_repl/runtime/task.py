@@ -1,18 +1,19 @@
 """One task: a sub-topology over one group of partitions. Sans-IO: records, a clock and stores come in; effects go out.
 
-Actors: the `PartitionGroup` (which record is next), the compiled nodes, the stores in their environment, the `RecordCollector`.
-The host calls, on one thread: `add_records`, `process`, `punctuate_*`, and around its commit protocol `prepare_commit` and
-`post_commit`. Invariants: records are taken in Kafka Streams' order; nothing is taken or committed after an error; `close` may be
-called in any state. Source: Kafka Streams' StreamTask, KIP-28.
+Actors: the `PartitionGroup` (chooses the next record), the compiled nodes, the stores in their environment, the `RecordCollector`.
+The host calls, on one thread: `add_records`, `process`, `punctuate_*`, and as part of its commit protocol `prepare_commit` and
+`post_commit`. Invariants: records are processed in Kafka Streams' order; after an error nothing is processed or committed; `close` may
+be called in any state. Source: Kafka Streams' StreamTask, KIP-28.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NoReturn
 
-from kstreams_repl.config import StreamsConfig
+from kstreams_repl.config import SKIPPED_RECORDS, StreamsConfig
 from kstreams_repl.errors import (
     IllegalStateTransitionError,
     InvalidRecordError,
@@ -20,38 +21,39 @@ from kstreams_repl.errors import (
     NullKeyError,
     SerializationError,
     StreamsProcessingError,
+    is_interrupt,
 )
 from kstreams_repl.operators.base import Operator, Process
 from kstreams_repl.operators.stream_aggregate import StreamCount
 from kstreams_repl.runtime.collector import RecordCollector, senders_of
+from kstreams_repl.runtime.columnar_queue import LOOP_THRESHOLD, FusedQueue
 from kstreams_repl.runtime.compile import Tap, children_of, compile_nodes, may_touch_headers, node_of_line, node_of_traceback
-from kstreams_repl.runtime.fused_queue import FusedQueue
-from kstreams_repl.runtime.fusing import Fused, fuse_source
+from kstreams_repl.runtime.crash_trace import Trace, traced
 from kstreams_repl.runtime.handlers import Handler, Response, ask, resolve
+from kstreams_repl.runtime.loop_codegen import Fused, fuse_source
 from kstreams_repl.runtime.metering import Meter
 from kstreams_repl.runtime.partition_group import PartitionGroup
 from kstreams_repl.runtime.record_context import NOWHERE, place_of
 from kstreams_repl.runtime.record_queue import RecordQueue
-from kstreams_repl.runtime.services import TaskServices
 from kstreams_repl.runtime.source import CompiledSource
-from kstreams_repl.runtime.tracing import Trace, traced
-from kstreams_repl.runtime.user_error import read_by_user, user_line
+from kstreams_repl.runtime.task_context import TaskServices
+from kstreams_repl.runtime.user_error import bytes_hint, read_by_user, user_line
 from kstreams_repl.stores.factory import open_store
 from kstreams_repl.stores.record_cache import RecordCache
 from kstreams_repl.topology.nodes import ProcessorNode, SourceNode
 from kstreams_repl.topology.subtopologies import Subtopology, with_default_stores
-from kstreams_repl.types import RecordBatch, TaskId, TopicPartition
+from kstreams_repl.types import RecordBatch, RecordPlace, TaskId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class CommitPlan:
-    """What a commit has to write for one task.
+    """What a commit writes for one task.
 
     Attributes:
         offsets: the next offset of each input partition that has been read from.
-        partition_times: the partition time beside each offset (goes into the offset metadata).
+        partition_times: the partition time for each offset (written into the offset metadata).
         stream_time: the task's stream time.
-        metadata: processor metadata (goes into the offset metadata of every partition, as in Kafka Streams).
+        metadata: processor metadata (written into the offset metadata of every partition, as in Kafka Streams).
     """
 
     offsets: Mapping[TopicPartition, int]
@@ -62,7 +64,7 @@ class CommitPlan:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """All a host needs to make a task; the same for each partition but for `task_id` and `partitions`."""
+    """All that a host needs to create a task; equal for all partitions except for `task_id` and `partitions`."""
 
     application_id: str
     subtopology: Subtopology
@@ -71,7 +73,7 @@ class TaskSpec:
     """Input partition -> name of its source node."""
     config: StreamsConfig
     internal_topics: frozenset[str] = field(default_factory=frozenset)
-    """Topics of the topology that carry the application's id on the broker."""
+    """Topics of the topology that have the application's id as prefix on the broker."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "subtopology", with_default_stores(self.subtopology, self.config["default.dsl.store"]))
@@ -81,16 +83,17 @@ class StreamTask:
     """A running task.
 
     Args:
-        spec: what to run.
+        spec: the task's description.
         environment: the task's stores (`stores.engine`), open and owned.
-        collector: where output and changelog records go.
-        wall_clock: ms; the only clock the task knows.
+        collector: receives output and changelog records.
+        wall_clock: returns ms; the only clock the task uses.
         global_stores: stores of global tables, shared and read-only.
-        exact_cache: let reads count as use of a cached entry, as Kafka Streams does (the test driver); a deployed task saves that.
-        tap: gives an observer for each node's output, to look at the values between nodes (`runtime.compile.Tap`); None costs nothing.
+        exact_cache: reads count as use of a cached entry, as in Kafka Streams (the test driver); a deployed task saves that cost.
+        loop_threshold: minimum number of records for which a source's loop is used (`runtime.columnar_queue`).
+        tap: returns an observer for each node's output, to inspect records between nodes (`runtime.compile.Tap`); None costs nothing.
         meter: counts what passes nodes and stores (`runtime.metering`); None costs nothing.
-        by_record: send every record under the context of its source record, never rows in columns, so that a refused one is found.
-        trace: told where the task is at work, step by step (`runtime.tracing`); None costs nothing.
+        by_record: send every record under the context of its source record, never rows in columns, so that a rejected one is found.
+        trace: receives the task's location, step by step (`runtime.crash_trace`); None costs nothing.
 
     Attributes:
         on_punctuation: called before a punctuation runs.
@@ -105,6 +108,7 @@ class StreamTask:
         wall_clock: Callable[[], int],
         global_stores: Mapping[str, Any] | None = None,
         exact_cache: bool = False,
+        loop_threshold: int = LOOP_THRESHOLD,
         tap: Tap | None = None,
         meter: Meter | None = None,
         by_record: bool = False,
@@ -113,7 +117,7 @@ class StreamTask:
         self.spec = spec
         self.id = spec.task_id
         self.on_punctuation: Callable[[], None] | None = None
-        self._trace = trace
+        self._trace, self._loop_threshold = trace, loop_threshold
         self._work: list[str | None] = [None]
         self.environment = environment
         self.services = TaskServices(
@@ -126,6 +130,7 @@ class StreamTask:
             internal_topics=spec.internal_topics,
             tap=tap,
             meter=meter,
+            nodes=spec.subtopology.nodes,
             by_record=by_record
             or resolve(spec.config["production.exception.handler"], "production.exception.handler") is not None,
         )
@@ -141,11 +146,15 @@ class StreamTask:
         guarded = self._processing_handler is not None or trace is not None
         self.entries, self._codes = compile_nodes(spec.subtopology.nodes, self.services, self._guard if guarded else None)
         self.group = PartitionGroup(self._queues(), self.services.clock, spec.config["max.task.idle.ms"])
+        self.counts = self.services.counts
+        for source in set(spec.partitions.values()):
+            self.counts.entered[source] = partial(self.group.entered, [at for at, name in spec.partitions.items() if name == source])
 
     def initialize(self) -> None:
-        """Run the processors' `init` in topology order. Call once, after the stores are restored and before the first record."""
+        """Run the processors' `init` in topology order. Call it once, after the stores are restored and before the first record."""
         order = {node.name: index for index, node in enumerate(self.spec.subtopology.nodes)}
         self.services.record.restore(NOWHERE)
+        self.services.remembered.restore(self.services.metadata)
         for node, callback in sorted(self.services.init_callbacks, key=lambda entry: order[entry[0]]):
             self._call(node, callback, "its init")
         self.services.record.known = True
@@ -153,7 +162,7 @@ class StreamTask:
     # ---- input -----------------------------------------------------------------------------------------------------------------
 
     def add_records(self, partition: TopicPartition, batch: RecordBatch) -> None:
-        """Append records of one input partition; raises for a poison head when the deserialization handler says fail."""
+        """Append records of one input partition; raises for a poison head if the deserialization handler returns FAIL."""
         self._check_usable()
         try:
             self.group.add(partition, batch)
@@ -162,16 +171,16 @@ class StreamTask:
             raise
 
     def set_lag(self, partition: TopicPartition, lag: int | None) -> None:
-        """Tell how far the broker is ahead of what was added (see `max.task.idle.ms`); None = unknown."""
+        """Set how many records the broker has after those that were added (see `max.task.idle.ms`); None = unknown."""
         self.group.set_lag(partition, lag)
 
     def set_partition_time(self, partition: TopicPartition, partition_time: int) -> None:
-        """Take the partition time that was committed beside the offset."""
+        """Restore the partition time that was committed with the offset."""
         self.group.queues[partition].partition_time = partition_time
         self.services.clock.now = max(self.services.clock.now, partition_time)
 
     def set_metadata(self, metadata: Mapping[str, int]) -> None:
-        """Take processor metadata that was committed beside an offset, before `initialize`; of several partitions the largest counts."""
+        """Restore committed processor metadata; call it before `initialize`. Of several partitions the largest number counts."""
         kept = self.services.metadata
         for name, number in metadata.items():
             kept[name] = max(number, kept.get(name, number))
@@ -183,16 +192,16 @@ class StreamTask:
 
     @property
     def buffered_bytes(self) -> int:
-        """What the batches in the queues hold; 0 where batches do not say (`RecordBatch.size_bytes`)."""
+        """Size in bytes of the batches in the queues; 0 if the batches do not know it (`RecordBatch.size_bytes`)."""
         return self.group.buffered_bytes
 
     def is_processable(self) -> bool:
         return self.group.ready(self.services.wall_clock())
 
-    # ---- work ------------------------------------------------------------------------------------------------------------------
+    # ---- processing ------------------------------------------------------------------------------------------------------------
 
     def process(self, max_records: int = 1) -> int:
-        """Process up to `max_records` records in order; returns how many were taken (0: nothing is ready).
+        """Process up to `max_records` records in order; return how many were processed (0: nothing is ready).
 
         Raises:
             StreamsProcessingError: a user function raised; the task must not be used or committed any more.
@@ -203,12 +212,12 @@ class StreamTask:
         try:
             while done < max_records and group.ready(wall_clock()):
                 done += group.run(max_records - done)
-        except Exception as error:
+        except BaseException as error:  # sys.exit() in a user function is also an error of that function
             self._fail(error, None)
         return done
 
     def punctuate_stream_time(self) -> bool:
-        """Run the stream-time punctuations that are due; True when any ran."""
+        """Run the stream-time punctuations that are due; return True if any ran."""
         now = self.services.clock.now
         return now >= 0 and self.services.stream_punctuations.punctuate(now, self._punctuate)
 
@@ -217,7 +226,7 @@ class StreamTask:
 
     @property
     def next_wall_clock_punctuation(self) -> int | None:
-        """When `punctuate_wall_clock` has something to do (ms), None when nothing is scheduled."""
+        """Return when the next wall-clock punctuation is due (ms), None when nothing is scheduled."""
         return self.services.wall_punctuations.next_due
 
     # ---- commit ----------------------------------------------------------------------------------------------------------------
@@ -227,7 +236,7 @@ class StreamTask:
         return self.services.commit_requested
 
     def prepare_commit(self) -> CommitPlan:
-        """Step 2 of the commit protocol: flush the caches until quiet (which may forward and send), and say what to commit."""
+        """Step 2 of the commit protocol: flush the caches until nothing is dirty (may forward and send); return what to commit."""
         self._check_usable()
         name = ""
         try:
@@ -238,16 +247,16 @@ class StreamTask:
                     store.flush()
                 if not self.cache.dirty:
                     break
-        except Exception as error:
+        except BaseException as error:
             self.services.record.restore(NOWHERE)
-            self._fail(error, self._owner_of(name), "a commit, which writes what the stores have")
+            self._fail(error, self._owner_of(name), "a commit, which flushes the stores")
         self.services.record.restore(NOWHERE)
         queues = self.group.queues.items()
         return CommitPlan(
             {partition: offset for partition, queue in queues if (offset := queue.resume_offset) is not None},
             {partition: queue.partition_time for partition, queue in queues},
             self.services.clock.now,
-            dict(self.services.metadata),
+            {**self.services.metadata, **self.services.remembered.read()},
         )
 
     def post_commit(self, commit_id: int, changelog_positions: Mapping[str, int]) -> None:
@@ -256,12 +265,12 @@ class StreamTask:
         self.environment.commit(changelog_positions, commit_id)
 
     def put_off_commit(self) -> None:
-        """Step 5 later: a `post_commit` that follows commits the local stores for this commit too (`Environment.put_off`)."""
+        """Defer step 5: a later `post_commit` commits the local stores for this commit too (`Environment.put_off`)."""
         self.services.commit_requested = False
         self.environment.put_off()
 
     def close(self) -> None:
-        """Run the processors' `close` in topology order and close the stores; idempotent, and everything is tried even if one fails."""
+        """Run the processors' `close` in topology order and close the stores; idempotent; every close is attempted even if one fails."""
         if self._closed:
             return
         self._closed = True
@@ -271,7 +280,9 @@ class StreamTask:
         for node, callback in sorted(self.services.close_callbacks, key=lambda entry: order[entry[0]]):
             try:
                 callback()
-            except Exception as error:  # the first one is raised below; the rest must still be closed
+            except BaseException as error:  # the first one is raised below, after all others are closed
+                if is_interrupt(error):
+                    raise
                 errors.append(self._explain(error, node, "its close"))
                 errors[-1].__cause__ = error
         for store in self.services.stores.values():
@@ -313,7 +324,7 @@ class StreamTask:
                 cache=self.cache if builder.caching and not emits_always else None,
                 write_at_once=self._processing_handler is not None and builder.name not in counts,
                 defaults=(services.key_serde(None), services.value_serde(None)),
-                on_dropped=services.drop,
+                on_dropped=services.dropper(self._owner_of(builder.name) or ""),
                 suppress_changelog=config["repl.changelog.suppression"] or (builder.caching and emits_always),
             )
             if services.meter is not None:
@@ -322,20 +333,21 @@ class StreamTask:
     def _queues(self) -> list[RecordQueue]:
         sources = {node.name: node for node in self.spec.subtopology.nodes if isinstance(node, SourceNode)}
         handler = resolve(self.spec.config["deserialization.exception.handler"], "deserialization.exception.handler")
-        compiled = {
-            name: CompiledSource(node, self.entries[name], self.services, handler, self._trace) for name, node in sources.items()
-        }
+        compiled = {name: CompiledSource(node, self.entries[name], self.services, handler, self._trace) for name, node in sources.items()}
         loops = {name: self._loop_of(source) for name, source in compiled.items()}
         record, clock, watched = self.services.record, self.services.clock, self.services.points.watched
+        threshold = self._loop_threshold
+        places = [RecordPlace.parse(text) for text in self.spec.config[SKIPPED_RECORDS].split(",") if text]
+        skipped = {at: frozenset(place.offset for place in places if place[:2] == at) for at in self.spec.partitions}
         return [
-            RecordQueue(at, compiled[name], record, clock)
+            RecordQueue(at, compiled[name], record, clock, skipped[at])
             if (loop := loops[name]) is None
-            else FusedQueue(at, compiled[name], record, clock, fused=loop, watched=watched)
+            else FusedQueue(at, compiled[name], record, clock, skipped[at], fused=loop, watched=watched, threshold=threshold)
             for at, name in self.spec.partitions.items()
         ]
 
     def _loop_of(self, source: CompiledSource) -> Fused | None:
-        """The source's loop, where nothing has to be seen or judged record by record."""
+        """Return the source's generated loop, unless something must be observed or handled record by record."""
         services = self.services
         seen = services.tap is not None or services.meter is not None or services.by_record or self._trace is not None
         if seen or self._processing_handler is not None or source.extract is not None:
@@ -353,7 +365,7 @@ class StreamTask:
 
     def _punctuate(self, node: str, callback: Callable[[int], None], now: int) -> None:
         self.services.record.restore(NOWHERE)
-        self.services.record.timestamp = now  # what its plain stores log under
+        self.services.record.timestamp = now  # the timestamp with which plain stores log
         if self.on_punctuation is not None:
             self.on_punctuation()
         if self._processing_handler is None:
@@ -362,8 +374,8 @@ class StreamTask:
         try:
             self._trace_on(node)
             callback(now)
-        except Exception as error:
-            if not _of_the_user(error):
+        except BaseException as error:
+            if not isinstance(error, Exception) or not _of_the_user(error):
                 self._fail(error, node)
             self._decide(node, error)
 
@@ -371,11 +383,14 @@ class StreamTask:
         try:
             self._trace_on(node)
             work()
-        except Exception as error:
+        except BaseException as error:
             self._fail(error, node, otherwise)
 
-    def _fail(self, error: Exception, node: str | None, otherwise: str = "a punctuation") -> NoReturn:
-        """Raise what nobody handled: errors of ours as they are, those of the user with coordinates."""
+    def _fail(self, error: BaseException, node: str | None, otherwise: str = "a punctuation") -> NoReturn:
+        """Raise an error that no handler handled: a `KStreamsError` as it is, others with coordinates."""
+        if is_interrupt(error):  # passed on; the record that it interrupted is half processed
+            self._failure = self._explain(error, node, otherwise)
+            raise error
         if isinstance(error, KStreamsError) and not _has_no_place(error):
             self._failure = error
             raise error
@@ -383,15 +398,15 @@ class StreamTask:
         raise self._failure from error
 
     def _check_usable(self) -> None:
-        """What a failed task was working on is half done: it may be closed, nothing else."""
+        """Raise if the task has failed: its current record is half processed, so it may only be closed."""
         if self._failure is not None:
             raise IllegalStateTransitionError(
-                f"task {self.id} failed and cannot go on: {self._failure.message}",
-                hint="start over from what was committed, with a new task (in a test: a new driver)",
+                f"task {self.id} failed and cannot continue: {self._failure.message}",
+                hint="create a new task, which restarts from the last commit (in a test: a new driver)",
                 task=str(self.id),
             ) from self._failure
 
-    def _explain(self, error: Exception, node: str | None, otherwise: str = "a punctuation") -> StreamsProcessingError:
+    def _explain(self, error: BaseException, node: str | None, otherwise: str = "a punctuation") -> StreamsProcessingError:
         node = node_of_traceback(error, self._codes) or node
         at, line = place_of(error, self.services.record), user_line(error)
         where = f"{at.topic}-{at.partition} offset {at.offset}" if at.topic is not None else otherwise
@@ -400,7 +415,8 @@ class StreamTask:
             + (f"\n  {line}" if line else "")
             + f"\n  in node {node}, task {self.id}, at {where}",
             hint=(isinstance(error, KStreamsError) and error.hint)
-            or "fix the function and deploy again; what was committed stays and nothing is lost",
+            or bytes_hint(error, self.services, self.spec.subtopology.nodes)
+            or "fix the function and deploy again; committed results are kept and nothing is lost",
             node=node,
             task=str(self.id),
             topic=at.topic,
@@ -410,7 +426,7 @@ class StreamTask:
         )
 
     def node_at(self, frame: Any) -> str | None:
-        """The node whose entry is innermost on a stack."""
+        """Return the node whose entry is innermost on a stack."""
         while frame is not None:
             node = node_of_line(frame.f_code, frame.f_lineno, self._codes)
             if node is not None:
@@ -458,18 +474,18 @@ class StreamTask:
             self._failure = self._explain(error, node)
             raise self._failure from error
         self.services.dead_letter(context, error)
-        self.services.drop("processing")
+        self.services.drop("processing", node)
 
 
 def _of_the_user(error: Exception) -> bool:
-    """Whether the processing handler decides: not about errors of ours, but about wrong keys and values for stores, and wrong records."""
+    """Return whether the processing handler decides: for errors of user code and for invalid keys, values and records."""
     return not isinstance(error, KStreamsError) or isinstance(error, NullKeyError) or _has_no_place(error)
 
 
 def _has_no_place(error: Exception) -> bool:
-    """A serde's own error: a store was given what it cannot write, or a user's function called a serde. Sources and sinks name themselves,
-    and have handlers of their own; what a store holds and cannot read concerns more than this record. Or a record that cannot be.
-    """
+    """Return whether an error lacks a location, so that coordinates are added: the record is invalid, or a serde failed on what a store was
+    given to write or inside a user's function. Sources and sinks name themselves and have their own handlers; a row that a store cannot
+    read concerns more than this record."""
     if isinstance(error, InvalidRecordError):
         return True
     if not isinstance(error, SerializationError) or error.fields.keys() & {"node", "topic"}:
@@ -478,7 +494,7 @@ def _has_no_place(error: Exception) -> bool:
 
 
 def _stores_of_counts(subtopology: Subtopology) -> set[str]:
-    """Stores of 64-bit numbers that can be written, whatever is counted."""
+    """Return the stores of 64-bit counts; their values can always be serialized."""
     operators: list[Any] = [node.operator for node in subtopology.nodes if isinstance(node, ProcessorNode)]
     ours: list[Any] = [operator for operator in operators if isinstance(operator, Operator)]
     return {each.store for each in ours if isinstance(each, StreamCount) or getattr(each, "count", False) is True}

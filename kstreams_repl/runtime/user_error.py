@@ -1,13 +1,20 @@
-"""Find the user's own line in a traceback: the last frame that is neither ours nor the interpreter's."""
+"""Find the user's own line in a traceback: the last frame that is neither the project's nor the interpreter's."""
 
 from __future__ import annotations
 
 import linecache
 import os
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 from traceback import walk_tb
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from kstreams_repl import serdes
+from kstreams_repl.topology.nodes import Node, SourceNode
+
+if TYPE_CHECKING:
+    from kstreams_repl.runtime.task_context import TaskServices
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 _STORES = _PACKAGE + "stores" + os.sep
@@ -26,7 +33,7 @@ class UserLine(NamedTuple):
 
 
 def user_line(error: BaseException) -> UserLine | None:
-    """The innermost line of user code on the traceback, None when only our own code is on it."""
+    """Return the innermost line of user code on the traceback; None if there is none."""
     found = None
     for frame, line in walk_tb(error.__traceback__):
         name = frame.f_code.co_filename
@@ -35,12 +42,24 @@ def user_line(error: BaseException) -> UserLine | None:
     return found
 
 
+def bytes_hint(error: BaseException, services: TaskServices, nodes: Sequence[Node]) -> str | None:
+    """Return a hint for a function that expected a dict or text and got bytes because the source has no serde, a common first mistake."""
+    record = services.record
+    if not isinstance(error, TypeError | AttributeError) or "byte" not in str(error) or record.topic is None:
+        return None
+    sources = (node for node in nodes if isinstance(node, SourceNode) and record.topic in node.topics)
+    if not any(services.value_serde(node.value_serde) is serdes.bytes_ for node in sources):
+        return None
+    serde = "json" if (record.raw_value or b"").lstrip()[:1] in (b"{", b"[") else "string"
+    return f'{record.topic!r} is read as bytes, the default: value_serde="{serde}" at its source reads what looks like {serde}'
+
+
 def read_by_user(error: BaseException) -> bool:
-    """Whether bytes that a serde could not read were given to it by user code, not by a store."""
+    """Return whether bytes that a serde could not read came from user code and not from a store."""
     files = [frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)]
     return any(map(is_users, files)) and not any(file.startswith(_STORES) for file in files)
 
 
 def is_users(file: str) -> bool:
-    """Whether code of that file is neither ours nor the interpreter's nor a library's."""
+    """Return whether code of that file is user code: not the project's, the interpreter's or a library's."""
     return not file.startswith(_NOT_USERS) and "site-packages" not in file

@@ -1,6 +1,11 @@
-"""Serdes: between values and bytes. `serdes.string`, `serdes.long`, `serdes.json`, … are ready to use; `serdes.of("json")` looks one up.
+"""Serdes: conversion between values and bytes. `serdes.string`, `serdes.long`, `serdes.json`, … are predefined;
+`serdes.of("json")` looks one up.
 
-Write your own as `Serde(serialize=..., deserialize=..., name=...)`.
+They write the bytes of Kafka's serializers: `string`, `bytes`, `short`, `integer`, `long`, `float32` (Java's ``Float``),
+`double`, `boolean`, `uuid` (as text), `void`, `list_of(inner)`. The names "float" and "int" have Python's meaning: `double` and
+`long`; "list(long)" is `list_of(long)`.
+
+Make your own with `Serde(serialize=..., deserialize=..., name=...)`.
 """
 
 from __future__ import annotations
@@ -10,12 +15,18 @@ from typing import Any
 from kstreams_repl.errors import ConfigError, did_you_mean
 from kstreams_repl.serdes.base import Serde
 from kstreams_repl.serdes.json_text import JSON
-from kstreams_repl.serdes.primitive import BYTES, DOUBLE, INTEGER, LONG, STRING
+from kstreams_repl.serdes.list_of import list_of
+from kstreams_repl.serdes.primitive import BOOLEAN, BYTES, DOUBLE, FLOAT32, INTEGER, LONG, SHORT, STRING, UUID, VOID
 from kstreams_repl.serdes.windowed import session_windowed, time_windowed
 
-__all__ = ["Serde", "bytes_", "double", "integer", "json", "long", "of", "resolve", "session_windowed", "string", "time_windowed"]
+__all__ = [
+    "Serde", "boolean", "bytes_", "double", "float32", "integer", "json", "list_of", "long", "of", "resolve", "session_windowed", "short",
+    "string", "time_windowed", "uuid", "void",
+]  # fmt: skip
 
-_BUILT_IN = {serde.name: serde for serde in (BYTES, STRING, INTEGER, LONG, DOUBLE, JSON)}
+_BUILT_IN = {
+    serde.name: serde for serde in (BYTES, STRING, INTEGER, LONG, DOUBLE, JSON, SHORT, FLOAT32, BOOLEAN, UUID, VOID)
+}
 for _serde in _BUILT_IN.values():
     _serde._builtin = True
 
@@ -25,16 +36,24 @@ integer = INTEGER
 long = LONG
 double = DOUBLE
 json = JSON
+short = SHORT
+float32 = FLOAT32
+boolean = BOOLEAN
+uuid = UUID
+void = VOID
 
-_ALIASES = {"str": "string", "int": "long", "float": "double", "bytearray": "bytes"}
+_ALIASES = {"str": "string", "int": "long", "float": "double", "bytearray": "bytes", "bool": "boolean", "UUID": "uuid"}
 
 
 def of(name: str) -> Serde:
-    """The built-in serde of that name: bytes, string, integer, long, double, json.
+    """Return the built-in serde of that name: bytes, string, short, integer, long, float32, double, boolean, uuid, void, json,
+    ...
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no serde has that name.
     """
+    if name.startswith("list(") and name.endswith(")"):
+        return list_of(of(name[5:-1]))
     serde = _BUILT_IN.get(_ALIASES.get(name, name))
     if serde is None:
         raise ConfigError(f"there is no serde named {name!r}", hint=did_you_mean(name, _BUILT_IN) or f"there are {', '.join(_BUILT_IN)}")
@@ -42,7 +61,8 @@ def of(name: str) -> Serde:
 
 
 def resolve(serde: Any, default: Any = None) -> Serde:
-    """A Serde from what users and configurations write: a Serde, a name, or None for the default (bytes when there is none)."""
+    """Return a Serde for what users and configurations specify: a Serde, a name, or None for the default (bytes without a
+    default)."""
     if serde is None:
         return BYTES if default is None else resolve(default)
     if isinstance(serde, Serde):

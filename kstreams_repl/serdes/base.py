@@ -1,12 +1,13 @@
-"""What turns values into bytes and back.
+"""`Serde`: converts values to bytes and back.
 
-A `Serde` is two plain callables, `serialize(value)` and `deserialize(data)`, because they run once or twice per record: no topic argument,
-no method lookup, no wrapper objects. None passes through both ways without a call to the user's function: null keys and tombstones exist at
-every level of Kafka Streams.
+A `Serde` is two plain callables, `serialize(value)` and `deserialize(data)`, because they run once or twice per record: no topic
+argument, no method lookup, no wrapper objects. None is passed through in both directions without calling the user's function:
+null keys and tombstones occur at every level of Kafka Streams.
 
-Two more properties let the engine skip work. `passthrough` says that `serialize(deserialize(b)) == b` for all bytes that pass
-`canonical(b)`: such a key or value may travel as raw bytes. `immutable` lists the exact value types that a store may keep as objects
-and serialize later; everything else is serialized at once, so that a change made in place by user code never leaks into a store.
+Two more properties allow skipping work. `passthrough` means that `serialize(deserialize(b)) == b` for all bytes for which
+`canonical(b)`
+holds: such a key or value may be forwarded as raw bytes. `immutable` lists the exact value types that a store may keep as objects
+and serialize later; all other values are serialized at once, so that an in-place change by user code never reaches a store.
 """
 
 from __future__ import annotations
@@ -25,25 +26,26 @@ def _never(data: bytes) -> bool:
 
 
 class Serde:
-    """A pair of functions between values and bytes.
+    """A pair of functions that convert between values and bytes.
 
-    Your functions never see None. What they raise reaches you unchanged, with the record's coordinates added by the engine.
+    The functions are never called with None. Their exceptions are raised unchanged, with the record's coordinates added.
 
     Args:
         serialize: value -> bytes.
         deserialize: bytes -> value.
         name: shown in errors and in `repr`.
-        passthrough: any bytes for which `canonical` holds survive a round trip unchanged.
-        canonical: tells such bytes; by default none are.
+        passthrough: whether bytes for which `canonical` holds survive a round trip unchanged.
+        canonical: returns whether bytes have this property; by default none have.
         immutable: value types that survive a round trip as equal objects and cannot be changed in place.
         size_of: serialized size of an `immutable` value without serializing it (an estimate is enough).
-        none_safe: both functions take None themselves.
-        base_key_suffix: so many bytes at the end of a serialized key have no say in its partition (window bounds).
-        layout: the code of the `struct` module that writes the same big-endian bytes; None when there is none.
-        deserialize_many: reads a column at once; it may run ahead of the records' turn, so it must be free of effects, and when it
-            raises, each one is read on its own.
-        ascii_safe: reads any bytes, never as None, and ASCII comes back as it was: what nobody looks at need not be read.
-        recipe: (function, arguments) that makes this serde again, where its own functions cannot travel to a worker.
+        none_safe: whether both functions handle None themselves.
+        base_key_suffix: number of bytes at the end of a serialized key that do not affect its partition (window bounds).
+        layout: the code of the `struct` module that writes the same big-endian bytes; None if there is none.
+        deserialize_many: deserializes a column at once, possibly before the records' turn, so it must have no side effects; if it
+            raises, each value is deserialized separately.
+        ascii_safe: whether it reads any bytes, never as None, and returns ASCII unchanged; unused values then need no
+            deserialization.
+        recipe: (function, arguments) that makes this serde again, if its own functions cannot be pickled for a worker.
 
     Example:
         >>> point = Serde(lambda p: f"{p[0]},{p[1]}".encode(), lambda b: tuple(map(int, b.split(b","))), name="point")
@@ -99,11 +101,11 @@ class Serde:
         self._builtin = False
 
     def __call__(self) -> Serde:
-        """Itself: `serdes.string` and `serdes.string()` mean the same."""
+        """Return the serde itself, so that `serdes.string()` means `serdes.string`."""
         return self
 
     def writes_like(self, other: Serde) -> bool:
-        """Whether both surely write the same bytes: the same serde, or made by the same recipe."""
+        """Return whether both certainly write the same bytes: the same serde, or one made by the same recipe."""
         if self is other:
             return True
         if self._recipe is None or other._recipe is None or self._recipe[0] is not other._recipe[0]:
@@ -167,7 +169,7 @@ def _guess_size(value: Any) -> int:
 
 
 def wrong_type(serde: str, value: Any, expected: str) -> SerializationError:
-    """The error of a built-in serde that was handed a value of another type."""
+    """Return the error of a built-in serde for a value of another type."""
     return SerializationError(
         f"the {serde} serde cannot write a value of type {type(value).__name__}",
         hint=f"it writes {expected}; give this node or store the serde of its values (key_serde=, value_serde=)",
@@ -176,7 +178,7 @@ def wrong_type(serde: str, value: Any, expected: str) -> SerializationError:
 
 
 def wrong_bytes(serde: str, data: Any, expected: str) -> SerializationError:
-    """The error of a built-in serde that was handed bytes it cannot read."""
+    """Return the error of a built-in serde for bytes it cannot read."""
     size = f"{len(data)} bytes" if isinstance(data, bytes | bytearray | memoryview) else type(data).__name__
     return SerializationError(
         f"the {serde} serde cannot read these {size}: it expects {expected}",

@@ -1,6 +1,6 @@
 """Changes of a regrouped table as bytes in a repartition topic: `new‖01`, `old‖00`, or `varint length of new‖new‖old‖02`.
 
-The last byte tells which. Layouts 03 to 05 carry one more byte before it, `is_latest`; they are read, never written. Source:
+The last byte is the layout. Layouts 03 to 05 have one more byte before it, `is_latest`; they are read, never written. Source:
 Kafka Streams' ChangedSerializer and ChangedDeserializer, KIP-904, KIP-914.
 """
 
@@ -17,7 +17,8 @@ _WITH_IS_LATEST = 3
 
 
 def change(value_serde: Serde | None = None) -> Any:
-    """The serde of `(new, old, is_latest)` tuples whose values `value_serde` writes; None: the application's default one."""
+    """Return the serde of `(new, old, is_latest)` tuples whose values `value_serde` writes; None: the application's default
+    serde."""
     return around(_change, value_serde, "value")
 
 
@@ -53,7 +54,7 @@ def _change(inner: Serde) -> Serde:
 
 
 def _varint(number: int) -> bytes:
-    """Kafka's variable-length integer: zig-zag, seven bits a byte, lowest first; `number` is not negative."""
+    """Return a non-negative number as Kafka's variable-length integer: zig-zag, seven bits per byte, lowest first."""
     number <<= 1
     out = bytearray()
     while number > 0x7F:
@@ -64,7 +65,7 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(data: bytes) -> tuple[int, int]:
-    """(number, where it ends)."""
+    """Return (number, index of the first byte after it)."""
     number = shift = 0
     for index, byte in enumerate(data):
         number |= (byte & 0x7F) << shift

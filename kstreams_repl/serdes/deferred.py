@@ -1,7 +1,6 @@
 """Serdes around the application's default serde, which is known only when a task is made.
 
-The DSL makes a `DeferredSerde` where the user gave no inner serde; the runtime binds it, once per node or store, before the
-first byte.
+The DSL makes a `DeferredSerde` if the user gave no inner serde; the runtime binds it once per node or store, before it is used.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from kstreams_repl.serdes.base import Serde
 
 
 class DeferredSerde:
-    """A serde that is still missing its inner one.
+    """A serde whose inner serde is not known yet.
 
     Attributes:
-        make: inner serde -> the whole serde.
-        part: whether the default key serde or the default value serde is the inner one.
+        make: inner serde -> the complete serde.
+        part: whether the inner serde is the default key serde or the default value serde.
     """
 
     __slots__ = ("make", "part")
@@ -27,7 +26,7 @@ class DeferredSerde:
         self.part = part
 
     def bind(self, key: Serde, value: Serde) -> Serde:
-        """The whole serde, given the application's default key and value serdes."""
+        """Return the complete serde, given the application's default key and value serdes."""
         return self.make(key if self.part == "key" else value)
 
     def __repr__(self) -> str:
@@ -35,5 +34,5 @@ class DeferredSerde:
 
 
 def around(make: Callable[[Serde], Serde], inner: Serde | None, part: Literal["key", "value"]) -> Any:
-    """`make(inner)`, put off until the task is made when there is no inner serde."""
+    """Return `make(inner)`, deferred until the task is made if there is no inner serde."""
     return DeferredSerde(make, part) if inner is None else make(inner)

@@ -1,9 +1,8 @@
-"""What travels between the two sides of a foreign-key join, as values and as bytes.
+"""The messages between the two sides of a foreign-key join, as values and as bytes.
 
-Left to right a *subscription*, keyed by the foreign key: "tell me of your row, my row hashes to this". Right to left a
-*response*, keyed by the primary key, with the hash sent back so that the left side can tell stale responses. The store of
-subscriptions is keyed by both keys. Source: Kafka Streams' SubscriptionWrapperSerde, SubscriptionResponseWrapperSerde,
-CombinedKeySchema; KIP-213, KIP-775.
+From left to right a *subscription*, keyed by the foreign key, with a hash of the left row. From right to left a *response*, keyed
+by the primary key, with that hash, by which the left side detects stale responses. The store of subscriptions is keyed by both
+keys. Source: Kafka Streams' SubscriptionWrapperSerde, SubscriptionResponseWrapperSerde, CombinedKeySchema; KIP-213, KIP-775.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from kstreams_repl.serdes.base import Serde, wrong_bytes
 from kstreams_repl.serdes.deferred import around
 
 DELETE_KEY_NO_PROPAGATE = 0
-"""Unsubscribe; no answer."""
+"""Unsubscribe without a response."""
 DELETE_KEY_AND_PROPAGATE = 1
-"""Unsubscribe and answer with None."""
+"""Unsubscribe, and respond with None."""
 PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE = 2
-"""Subscribe and answer with the row, or with None when there is none."""
+"""Subscribe, and respond with the row, or with None if there is none."""
 PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE = 3
-"""Subscribe and answer only when there is a row."""
+"""Subscribe, and respond only if there is a row."""
 
 _HASH_IS_NULL = 0x80
 _HASH_SIZE = 16
@@ -30,13 +29,13 @@ _LENGTH = struct.Struct(">i")
 
 
 class Subscription(NamedTuple):
-    """A left row's wish to hear of a right row.
+    """A left row's subscription to a right row.
 
     Attributes:
         hash: Murmur3 of the serialized left value, 16 bytes; None when the left row was deleted.
         instruction: one of the four constants above.
         primary_key: key of the left row.
-        primary_partition: partition of the left row, where responses go; None in records of version 0.
+        primary_partition: partition of the left row, to which responses are sent; None in records of version 0.
     """
 
     hash: bytes | None
@@ -46,12 +45,12 @@ class Subscription(NamedTuple):
 
 
 class SubscriptionResponse(NamedTuple):
-    """A right row for one left row.
+    """The response with a right row for one left row.
 
     Attributes:
-        hash: the hash that came with the subscription.
-        foreign_value: value of the right row, None when there is none.
-        primary_partition: where to send it; not on the wire, so None after reading.
+        hash: the hash in the subscription.
+        foreign_value: value of the right row; None if there is none.
+        primary_partition: partition to send it to; not serialized, so None after reading.
     """
 
     hash: bytes | None
@@ -60,7 +59,7 @@ class SubscriptionResponse(NamedTuple):
 
 
 def subscription(primary_key_serde: Serde | None = None) -> Any:
-    """The serde of `Subscription`; None: the application's default key serde."""
+    """Return the serde of `Subscription`; None: the application's default key serde."""
     return around(_subscription, primary_key_serde, "key")
 
 
@@ -72,7 +71,7 @@ def _subscription(inner: Serde) -> Serde:
         data = to_bytes(primary_key)
         if data is None:
             raise SerializationError("a subscription of a foreign-key join needs a primary key", serde="subscription")
-        if partition is None:  # read from version 0, so written back as version 0
+        if partition is None:  # read as version 0, so written as version 0
             version, tail = 0, b""
         else:
             version, tail = 1, _LENGTH.pack(partition)
@@ -97,7 +96,7 @@ def _subscription(inner: Serde) -> Serde:
 
 
 def subscription_response(value_serde: Serde | None = None) -> Any:
-    """The serde of `SubscriptionResponse`; None: the application's default value serde."""
+    """Return the serde of `SubscriptionResponse`; None: the application's default value serde."""
     return around(_subscription_response, value_serde, "value")
 
 
@@ -121,15 +120,15 @@ def _subscription_response(inner: Serde) -> Serde:
 
 
 def foreign_key_prefix(foreign_key: bytes) -> bytes:
-    """What all keys of one foreign key's subscriptions begin with."""
+    """Return the common prefix of the keys of one foreign key's subscriptions."""
     return _LENGTH.pack(len(foreign_key)) + foreign_key
 
 
 def primary_key_of(combined_key: bytes) -> bytes:
-    """The serialized primary key in a subscription store's key."""
+    """Return the serialized primary key in a subscription store's key."""
     return combined_key[4 + _LENGTH.unpack_from(combined_key)[0] :]
 
 
 def response_partitioner(topic: str, key: Any, value: SubscriptionResponse, partitions: int) -> int | None:
-    """Responses go back to the partition their left row came from."""
+    """Return the partition of the left row that subscribed."""
     return value[2]

@@ -1,13 +1,15 @@
-"""JSON as compact UTF-8 text, the way Jackson writes it by default: no spaces, keys in order, non-ASCII characters kept.
+"""JSON as compact UTF-8 text, as Jackson writes it by default: no spaces, keys in order, non-ASCII characters kept.
 
-A number that is a whole value comes back as it was, also one that JSON has no word for (NaN, Infinity) or an integer of any size: stores
-keep numbers as objects and must find the same ones after a restart. Inside lists and dicts NaN and Infinity become null, and integers of
-more than 64 bits are written as they are but come back as floats: keep such numbers as text there.
+JSON does not support NaN and Infinity. Inside lists and dicts they become null, as in JavaScript; as a whole value they are
+rejected: stores keep numbers as objects, and null would be another value after a restart. (Text that contains NaN is read.) An
+integer of any size that is a whole value is preserved; inside lists and dicts one of more than 64 bits is read as a float: store
+such numbers as text.
 """
 
 from __future__ import annotations
 
 import json
+from math import isfinite
 from typing import Any
 
 import orjson
@@ -25,21 +27,38 @@ def _serialize(value: Any) -> bytes | None:
         return None
     try:
         data = _dumps(value)
-        return data if data != b"null" or type(value) is not float else _serialize_odd(value)
+        if data != b"null" or type(value) is not float:
+            return data
     except TypeError:
         return _serialize_odd(value)
+    raise SerializationError(
+        f"the json serde cannot write {value}: JSON has no word for it",
+        hint="give it the double serde (serdes.double), or map it to None or a text first",
+        serde="json",
+    )
 
 
 def _serialize_odd(value: Any) -> bytes:
-    """What orjson cannot write: integers over 64 bits, keys that are not text, lone surrogates, NaN and Infinity."""
+    """Serialize what orjson cannot: integers over 64 bits, keys that are not text, lone surrogates."""
     try:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=True).encode("utf-8", "replace")
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=True)
+        if "NaN" in text or "Infinity" in text:
+            text = json.dumps(_without_nan(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return text.encode("utf-8", "replace")
     except (TypeError, ValueError) as error:
         raise SerializationError(
             f"the json serde cannot write a value of type {type(value).__name__}: {error}",
             hint="it writes dict, list, str, int, float, bool and None; map the value first, or use Serde(serialize=..., deserialize=...)",
             serde="json",
         ) from error
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _deserialize(data: bytes | None) -> Any:
@@ -53,13 +72,13 @@ def _deserialize(data: bytes | None) -> Any:
 
 
 def _deserialize_large(data: bytes, value: float) -> Any:
-    """orjson reads integers over 64 bits as floats."""
+    """Deserialize an integer over 64 bits, which orjson reads as a float."""
     text = bytes(data)
     if b"." in text or b"e" in text or b"E" in text:
         return value
     try:
         return json.loads(text)
-    except ValueError:  # more digits than Python reads
+    except ValueError:  # more digits than Python's limit
         return value
 
 

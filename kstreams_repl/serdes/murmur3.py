@@ -1,6 +1,6 @@
-"""Murmur3, 128 bits, x64 variant: the hash that foreign-key joins compare left values by.
+"""Murmur3, 128 bits, x64 variant: the hash by which foreign-key joins compare left values.
 
-Same result as Kafka Streams' `Murmur3.hash128` with its default seed.
+The result is that of Kafka Streams' `Murmur3.hash128` with its default seed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _RESULT = struct.Struct(">QQ")
 
 
 def hash128(data: bytes, seed: int = _SEED) -> bytes:
-    """The hash as 16 bytes: two big-endian 64-bit halves, the form in which Kafka Streams writes it."""
+    """Return the hash as 16 bytes: two big-endian 64-bit halves, as Kafka Streams writes it."""
     h1 = h2 = seed
     whole = len(data) & ~15
     for k1, k2 in _TWO_BLOCKS.iter_unpack(data[:whole]):

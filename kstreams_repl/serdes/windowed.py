@@ -1,4 +1,4 @@
-"""Windowed keys as bytes: `key‖start` for time windows (the size is not on the wire), `key‖end‖start` for sessions."""
+"""Windowed keys as bytes: `key‖start` for time windows (their size is not serialized), `key‖end‖start` for sessions."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _millis(size: Any) -> int:
 
 
 def time_windowed(inner: Serde | str, size_ms: int | timedelta) -> Serde:
-    """Keys of time windows of one size, as Kafka Streams' `TimeWindowedSerde`.
+    """Return the serde of keys of time windows of one size, as Kafka Streams' `TimeWindowedSerde`.
 
-    The end of a window is not in the bytes: it is start + `size_ms` (ms, or a timedelta), capped at the largest long. `inner` is a serde
-    or its name.
+    The end of a window is not serialized: it is start + `size_ms` (ms, or a timedelta), capped at the largest long. `inner` is a
+    serde or its name.
 
     Raises:
-        ConfigError: the size is no number of milliseconds, or negative.
+        ConfigError: the size is not a whole number of milliseconds, or negative.
     """
     inner, size = _resolved(inner), _millis(size_ms)
     key_to_bytes, key_from_bytes = inner.serialize, inner.deserialize
@@ -64,7 +64,7 @@ def time_windowed(inner: Serde | str, size_ms: int | timedelta) -> Serde:
 
 
 def session_windowed(inner: Serde | str) -> Serde:
-    """Keys of session windows, as Kafka Streams' `SessionWindowedSerde`. `inner` is a serde or its name."""
+    """Return the serde of keys of session windows, as Kafka Streams' `SessionWindowedSerde`. `inner` is a serde or its name."""
     inner = _resolved(inner)
     key_to_bytes, key_from_bytes = inner.serialize, inner.deserialize
     pack, unpack_from = _TWO_LONGS.pack, _TWO_LONGS.unpack_from

@@ -1,14 +1,11 @@
-"""What a notebook talks to: connect to a cluster (or to an embedded broker), look, sample, deploy, control, ask by SQL."""
+"""The interface for notebooks: connect to a cluster (or to an embedded broker), peek, sample, deploy, control, query by SQL."""
 
 from __future__ import annotations
 
-from kstreams_repl.dsl.examples import attach
-from kstreams_repl.session.application import Application
-from kstreams_repl.session.connecting import connect, current_session
-from kstreams_repl.session.examples import EXAMPLES
-from kstreams_repl.session.records import ReadRecord, Records
+from kstreams_repl import log_context as _log_context  # noqa: F401 - its loggers name application, instance and task
+from kstreams_repl.session.application.application import Application
+from kstreams_repl.session.connection import connect, current_session
 from kstreams_repl.session.session import Session
+from kstreams_repl.session.topics.records import ReadRecord, Records
 
 __all__ = ["Application", "ReadRecord", "Records", "Session", "connect", "current_session"]
-
-attach([Session, Application], EXAMPLES, {"Session": "", "Application": ""})

@@ -1,4 +1,4 @@
-"""The session's embedded broker: started when it is first needed, found again when another kernel of this project has it running."""
+"""The session's embedded broker: started when first needed, or shared when another kernel of this project runs it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 
 from kstreams_repl.kafka.embedded import EmbeddedBroker
 from kstreams_repl.kafka.embedded.layout import BrokerDirectory
-from kstreams_repl.session.ending import close_first
-from kstreams_repl.session.progress import Report, step
+from kstreams_repl.session.progress_messages import Report, step
+from kstreams_repl.session.shutdown import close_first
 
 OLD_OWNER_SECONDS = 20.0
-"""How long to wait for the broker of a kernel that was restarted: it ends by itself when its owner is gone."""
+"""Seconds to wait for the broker of a restarted kernel: it ends by itself when its owner is gone."""
 
 
 class SessionBroker:
     """An embedded broker that this session started, or shares.
 
     Args:
-        directory: where its data are kept; None = a temporary directory.
+        directory: where its data are kept; None: a temporary directory.
     """
 
     def __init__(self, directory: Path | None, report: Report) -> None:
@@ -27,7 +27,7 @@ class SessionBroker:
         self._report = report
         self._broker: EmbeddedBroker | None = None
         self.shared = False
-        """Another process started it and stops it."""
+        """Whether another process started it and stops it."""
 
     @property
     def started(self) -> bool:
@@ -40,7 +40,7 @@ class SessionBroker:
 
     @property
     def stays(self) -> bool:
-        """Whether it runs on when every process that uses it has ended (``./kstreams broker start``); starts none."""
+        """Whether it outlives the processes that use it (``./kstreams broker start``). Starts no broker."""
         if self._directory is None:
             return False
         where = BrokerDirectory(self._directory)
@@ -49,16 +49,16 @@ class SessionBroker:
 
     @property
     def has_ended(self) -> bool:
-        """It was started and ended by itself."""
+        """Whether it was started and has ended unexpectedly."""
         return self._broker is not None and not self._broker.is_alive
 
     @property
     def log(self) -> Path | None:
-        """Where the broker writes its log; None before it was started."""
+        """The broker's log file; None before it was started."""
         return None if self._broker is None else self._broker.log_path
 
     def start(self) -> EmbeddedBroker:
-        """The running broker.
+        """Start the broker if necessary and return it.
 
         Raises:
             JavaNotFoundError, EmbeddedBrokerError: as `EmbeddedBroker.start`.
@@ -80,31 +80,31 @@ class SessionBroker:
         return broker
 
     def check(self) -> None:
-        """See that the broker, once started, still lives.
+        """Raise if the broker was started and no longer lives.
 
         Raises:
-            EmbeddedBrokerError: it has ended by itself; the error says why.
+            EmbeddedBrokerError: it has ended unexpectedly; the error has the cause.
         """
         broker = self._broker
         if broker is not None and not broker.is_alive:
             raise broker.why_ended()
 
     def _say_why_it_ended(self, broker: EmbeddedBroker) -> None:
-        """It is started again, but not on a disk that is full."""
+        """Report why it ended before it is started again; raise if its disk is full."""
         why = broker.why_ended()
         if "needed_bytes" in why.fields and why.fields["free_bytes"] < why.fields["needed_bytes"]:
             raise why
         self._report(why.message)
 
     def stop(self) -> None:
-        """Stop the broker if it is ours; what it keeps in a directory stays."""
+        """Stop the broker if this session started it; the data in its directory stay."""
         if self._broker is not None and not self.shared:
             self._broker.stop()
         self._broker = None
 
 
 def is_taken(path: Path) -> bool:
-    """Whether a living owner has a broker in that directory; waits for one whose owner has gone."""
+    """Return whether a live owner has a broker in that directory. Waits for a broker whose owner has ended."""
     where = BrokerDirectory(path)
     deadline = time.monotonic() + OLD_OWNER_SECONDS
     while path.exists() and where.is_locked():

@@ -1,4 +1,4 @@
-"""`Cleanup`: what belongs to an application and would be deleted, shown before it is."""
+"""`Cleanup`: what belongs to an application and can be deleted, displayed before the deletion."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kstreams_repl.display.frames import Frames
 from kstreams_repl.display.table import Table
 from kstreams_repl.errors import KStreamsError, SessionFileError
-from kstreams_repl.instance.state_directory import application_directory
+from kstreams_repl.instance.state.state_directory import application_directory
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.internal_topics import journal_topic_name
-from kstreams_repl.session.attaching import deployed_names
-from kstreams_repl.session.driving import refuse_driven, refuse_running
-from kstreams_repl.session.internal_names import is_called_internal, journals
+from kstreams_repl.session.application.driver_selection import refuse_driven, refuse_running
+from kstreams_repl.session.application.journal_lookup import deployed_names
+from kstreams_repl.session.topics.internal_names import is_called_internal, journals
 from kstreams_repl.topology.names import changelog_topic, internal_topic, validate_name
 
 if TYPE_CHECKING:
-    from kstreams_repl.session.application import Application
+    from kstreams_repl.session.application.application import Application
     from kstreams_repl.session.session import Session
 
 
-class Cleanup:
-    """Internal topics, consumer group and local state of an application. `apply()` deletes them; looking deletes nothing.
+class Cleanup(Frames):
+    """Internal topics, consumer group and local state of an application. `apply()` deletes them; displaying it deletes nothing.
 
     Args:
-        others: applications that are known otherwise: a topic that may be theirs stays, and `left` names it.
-        own: names of topics that are this application's for sure.
-        used: names of topics that it reads or writes, which are the user's whatever they are called.
+        others: other known applications: a topic that may be theirs is kept, and `left` names it.
+        own: names of topics that certainly belong to this application.
+        used: names of topics that it reads or writes, which are the user's even if named like internal ones.
     """
 
     def __init__(
@@ -56,7 +57,12 @@ class Cleanup:
         return bool(self.topics or self.group or self.directory)
 
     def apply(self) -> Cleanup:
-        """Delete them; doing it again does nothing more."""
+        """Delete them. Applying it twice does nothing.
+
+        Example:
+            >>> session.cleanup("word-count").apply().applied
+            True
+        """
         self._admin.delete_topics(self.topics)
         if self.group is not None:
             self._admin.delete_groups([self.group])
@@ -66,13 +72,19 @@ class Cleanup:
         return self
 
     def table(self) -> Table:
+        """Return one row for each topic, group and directory.
+
+        Example:
+            >>> table = session.cleanup("word-count").table()
+        """
         rows = [("topic", topic) for topic in self.topics]
         rows += [("consumer group", self.group)] if self.group else []
         rows += [("local state", str(self.directory))] if self.directory else []
         stays = f"; {', '.join(self.left)} may be another application's and stay" if self.left else ""
         if not rows:
             return Table.of((), (), note=f"{self.name}: nothing to delete{stays}")
-        note = "deleted" if self.applied else f"nothing is deleted yet; cleanup({self.name!r}, confirm=True) deletes this"
+        how = f"session.cleanup({self.name!r}, dry_run=False), or %topo_remove {self.name} --confirm, deletes this"
+        note = "deleted" if self.applied else f"nothing is deleted yet; {how}"
         return Table.of(("what", "name"), rows, note=note + stays)
 
     def __repr__(self) -> str:
@@ -83,7 +95,7 @@ class Cleanup:
 
 
 def _own_topics(app: Application | None) -> set[str]:
-    """The internal topics of an application's present topology."""
+    """Return the internal topics of an application's present topology."""
     if app is None:
         return set()
     changelogs = {changelog_topic(app.name, store) for store in app.topology.stores}
@@ -95,7 +107,7 @@ _DESCRIBED = re.compile(r"\(topics: \[([^]]*)\]\)|\(topic: ([^)]*)\)")
 
 
 def _used_topics(session: Session, name: str, app: Application | None) -> set[str]:
-    """The topics that its topology reads and writes by their names; those of its versions, as far as the session file tells them."""
+    """Return the names of the topics that its topology reads and writes, and its versions as far as the session file has them."""
     found = set() if app is None else {*app.topology.source_topics(), *app.topology.sink_topics()}
     with suppress(SessionFileError):
         for version in session.files.read(name).versions:
@@ -104,8 +116,8 @@ def _used_topics(session: Session, name: str, app: Application | None) -> set[st
     return found
 
 
-def cleanup_of(session: Session, name: str, *, confirm: bool) -> Cleanup:
-    """As `Session.cleanup`."""
+def cleanup_of(session: Session, name: str, *, dry_run: bool) -> Cleanup:
+    """List what belongs to an application, or delete it, as `Session.cleanup`."""
     app = session._applications.get(name)
     if app is not None and app.status in ("starting", "running"):
         raise KStreamsError(f"{name} is {app.status}", hint=f"session.applications[{name!r}].stop() first")
@@ -113,11 +125,11 @@ def cleanup_of(session: Session, name: str, *, confirm: bool) -> Cleanup:
     if app is None:
         refuse_driven(name, root)
     refuse_running(name, root, app)
-    # those of other kernels and hosts, too: their journals, and the groups of Kafka Streams' own
+    # includes those of other kernels and hosts: their journals, and the groups of Kafka Streams applications
     others = {*session._applications, *deployed_names(session), *session.admin.groups()} - {name}
     used = _used_topics(session, name, app)
     found = Cleanup(session.admin, root, validate_name(name, "application"), others, _own_topics(app), used)
-    if confirm:
+    if not dry_run:
         if app is not None:
             app.stop()
             del session._applications[name]

@@ -1,5 +1,7 @@
-"""What was said where nobody looked: the broker's log file, Spark's, in which is what user functions print on workers, and what instances
-report of trouble and failure."""
+"""Logs of a session: the broker's and Spark's log files, and the instances' warnings and failures.
+
+Spark's log has the output of user functions on workers.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ from typing import TYPE_CHECKING
 from kstreams_repl.display.table import Table
 
 if TYPE_CHECKING:
-    from kstreams_repl.session.application import Application
+    from kstreams_repl.session.application.application import Application
     from kstreams_repl.session.session import Session
 
 _BYTES_PER_LINE = 400
 
 
 def session_logs(session: Session, name: str | None, n: int) -> Table:
-    """As `Session.logs`."""
+    """Return the table of `Session.logs`."""
     apps = [app for app in session.applications.values() if name in (None, app.name)]
     files: list[tuple[str, Path]] = []
     broker = session._broker
@@ -36,18 +38,19 @@ def session_logs(session: Session, name: str | None, n: int) -> Table:
 
 
 def _spark_log(pid: int | None = None) -> Path:
-    from kstreams_repl.spark.session import spark_log
+    from kstreams_repl.spark.spark_session import spark_log
 
     return spark_log(pid)
 
 
 def logs_table(applications: Iterable[Application], files: Iterable[tuple[str, Path]], n: int) -> Table:
-    """Troubles and failures of the applications, then the last `n` lines of each file."""
+    """Return warnings, restarts and failures of the applications, then the last `n` lines of each file."""
     rows: list[tuple[str, str]] = []
     for app in applications:
         for slot, report in sorted(app.reports.instances.items()):
             if report.trouble:
                 rows.append((f"{app.name}, instance {slot}", report.trouble))
+        rows += [(app.name, line) for line in app.restarts]
         error = app.error
         if error is not None:
             trace = error.fields.get("worker_trace")
@@ -60,7 +63,7 @@ def logs_table(applications: Iterable[Application], files: Iterable[tuple[str, P
 
 
 def last_lines(path: Path, n: int) -> list[str]:
-    """The last lines of a file, as far as they lie in its last few kilobytes; none when there is no file."""
+    """Return the last lines of a file, from its last few kilobytes; none when there is no file."""
     if n < 1:
         return []
     try:

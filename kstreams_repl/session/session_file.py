@@ -1,8 +1,9 @@
-"""The session file of an application: what ran, as source text, so that another kernel can go on with it.
+"""The session file of an application: its versions as source text, so that another kernel can continue it.
 
-One file per application, ``sessions/<name>.json`` in the session's directory, readable by its user only (0600). The journal in Kafka
-holds the hash of every version's text; a text is executed only if that hash confirms it. So neither a topic nor another user of this
-machine decides what runs: the topic has the hash and no code that is believed, the file has the code and is not believed without the hash.
+One file per application, ``sessions/<name>.json`` in the session's directory, readable by its user only (0600). The journal in
+Kafka holds the hash of every version's text; a text is executed only if that hash confirms it. So neither a topic nor another
+user of this machine decides what runs: code is never taken from the topic, which has the hash, and never from the file without
+the hash.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 from kstreams_repl import serdes
 from kstreams_repl.config import KEYS, StreamsConfig
 from kstreams_repl.errors import SessionFileError
-from kstreams_repl.session.program import Program
+from kstreams_repl.session.source.source_slice import Program
 from kstreams_repl.topology.names import validate_name
 
 FORMAT = "kstreams-session"
@@ -28,12 +29,12 @@ _CONFIG = "# config: "
 
 @dataclass(frozen=True, slots=True)
 class SavedVersion:
-    """One version as it is kept.
+    """One version as stored.
 
     Attributes:
         text: the program, its settings in the first line; this is what the hash is of.
-        missing: what the program lacks; then it is for reading.
-        unsaved: settings whose values cannot be written down (functions, objects).
+        missing: names that the program lacks; it is then read-only.
+        unsaved: settings whose values cannot be stored (functions, objects).
         migrated: stores whose rows were converted for it, so that the version before cannot read them.
     """
 
@@ -61,7 +62,7 @@ class SavedVersion:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """All versions of an application that are kept, the oldest first."""
+    """All stored versions of an application, the oldest first."""
 
     application: str
     versions: tuple[SavedVersion, ...] = field(default_factory=tuple)
@@ -71,7 +72,7 @@ class Saved:
 
 
 def save_version(number: int, at_ms: int, program: Program, description: str, config: StreamsConfig) -> SavedVersion:
-    """A version with its settings written into its text, which the journal has too; client settings and passwords never."""
+    """Return a version with its settings in its text, which the journal also has; never client settings or passwords."""
     plain: dict[str, Any] = {}
     unsaved = []
     for name in sorted(config.given & set(KEYS) - {"application.id", "bootstrap.servers", "state.dir"}):
@@ -89,7 +90,7 @@ class SessionFiles:
     """The session files of a directory.
 
     Args:
-        directory: of the session; the files lie in ``sessions`` below it.
+        directory: of the session; the files are in its subdirectory ``sessions``.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -99,10 +100,10 @@ class SessionFiles:
         return self._folder / f"{validate_name(application, 'application')}.json"
 
     def write(self, application: str, versions: Sequence[SavedVersion]) -> Path:
-        """Replace the file as a whole.
+        """Replace the file atomically.
 
         Raises:
-            SessionFileError: it cannot be written; the one of before stays.
+            SessionFileError: it cannot be written; the earlier file stays.
         """
         path = self.path(application)
         content = {"format": FORMAT, "version": 1, "application": application, "versions": [asdict(item) for item in versions]}
@@ -131,10 +132,11 @@ class SessionFiles:
         return sorted(path.stem for path in self._folder.glob("*.json"))
 
     def read(self, application: str) -> Saved:
-        """The kept versions. Nothing is executed.
+        """Return the stored versions. Nothing is executed.
 
         Raises:
-            SessionFileError: there is no file, it belongs to somebody else, others may read or write it, or it is not one.
+            SessionFileError: there is no file, it belongs to another user, others may read or write it, or it is not a session
+                file.
         """
         path = self.path(application)
         try:
@@ -170,10 +172,10 @@ class SessionFiles:
 
 
 def confirm(saved: SavedVersion, hashes: Mapping[int, str], application: str, path: str) -> None:
-    """See that the journal knows this text.
+    """Raise if the journal does not confirm this text.
 
     Raises:
-        SessionFileError: it knows another one, or none.
+        SessionFileError: the journal has another text's hash, or none.
     """
     if hashes.get(saved.number) == saved.program.hash:
         return

@@ -1,4 +1,4 @@
-"""The metrics of the client: what only the driver knows of an application, and its instances' states as it sees them."""
+"""The metrics of the client: what only the driver knows about an application, and the states of its instances as the driver sees them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from kstreams_repl.instance.meter import thread_id
+from kstreams_repl.instance.metrics.instance_metrics import thread_id
 from kstreams_repl.metrics.catalogue import CLIENT, CLIENT_ID, THREAD, THREAD_ID, level_number
 from kstreams_repl.metrics.snapshot import Snapshot
 
@@ -17,7 +17,7 @@ _ALIVE = frozenset({"restoring", "running", "recovering"})
 
 
 def client_metrics(deployment: Deployment) -> Snapshot:
-    """State, threads and topology of a deployment, as of now; a thread's state too, for an instance that failed cannot tell it."""
+    """Return state, threads and topology of a deployment, and the state of each instance: one that failed cannot report its own."""
     states = {slot: instance.state for slot, instance in deployment.reports.instances.items()}
     plan = deployment.plan
     config = deployment.config if plan is None else plan.config

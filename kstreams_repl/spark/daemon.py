@@ -1,7 +1,6 @@
-"""Spark's Python daemon with the worker's modules loaded before it forks, so that a new worker is ready in milliseconds.
+"""Spark's Python daemon, which imports the worker's modules before it forks, so that a new worker is ready in milliseconds.
 
-Set as ``spark.python.daemon.module``. Loading only: nothing here opens a connection or starts a thread, which would not
-survive a fork.
+Set as ``spark.python.daemon.module``. It only imports: connections and threads would not survive a fork.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ PRELOADED = (
     "pyspark.sql.pandas.serializers",
     "pyspark.worker",
     "kstreams_repl.spark.worker",
-    "kstreams_repl.instance.take_over",
+    "kstreams_repl.instance.tasks.task_initialization",
     "kstreams_repl.stores.engine.lmdb",
-    "kstreams_repl.stores.restore",
+    "kstreams_repl.stores.changelog_restore",
     "kstreams_repl.kafka.journal",
     "kstreams_repl.dsl",
     "kstreams_repl.serdes",

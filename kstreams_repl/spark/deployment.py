@@ -1,12 +1,12 @@
-"""`Deployment`: one application as its driver sees it: start, pause, resume, stop, and what its instances report.
+"""`Deployment`: one application as its driver sees it: start, pause, resume, stop, and the reports of its instances.
 
-Actors: the *lease* (what is wanted, in which generation), the *query* (epochs of instances in Spark's workers), the *watcher*
-(a thread that reads the reports and ends the application when an instance has failed), the journal (the same truth for
-whoever attaches later). Invariants: a generation is raised and every earlier instance fenced before a query starts; `pause`
-and `stop` return when everything processed is committed and no worker loops any more; each call may be repeated.
+Actors: the *lease* (the desired state and generation), the *query* (epochs of instances in Spark's workers), the *watcher*
+(a thread that reads the reports and ends the application when an instance has failed), the journal (the same state for
+drivers that attach later). Invariants: the generation is raised and every earlier instance fenced before a query starts; `pause`
+and `stop` return when everything processed is committed and no worker runs its loop any more; each call may be repeated.
 
-Start and resume, numbered: 1. validate, create internal topics, plan · 2. slots · 3. raise the generation (journal, lease) ·
-4. fence the instances of every earlier generation · 5. start the query.
+The numbered steps of start and resume: 1. validate, create internal topics, plan · 2. slots · 3. raise the generation (journal,
+lease) · 4. fence the instances of every earlier generation · 5. start the query.
 """
 
 from __future__ import annotations
@@ -20,49 +20,50 @@ from itertools import count
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import BrokerUnavailableError, DeployError, IllegalStateTransitionError, KStreamsError
-from kstreams_repl.instance.control import LeaseWriter, Signal
-from kstreams_repl.instance.plan import ApplicationPlan, client_settings
-from kstreams_repl.instance.state_directory import control_directory, state_root
-from kstreams_repl.instance.take_over import fence_instances
+from kstreams_repl.errors import BrokerUnavailableError, DeployError, KStreamsError
+from kstreams_repl.instance.application_plan import ApplicationPlan, client_settings
+from kstreams_repl.instance.control.file_control import LeaseWriter, Signal
+from kstreams_repl.instance.state.state_directory import control_directory, state_root
+from kstreams_repl.instance.tasks.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.metrics.snapshot import Metric, Snapshot, merged
+from kstreams_repl.spark.changelog_reset import delete_changelogs
 from kstreams_repl.spark.client_metrics import client_metrics
-from kstreams_repl.spark.closure import Shipment, pack
-from kstreams_repl.spark.emptying import delete_changelogs
+from kstreams_repl.spark.deployment_state import Status as Status
+from kstreams_repl.spark.deployment_state import check_step
+from kstreams_repl.spark.deployment_wait import wait_for
 from kstreams_repl.spark.epoch import RunningQuery, start_query
-from kstreams_repl.spark.failures import disk_errors, error_of_end
-from kstreams_repl.spark.generations import Generations, VersionText, declare
-from kstreams_repl.spark.growth import PartitionWatch, refusal
-from kstreams_repl.spark.migrating import Migration, migrate_stores
+from kstreams_repl.spark.failure_translation import disk_errors
+from kstreams_repl.spark.generation_fencing import Generations, VersionText, declare
+from kstreams_repl.spark.instance_reports import ApplicationReport, read_reports
+from kstreams_repl.spark.journal_lease import RemoteLease
+from kstreams_repl.spark.missing_executors import Shortage
+from kstreams_repl.spark.partition_watcher import PartitionWatch, loss, refusal
+from kstreams_repl.spark.plan_serialization import Shipment, pack
 from kstreams_repl.spark.planning import application_id_of, make_plan
-from kstreams_repl.spark.progress import ApplicationReport, read_reports
-from kstreams_repl.spark.remote_lease import RemoteLease
-from kstreams_repl.spark.session import LOCAL_SLOTS, claim_slots, ensure_alive, get_session, is_cluster, release_slots
-from kstreams_repl.spark.shortage import Shortage
-from kstreams_repl.spark.status import NEXT
-from kstreams_repl.spark.status import Status as Status
-from kstreams_repl.spark.waiting import wait_for
+from kstreams_repl.spark.spark_session import LOCAL_SLOTS, claim_slots, ensure_alive, get_session, is_cluster, release_slots
+from kstreams_repl.spark.state_migration import Migration, migrate_stores
+from kstreams_repl.spark.worker_restarts import Restarts, start_again
 
 _LOG = logging.getLogger("kstreams_repl.spark")
 _WATCH_SECONDS, _LOOKS_PER_QUESTION = 0.2, 5
 _SETTLE_SECONDS = 30.0
-_LOST_SECONDS = 3.0  # for those that run to commit, when others have no slot and will not answer
+_LOST_SECONDS = 3.0  # for the running instances to commit, when others have no slot and cannot answer
 _IDLE_SECONDS = 2.0
 _PROGRESS_SECONDS = 2.0
-"""How long a failed epoch may take to come into Spark's own progress before the query is ended."""
+"""Seconds until a failed epoch must be in Spark's progress; then the query is ended."""
 
 
 class Deployment:
     """A topology deployed, or to be deployed, on Spark.
 
     Args:
-        topology: what to run (`dsl` or Processor API).
+        topology: the topology to run (`dsl` or Processor API).
         config: a `StreamsConfig` or a mapping; needs ``application.id`` and ``bootstrap.servers``.
-        spark: the Spark session; None: the running one or a new local one.
-        master: for a new session.
-        failpoints: armed in the workers, for tests.
+        spark: the Spark session; None uses the running one or starts a local one.
+        master: Spark master of a new session.
+        failpoints: failpoints to arm in the workers, for tests.
 
     Example:
         >>> deployment = Deployment(topology, {"application.id": "counts", "bootstrap.servers": "..."})  # doctest: +SKIP
@@ -96,17 +97,18 @@ class Deployment:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._query: RunningQuery | None = None
-        self._ending: threading.Thread | None = None  # of the query that a pause has left
+        self._ending: threading.Thread | None = None  # ends the query after a pause
         self._plan: ApplicationPlan | None = None
         self._shipment: Shipment | None = None
         self._growth: PartitionWatch | None = None
         self._session: Any = None
         self._clean = False
+        self._restarting, self.restarts = False, Restarts()
         with disk_errors(self.state_root):
             self._lease = LeaseWriter(control_directory(self.state_root, self.application_id))
         self._generations: Generations | None = None
         self.version: VersionText | None = None
-        """What the journal is told about the topology with the next generation."""
+        """The version that the next generation writes to the journal."""
 
     def __repr__(self) -> str:
         generation = self._plan.generation if self._plan is not None else 0
@@ -116,41 +118,41 @@ class Deployment:
 
     @property
     def status(self) -> Status:
-        return self._status
+        return Status.RUNNING if self._restarting else self._status
 
     @property
     def error(self) -> KStreamsError | None:
-        """Why the application failed; None unless it did."""
+        """The reason why the application failed; None if it did not."""
         return self._error
 
     @property
     def plan(self) -> ApplicationPlan | None:
-        """What runs, or ran last."""
+        """The plan that runs, or ran last."""
         return self._plan
 
     @property
     def reports(self) -> ApplicationReport:
-        """What the instances told last: state, records, rate, lag and restore progress, per instance and task."""
+        """The latest reports of the instances: state, records, rate, lag and restore progress, per instance and task."""
         plan = self._plan
         return read_reports(self._lease, plan.generation if plan is not None else 0)
 
     @property
     def metrics(self) -> list[Metric]:
-        """What the application measures, under Kafka Streams' names; instances write theirs down once a second, and when they end."""
+        """The application's metrics under Kafka Streams' names; instances write them once a second and when they end."""
         told = self._lease.metrics(self._plan.generation if self._plan is not None else 0)
         return merged([client_metrics(self), *(Snapshot.read(told[slot]) for slot in sorted(told))])
 
     # ---- life
 
     def start(self) -> Deployment:
-        """Deploy; returns as soon as the query is started. Starting a running application does nothing.
+        """Deploy the topology and return as soon as the query is started. Do nothing if the application is running.
 
         Raises:
-            UnknownTopicError: a topic the topology names is not on the broker.
-            TopologyError: partitions that cannot be co-partitioned, no source.
-            DeployError: too few Spark slots, internal topics that do not fit, functions that cannot be sent.
-            BrokerUnavailableError: no broker answers.
-            StateStoreError: no room in the state directory.
+            UnknownTopicError: a topic of the topology does not exist.
+            TopologyError: topics are not co-partitioned, or the topology has no source.
+            DeployError: too few Spark slots, internal topics that do not fit, functions that cannot be pickled.
+            BrokerUnavailableError: no broker answered.
+            StateStoreError: the disk of the state directory is full.
         """
         with self._lock, disk_errors(self.state_root):
             if self._status is Status.RUNNING:
@@ -197,13 +199,13 @@ class Deployment:
                 self._begin(plan, shipment, f"generation {generation} started")
             except BaseException:
                 release_slots(self)
-                if self._generations.generation == generation:  # else it is that of a successor by now, which is not ours to stop
+                if self._generations.generation == generation:  # else a newer generation is running, which must not be stopped
                     self._lease.write(generation, Signal.STOP)
                 raise
         return self
 
     def resume(self) -> Deployment:
-        """Go on after `pause`, `stop` or a failure, from what was committed; as `start`."""
+        """Continue from the last commit after `pause`, `stop` or a failure; raises as `start` does."""
         return self.start()
 
     def replace(
@@ -214,14 +216,14 @@ class Deployment:
         emptied: Collection[str] = (),
         migrations: Collection[Migration] = (),
     ) -> Deployment:
-        """Run another topology, from what was committed: 1. pause at a commit · 2. put the topology in place, delete the changelogs
-        of stores that begin empty, convert the rows of others · 3. start a new generation, if it was running. State and offsets stay.
-        When that fails the old one is started, and the error raised; what was emptied stays empty. After a conversion
-        the new one stays in place.
+        """Run another topology from the last commit: 1. pause at a commit · 2. replace the topology, delete the changelogs of stores that
+        are reset, convert the rows of others · 3. start a new generation, if it was running. State and offsets are kept.
+        If that fails the old topology is started and the error raised; reset stores stay empty. After a conversion the new topology
+        stays in place.
 
         Args:
-            emptied: changelog topics; the next start makes them anew, and no local copy of the old ones is believed.
-            migrations: with a version: it is in force as soon as the rows are converted (`migrating`).
+            emptied: changelog topics of reset stores; the next start recreates them and does not use local copies of the old ones.
+            migrations: with a version: it takes effect as soon as the rows are converted (`state_migration`).
         """
         with self._lock:
             running = self._status is Status.RUNNING
@@ -231,7 +233,7 @@ class Deployment:
                 # 1. Pause.
                 if running:
                     self.pause()
-                # 2. Put it in place; what was shipped is of the old one.
+                # 2. Replace it; the existing shipment contains the old one.
                 self._rewrite(emptied, migrations, version)
                 self.topology, self._shipment, self.version = topology, None, version
                 # 3. Start.
@@ -251,30 +253,30 @@ class Deployment:
         return self
 
     def pause(self) -> Deployment:
-        """Stop at a commit boundary; returns when every instance has committed and said so. State and offsets stay; `resume`
-        goes on.
+        """Stop at a commit boundary and return when every instance has reported its commit. State and offsets are kept.
 
         Raises:
-            DeployError: an instance did not answer in time; it is fenced and loses nothing, but what it had open is repeated.
+            DeployError: an instance did not answer in time; it is fenced. No committed data are lost, its uncommitted records are
+                processed again.
         """
         return self._halt(Signal.PAUSE, Status.PAUSED)
 
     def stop(self) -> Deployment:
-        """As `pause`, and let go of workers' clients and stores. Topics and local state stay."""
+        """Do as `pause`, and close the workers' clients and stores. Topics and local state are kept."""
         return self._halt(Signal.STOP, Status.STOPPED)
 
     def wait(self, seconds: float | None = None, *, until: Callable[[Deployment], bool] | None = None) -> bool:
-        """Wait until the application has ended, or until a condition on it holds.
+        """Wait until the application has ended, or until a condition holds.
 
         Args:
-            seconds: how long at most; None: for ever.
-            until: looked at some times a second; by default: no longer running.
+            seconds: the timeout; None waits forever.
+                until: the condition, checked several times a second; by default: no longer running.
 
         Returns:
-            False when the time was over first.
+            False on timeout.
 
         Raises:
-            ApplicationFailedError: the application failed meanwhile (not with the default condition: then look at `error`).
+            ApplicationFailedError: the application failed (not with the default condition: then read `error`).
         """
         return wait_for(self, self._lock, seconds, until)
 
@@ -290,14 +292,14 @@ class Deployment:
         about, timeout = (self.settings, self.application_id, self._lease), self.config["transaction.timeout.ms"]
         delete_changelogs(emptied, self._generations, *about, timeout_ms=timeout)
         if migrations and version is not None:
-            if self._generations is not None:  # its control id is taken over for the conversion
+            if self._generations is not None:  # the conversion uses its control id
                 self._generations.close()
                 self._generations = None
             migrate_stores(migrations, version, *about, timeout_ms=timeout)
 
     def _go_on(self, generations: Generations, plan: ApplicationPlan, shipment: Shipment) -> bool:
-        """Resume after a pause that every instance has confirmed, in the same generation: nobody else can have come in between without
-        raising it, so workers that are still there go on warm. False: the hold on the journal is lost (the broker forgets it in a week).
+        """Resume in the same generation after a pause that every instance has confirmed. No other driver can have run the application in
+        between without raising it, so existing workers continue warm. False: the control id has expired on the broker (after a week).
         """
         claim_slots(self._session, self.application_id, plan.instances, self)
         try:
@@ -331,25 +333,23 @@ class Deployment:
         self._growth = PartitionWatch(
             Admin(self.settings), self.topology, plan,
             seconds=self.config["repl.partitions.check.ms"] / 1000,
-            found=lambda grown: self._grow(plan, grown), stay=lambda: self._generations and self._generations.stay(),
+            found=lambda grown, lost: self._grow(plan, grown, lost), stay=lambda: self._generations and self._generations.stay(),
         ).start()
 
     def _check(self, wanted: Status) -> None:
-        if wanted not in NEXT[self._status]:
-            raise IllegalStateTransitionError(
-                f"{self.application_id} is {self._status} and cannot become {wanted}; its story: {', then '.join(self._story[-6:])}"
-            )
+        check_step(self.application_id, self._status, wanted, self._story)
 
     def _enter(self, status: Status, why: str) -> None:
         self._check(status)
+        _LOG.info("%s -> %s (%s)", self._status.value, status.value, why, extra={"application": self.application_id})
         self._status = status
         self._story.append(why)
         self._changed.notify_all()
 
     def abandon(self) -> Deployment:
-        """As `stop`, but without waiting for the instances: for when nothing can be committed any more, the broker having ended.
+        """Stop without waiting for the instances: for when nothing can be committed any more because the broker has ended.
 
-        What was committed stays, and `start` goes on from there.
+        Committed data are kept, and `start` continues from there.
         """
         with self._lock:
             plan = self._plan
@@ -358,7 +358,7 @@ class Deployment:
                 with suppress(KStreamsError, OSError):
                     self._lease.write(plan.generation, Signal.STOP)
                 self._stop_query()
-                self._enter(Status.STOPPED, "let go of without a broker")
+                self._enter(Status.STOPPED, "abandoned, no broker")
             if self._generations is not None:
                 self._generations.close()
                 self._generations = None
@@ -378,7 +378,7 @@ class Deployment:
                 if silent:
                     raise DeployError(
                         f"instance {', '.join(map(str, silent))} of {self.application_id} did not answer within {_SETTLE_SECONDS:.0f} s",
-                        hint="its worker was ended; what it had not committed is processed again after resume",
+                        hint="its worker was ended; its uncommitted records are processed again after resume",
                     )
             else:
                 if plan is not None:
@@ -392,26 +392,26 @@ class Deployment:
         return self
 
     def _write_down(self, plan: ApplicationPlan, signal: Signal) -> None:
-        """Tell the journal, for those who attach later; that it cannot be written (no broker, a successor holds it) undoes nothing."""
+        """Write the state to the journal, for drivers that attach later. A failure (no broker, fenced by a successor) is only logged."""
         if self._generations is not None:
             try:
                 self._generations.tell(plan, signal)
             except KStreamsError as error:
                 self._clean = False
-                _LOG.warning("the journal of %s was not written: %s", self.application_id, error)
+                _LOG.warning("the journal was not written: %s", error, extra={"application": self.application_id})
 
     def _end_query(self, plan: ApplicationPlan, signal: Signal, seconds: float = _SETTLE_SECONDS) -> list[int]:
-        """Signal first, wait for the reports, then stop the query, of a pause beside the caller; returns the slots that did not answer."""
+        """Signal, wait for the reports, then stop the query (after a pause in the background); return the slots that did not answer."""
         try:
             self._lease.write(plan.generation, signal)
-        except (KStreamsError, OSError) as error:  # nobody hears it: Spark ends the workers, which loses what they had not committed
-            _LOG.warning("%s cannot be told to be %s: %s", self.application_id, signal, error)
+        except (KStreamsError, OSError) as error:  # no signal reaches the workers: Spark ends them, and their uncommitted work is repeated
+            _LOG.warning("the instances of %s cannot receive the signal %s: %s", self.application_id, signal, error)
             self._stop_query()
             return list(range(plan.instances))
         ended = {signal.value, "failed", "superseded"}
         deadline = time.monotonic() + seconds
         silent = list(range(plan.instances))
-        query = self._query  # none is left when an interrupt came between its end and the new status
+        query = self._query  # None after an interrupt between its end and the new status
         while silent and time.monotonic() < deadline:
             told = self._lease.reports(plan.generation)
             silent = [slot for slot in silent if told.get(slot, {}).get("state") not in ended]
@@ -431,43 +431,39 @@ class Deployment:
             self._ending = None
 
     def _stop_query(self) -> None:
-        """An interrupt in here leaves the query in place for whoever ends it then."""
+        """Stop the query. An interrupt leaves it in place, so that the next caller can stop it."""
         if self._growth is not None:
             self._growth.close()
-            self._growth = None
         if self._query is not None:
             self._query.stop()
         self._query = None
         release_slots(self)
 
-    def _grow(self, plan: ApplicationPlan, grown: Mapping[str, tuple[int, int]]) -> bool:
-        """Inputs have more partitions: pause at a commit and start a generation that reads them; or end, when it cannot. False when the
-        broker cannot be asked now.
-        """
+    def _grow(self, plan: ApplicationPlan, grown: Mapping[str, tuple[int, int]], lost: Collection[str]) -> bool:
+        """Handle new or lost input partitions: pause at a commit and start a generation that reads the new ones, or end when that is
+        impossible or some are lost. Return False if the broker cannot be reached now."""
         with self._lock:
             if self._status is not Status.RUNNING or self._plan is not plan or self._generations is None:
                 return True
             try:
+                if lost:
+                    raise loss(self.application_id, lost)
                 admin, generation = Admin(self.settings), plan.generation + 1
                 make_plan(self.topology, self.config, self.settings, admin=admin, generation=generation, state_root=self.state_root)
             except BrokerUnavailableError:
-                self._shipment = None  # planned anew with the next start
+                self._shipment = None  # the next start creates a new plan
                 return False
             except KStreamsError as error:
-                self._fail(plan, refusal(self.application_id, grown, error))
+                self._fail(plan, error if lost else refusal(self.application_id, grown, error))
                 return True
             try:
-                with suppress(DeployError):  # one that did not answer is fenced by the start
-                    self.pause()
-                self._shipment = None
-                self._story.append(f"{', '.join(grown)} grew")
-                self.start()
+                start_again(self, f"{', '.join(grown)} grew")
             except KStreamsError as error:
                 self._fail(plan, error)
             return True
 
     def _watch(self, query: RunningQuery, plan: ApplicationPlan) -> None:
-        """Ends the application when one of its instances has failed or has no slot any more, or the query has died."""
+        """End the application when one of its instances has failed or lost its slot, or the query has ended."""
         shortage = Shortage(self._session, query, self.application_id)
         for look in count(1):
             time.sleep(_WATCH_SECONDS)
@@ -476,7 +472,7 @@ class Deployment:
             told = self._lease.reports(plan.generation).values()
             over, lost = any(report.get("state") in ("failed", "superseded") for report in told), None
             if not over:
-                if look % _LOOKS_PER_QUESTION:  # to ask the JVM costs more than a look
+                if look % _LOOKS_PER_QUESTION:  # a call to the JVM costs more than reading the reports
                     continue
                 lost = shortage.look()
                 if lost is None and query.active:
@@ -484,8 +480,10 @@ class Deployment:
             with self._lock:
                 if self._query is not query:
                     return
-                python = self._session.sparkContext.pythonExec
-                error, failed = error_of_end(self.application_id, told, query.cause(), self.state_root, python, lost)
+                ended = self.restarts.after_end(self, plan, told, query.cause(), lost)
+                if ended is None:
+                    return
+                error, failed = ended
                 if failed:
                     with suppress(KStreamsError, OSError):
                         self._lease.write(plan.generation, Signal.STOP)

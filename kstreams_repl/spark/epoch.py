@@ -1,8 +1,7 @@
-"""The streaming query of a deployed application: clock → instances → nowhere, with the totals observed.
+"""The streaming query of a deployed application: clock → instances → no sink, with the totals as observed metrics.
 
-``rate-micro-batch`` gives one row per instance and epoch and ends at once, so that Spark's offsets only count epochs; the
-input offsets are the consumer group's. A checkpoint is fresh per generation: a kept one would replay an old batch with other
-partitions.
+``rate-micro-batch`` gives one row per instance and epoch and ends immediately, so Spark's offsets only count epochs; the input offsets are
+those of the consumer group. Each generation has a new checkpoint directory: a kept one would replay an old batch with other partitions.
 """
 
 from __future__ import annotations
@@ -11,23 +10,21 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.spark.closure import Shipment
-from kstreams_repl.spark.report_rows import REPORT_DDL
-from kstreams_repl.spark.session import claim_pool, python_path
+from kstreams_repl.spark.epoch_rows import REPORT_DDL
+from kstreams_repl.spark.plan_serialization import Shipment
+from kstreams_repl.spark.spark_session import claim_pool, pool_of_functions
 from kstreams_repl.spark.worker import run_epoch
 
-POOL_VARIABLE = "KSTREAMS_POOL"
 _MOST_TASKS_SHOWN = 200
-_pool_lock = threading.Lock()
 
 
 class RunningQuery:
-    """A streaming query of Spark's and its checkpoint directory. Once Spark or its JVM has gone it is over, which is no error."""
+    """A Spark streaming query and its checkpoint directory. A query whose Spark or JVM has ended counts as ended, without an error."""
 
     def __init__(self, streaming: Any, checkpoint: Path, context: Any) -> None:
         self.streaming = streaming
@@ -39,11 +36,11 @@ class RunningQuery:
     def active(self) -> bool:
         try:
             return bool(self.streaming.isActive)
-        except Exception:  # whatever py4j makes of a JVM that does not answer
+        except Exception:  # py4j raises various errors when the JVM does not answer
             return False
 
     def cause(self) -> str | None:
-        """Why it ended by itself, in Spark's words; None when Spark was stopped or has gone."""
+        """Return Spark's reason why the query ended by itself; None when Spark was stopped or its JVM has ended."""
         try:
             found = None if self._context._jsc.sc().isStopped() else self.streaming.exception()
         except Exception:  # as above
@@ -51,8 +48,8 @@ class RunningQuery:
         return None if found is None else str(found)
 
     def await_idle(self, seconds: float) -> None:
-        """Wait until no worker runs for it. Stopping it then ends no worker process, so that what workers keep warm stays warm."""
-        with suppress(Exception):  # Spark may be stopped meanwhile
+        """Wait until no worker runs for the query. Stopping it then ends no worker process, so that warm workers stay warm."""
+        with suppress(Exception):  # Spark may have been stopped
             group = str(self.streaming.runId)
             deadline = time.monotonic() + seconds
             while self.active and time.monotonic() < deadline:
@@ -62,7 +59,7 @@ class RunningQuery:
                 time.sleep(0.002)
 
     def queued_tasks(self) -> int:
-        """How many tasks of the running epoch have no slot."""
+        """Return how many tasks of the running epoch have no slot."""
         waiting = 0
         for job in self._tracker.getJobIdsForGroup(str(self.streaming.runId)):
             found = self._tracker.getJobInfo(job)
@@ -74,7 +71,7 @@ class RunningQuery:
         return waiting
 
     def await_progress(self, seconds: float) -> None:
-        """Wait until it has told its progress once more: the epoch that ended last is in it, with its failures."""
+        """Wait for the next progress report: it includes the epoch that ended last, with its failures."""
         with suppress(Exception):  # as above
             before = _last_batch(self.streaming)
             deadline = time.monotonic() + seconds
@@ -82,14 +79,14 @@ class RunningQuery:
                 time.sleep(0.01)
 
     def stop(self) -> None:
-        """End it, whatever its workers do; may be repeated."""
-        with suppress(Exception):  # it may have died by itself; its error was read by the watcher
+        """Stop the query, whatever its workers do; may be called again."""
+        with suppress(Exception):  # it may have failed; the watcher has read its error
             self.streaming.stop()
         shutil.rmtree(self._checkpoint, ignore_errors=True)
 
     def end_later(self, seconds: float) -> threading.Thread:
-        """End a query whose instances all rest, on a thread: Spark takes a while to see that its tasks are done, and whoever
-        pauses needs not wait for it. What comes next (`resume`, `stop`) waits for the thread.
+        """Stop a query whose instances are at rest, on a thread: Spark needs some time to see that its tasks are done, and a pause need not
+        wait for that. The next call (`resume`, `stop`) waits for the thread.
         """
 
         def end() -> None:
@@ -116,14 +113,14 @@ def start_query(
     """Start the query.
 
     Its progress (`StreamingQueryProgress.observedMetrics`) has the row ``epoch``: ``records``, ``dropped``, ``restored``, ``lag`` (-1 while
-    any task does not know), ``seconds``, ``rate`` (records per second), ``tasks``, ``failures``; and the row ``tasks`` with a struct of
+    it is unknown for any task), ``seconds``, ``rate`` (records per second), ``tasks``, ``failures``; and the row ``tasks`` with a struct of
     the same for each task, with its ``state`` and ``error``.
 
     Args:
-        tasks: names of the tasks; of more than some hundreds the row ``tasks`` is left out.
-        holder: of the worker pool (`release_slots`).
-        shared_pool: use the workers that all such applications share.
-        directory: where its checkpoint directory is made.
+        tasks: names of the tasks; with more than a few hundred the row ``tasks`` is left out.
+        holder: the owner of the worker pool (`release_slots`).
+        shared_pool: use the worker pool that all applications with this setting share.
+        directory: the parent of the checkpoint directory.
     """
     from pyspark.sql import functions as f
 
@@ -138,7 +135,7 @@ def start_query(
             .option("numPartitions", instances)
             .load()
         )
-        with _own_pool(session, claim_pool(application_id, instances, holder, shared=shared_pool)):
+        with pool_of_functions(session, claim_pool(application_id, instances, holder, shared=shared_pool)):
             ran = clock.mapInArrow(epoch, REPORT_DDL)
         reports = ran.observe(
             "epoch",
@@ -165,27 +162,6 @@ def start_query(
         shutil.rmtree(checkpoint, ignore_errors=True)
         raise
     return RunningQuery(query, checkpoint, session.sparkContext)
-
-
-@contextmanager
-def _own_pool(session: Any, pool: str) -> Iterator[None]:
-    """Make functions inside for one worker pool: Spark keys pools by the environment variables of the function.
-
-    The same variables carry this package's folder, so that workers of a session which somebody else started find it as well.
-    """
-    environment = session.sparkContext.environment
-    with _pool_lock:
-        before = {name: environment.get(name) for name in (POOL_VARIABLE, "PYTHONPATH")}
-        environment[POOL_VARIABLE] = pool
-        environment["PYTHONPATH"] = python_path(before["PYTHONPATH"])
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    del environment[name]
-                else:
-                    environment[name] = value
 
 
 def _last_batch(query: Any) -> int:

@@ -1,12 +1,12 @@
-"""Starts the JVM of Spark and connects to it.
+"""Start Spark's JVM and connect to it.
 
-PySpark would start it, too, but in a way that a notebook cannot live with: a kernel that is interrupted or killed in the two seconds in
-which the JVM starts leaves a directory behind, and when only that directory goes, the JVM stays for ever (it cannot write where it
-listens, and its gateway thread keeps it alive).
+PySpark can start it too, but not in a way that suits a notebook: a kernel interrupted or killed during the two seconds of the start leaves
+a directory behind, and if only that directory is removed, the JVM runs forever (it cannot write its port file, and its gateway thread
+keeps it alive).
 
-Rules: the JVM has a process session of its own, so that Ctrl-C, which goes to the whole foreground group, does not reach it; it ends
-with its driver, because it reads the driver's pipe; the directory in which it tells its port goes when the start is over, or, if the
-driver is killed before that, when the JVM has ended as well.
+Rules: the JVM runs in its own process session, so that Ctrl-C, which goes to the whole foreground group, does not reach it. It ends with
+its driver, because it reads the driver's pipe. The directory of its port file is removed when the start is over or, if the driver is
+killed before that, when the JVM has ended as well.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -29,16 +30,19 @@ _SWEEP = 'cat >/dev/null; rm -rf -- "$1"'
 _POLL_SECONDS = 0.02
 
 
-def start_jvm(settings: Mapping[str, str], environment: Mapping[str, str], log: Path) -> Any:
-    """A JVM of Spark's, and PySpark's gateway to it; its ``proc`` is the process, whose closed ``stdin`` ends the JVM.
+def start_jvm(
+    settings: Mapping[str, str], environment: Mapping[str, str], log: Path, cancelled: threading.Event | None = None
+) -> Any:
+    """Return Spark's JVM and PySpark's gateway to it; closing ``stdin`` of the gateway's process ``proc`` ends the JVM.
 
     Args:
-        settings: Spark configuration, whole.
-        environment: of the JVM and, through it, of its Python workers.
-        log: what the JVM and the workers write to stderr; begun anew.
+        settings: the complete Spark configuration.
+        environment: environment variables of the JVM and, through it, of its Python workers.
+        log: the file for stderr of the JVM and the workers; overwritten.
+        cancelled: when set, the JVM is killed.
 
     Raises:
-        DeployError: the JVM ended before it could be reached.
+        DeployError: the JVM ended before it could be reached, or its start was cancelled.
     """
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _directory_until_both_ended() as (directory, held), log.open("wb") as stderr:
@@ -53,14 +57,16 @@ def start_jvm(settings: Mapping[str, str], environment: Mapping[str, str], log: 
         )
         try:
             while not told.exists():
+                if cancelled is not None and cancelled.is_set():
+                    raise DeployError("the start of Spark was cancelled")
                 if process.poll() is not None:
                     raise DeployError(
                         f"the JVM of Spark ended with exit code {process.returncode} before it was ready",
-                        hint=f"what it said is in {log}; ./kstreams doctor tells whether Java and Spark fit together",
+                        hint=f"read its output in {log}; run ./kstreams doctor to check whether Java and Spark are compatible",
                     )
                 time.sleep(_POLL_SECONDS)
             return _connect(told.read_bytes(), process)
-        except BaseException:  # an interrupt, too: nobody else knows this process
+        except BaseException:  # also on interrupts: only this function knows the process
             process.kill()
             process.communicate()
             raise
@@ -75,7 +81,7 @@ def _command(settings: Mapping[str, str]) -> list[str]:
 
 
 def _connect(told: bytes, process: subprocess.Popen[bytes]) -> Any:
-    """PySpark's own gateway: it takes the port of a JVM that runs from the environment. Told: port and secret, as Java writes them."""
+    """Return PySpark's gateway to a running JVM, whose port it reads from the environment. ``told``: port and secret as Java wrote them"""
     from pyspark.java_gateway import launch_gateway
 
     address = {"PYSPARK_GATEWAY_PORT": str(int.from_bytes(told[:4], "big")), "PYSPARK_GATEWAY_SECRET": told[8:].decode()}
@@ -91,9 +97,9 @@ def _connect(told: bytes, process: subprocess.Popen[bytes]) -> Any:
 
 @contextmanager
 def _directory_until_both_ended() -> Iterator[tuple[Path, int]]:
-    """A directory that is removed at the end of the block, or when this process and all who inherited the descriptor have ended.
+    """Yield a directory that is removed at the end of the block, or when this process and all that inherited the descriptor have ended.
 
-    The second is done by a shell that reads a pipe whose writing end is that descriptor.
+    A shell does the latter: it reads a pipe whose writing end is that descriptor.
     """
     directory = Path(tempfile.gettempdir()) / f"kstreams-spark-{uuid.uuid4().hex}"
     reading, held = os.pipe()
@@ -106,7 +112,7 @@ def _directory_until_both_ended() -> Iterator[tuple[Path, int]]:
         yield directory, held
     finally:
         with suppress(ProcessLookupError):
-            os.killpg(sweeper.pid, 15)  # the shell and what it waits for
+            os.killpg(sweeper.pid, 15)  # the shell and its child
         sweeper.wait()
         os.close(held)
         shutil.rmtree(directory, ignore_errors=True)

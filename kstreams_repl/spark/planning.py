@@ -1,5 +1,5 @@
-"""From a topology and a configuration to the plan of a generation: topics checked and created, tasks made and assigned. No
-Spark in it.
+"""Create the plan of a generation from a topology and a configuration: check and create topics, create and assign tasks. Does not use
+Spark.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Any
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import ConfigError, TopologyError, UnknownTopicError, did_you_mean
-from kstreams_repl.instance.assignment import assign_standbys, assign_tasks, needs_copies
-from kstreams_repl.instance.global_tables import partitions_of
-from kstreams_repl.instance.plan import ApplicationPlan
-from kstreams_repl.instance.snapshot_directory import check_directory, snapshot_directory
-from kstreams_repl.instance.state_directory import control_directory
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.instance.state.global_tables import partitions_of
+from kstreams_repl.instance.state.snapshot_directory import check_directory, snapshot_directory
+from kstreams_repl.instance.state.state_directory import control_directory
 from kstreams_repl.kafka.admin import Admin, NewTopicSpec
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.internal_topics import ensure_internal_topics
 from kstreams_repl.runtime.task import TaskSpec
-from kstreams_repl.spark.generations import Previous
-from kstreams_repl.topology.names import validate_name
+from kstreams_repl.spark.generation_fencing import Previous
+from kstreams_repl.spark.task_assignment import assign_standbys, assign_tasks, needs_copies
+from kstreams_repl.topology.names import validate_application_id
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.topology.partitions import ResolvedTopology, resolve_partitions
 from kstreams_repl.topology.subtopologies import Subtopology
@@ -29,43 +29,57 @@ from kstreams_repl.types import TaskId, TopicPartition
 
 
 def application_id_of(config: StreamsConfig) -> str:
-    """The checked application id.
+    """Return the checked application id.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: it is not set.
     """
     name = config["application.id"]
     if not name:
         raise ConfigError(
-            "application.id is not set", hint="give the application a name; it names its topics and state", key="application.id"
+            "application.id is not set", hint="set application.id; topics and state are named after it", key="application.id"
         )
-    return validate_name(name, "application.id")
+    return validate_application_id(name, "application.id")
 
 
 def check_topics(topology: Any, counts: Mapping[str, int]) -> None:
-    """Every topic that is read or written by a fixed name exists.
+    """Check that every topic with a fixed name exists.
 
     Raises:
-        UnknownTopicError: one does not, with a "did you mean".
-        TopologyError: the topology reads nothing.
+        UnknownTopicError: some do not: all of them in ``topics``, with a "did you mean".
+        TopologyError: the topology reads no topic.
     """
     if not topology.source_topics() and not any(
         isinstance(node, SourceNode) and node.pattern for node in topology.nodes.values()
     ):
         raise TopologyError("the topology reads no topic", hint="begin with builder.stream('topic') or builder.table('topic')")
-    internal = set(topology.internal_topics)
-    for kind, names in (("reads", topology.source_topics()), ("writes", topology.sink_topics())):
-        for name in names:
-            if name not in internal and name not in counts:
-                raise UnknownTopicError(
-                    f"the topology {kind} topic {name!r}, which is not on the broker",
-                    hint=did_you_mean(name, counts) or f"create it first: session.create_topic({name!r})",
-                    topic=name,
-                )
+    read, written = missing_topics(topology, counts)
+    missing = (*read, *written)
+    if not missing:
+        return
+    if len(missing) == 1:
+        what = f"the topology {'reads' if read else 'writes'} topic {missing[0]!r}, which is not on the broker"
+    else:
+        parts = [f"{kind} {', '.join(map(repr, names))}" for kind, names in (("reads", read), ("writes", written)) if names]
+        what = f"the topology {' and '.join(parts)}: {len(missing)} topics that are not on the broker"
+    meant = next((hint for name in missing if (hint := did_you_mean(name, counts)) is not None), None)
+    if read:
+        make = f"create {'it' if len(missing) == 1 else 'them'} first: session.create_topic({read[0]!r})"
+    else:
+        make = f"session.deploy(..., create_topics=True) creates {'it' if len(missing) == 1 else 'them'}"
+    hint = make if meant is None else f"{meant} or {make}" if written else meant
+    raise UnknownTopicError(what, hint=hint, topic=missing[0], topics=missing)
+
+
+def missing_topics(topology: Any, counts: Mapping[str, int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the missing topics that are read, and those that are only written, without the application's own."""
+    known = counts.keys() | set(topology.internal_topics)
+    read = tuple(dict.fromkeys(name for name in topology.source_topics() if name not in known))
+    return read, tuple(dict.fromkeys(name for name in topology.sink_topics() if name not in known and name not in read))
 
 
 def create_internal_topics(admin: Admin, resolved: ResolvedTopology, config: StreamsConfig) -> dict[str, int]:
-    """Create what is missing, check what is there; returns the partition counts of all internal topics."""
+    """Create missing internal topics, check existing ones, and return the partition counts of all."""
     replication = config["replication.factor"]
     topics = (*resolved.repartition_topics, *resolved.changelog_topics)
     specs = [
@@ -89,17 +103,16 @@ def make_plan(
     journal_start: int = 0,
     failpoints: str = "",
 ) -> ApplicationPlan:
-    """Steps of a deploy that need no Spark: validate, create internal topics, make and assign tasks.
+    """Run the steps of a deploy that do not need Spark: validate, create internal topics, create and assign tasks.
 
     Args:
-        previous: where tasks and copies were; they stay as long as that keeps the balance.
-        remote: instances run in executors of a cluster; only there standby copies are of use.
-        journal_start: of a remote plan, where its instances begin to read the journal.
+        previous: the previous location of tasks and standby copies; they stay there as long as the assignment is balanced.
+        remote: instances run in executors of a cluster; only there standby copies are useful.
+        journal_start: of a remote plan, the offset at which its instances start to read the journal.
 
     Raises:
-        UnknownTopicError, TopologyError, DeployError: as `check_topics`, `resolve_partitions` and `ensure_internal_topics`
-        tell.
-        ConfigError, SnapshotError: snapshots cannot be kept where they should.
+        UnknownTopicError, TopologyError, DeployError: see `check_topics`, `resolve_partitions` and `ensure_internal_topics`.
+        ConfigError, SnapshotError: the snapshot directory cannot be used.
     """
     application_id = application_id_of(config)
     counts = admin.topics()
@@ -140,7 +153,7 @@ def make_plan(
 
 
 def _check_snapshots(config: StreamsConfig, *, new: bool) -> None:
-    """A new application is told at once that snapshots will fail. One that has run before goes on without: its changelogs have it all."""
+    """Raise for a new application if snapshots would fail. An existing one runs without: its changelogs contain all data."""
     if config["repl.snapshot.dir"] is not None:
         directory = snapshot_directory(config["repl.snapshot.dir"])
         if new:
@@ -164,7 +177,7 @@ def _task_specs(topology: Any, application_id: str, config: StreamsConfig, resol
 
 
 def _source_of(part: Subtopology, at: TopicPartition, application_id: str, internal: frozenset[str]) -> str:
-    """The source node that reads a topic (its name on the broker)."""
+    """Return the source node that reads a topic, given its name on the broker."""
     logical = at.topic.removeprefix(f"{application_id}-")
     for node in part.nodes:
         if isinstance(node, SourceNode) and (at.topic in node.topics or (logical in internal and logical in node.topics)):

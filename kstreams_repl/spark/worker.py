@@ -1,8 +1,8 @@
-"""What runs inside a Spark Python worker: one slot of an application for one epoch. An importable module, so that its state
+"""The code that runs in a Spark Python worker: one slot of an application for one epoch. An importable module, so that its state
 outlives the closure.
 
-The worker process keeps the last plan unpickled and its instances warm. Which slot a worker runs is a *claim* (`claims`): of the
-slots that are free in this epoch it prefers the one it holds warm, then one that nobody holds.
+The worker process keeps the last plan unpickled and its instances warm. The slot of a worker is decided by a *claim* (`slot_assignment`):
+of the free slots of an epoch it prefers the one it holds warm, then one without an owner.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from typing import Any
 
 from kstreams_repl.commit import failpoints
 from kstreams_repl.errors import BrokerUnavailableError
-from kstreams_repl.instance.bridge import Patience
-from kstreams_repl.instance.control import Control
-from kstreams_repl.instance.garbage import relax_collector
-from kstreams_repl.instance.outcome import Outcome
-from kstreams_repl.instance.places import executor_process, take_place
-from kstreams_repl.instance.plan import ApplicationPlan
-from kstreams_repl.instance.remote_control import RemoteControl, follow, forget
-from kstreams_repl.instance.run import run_instance
-from kstreams_repl.instance.state_directory import state_root
-from kstreams_repl.instance.warm import WarmInstances
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.instance.control.file_control import Control
+from kstreams_repl.instance.control.journal_control import RemoteControl, follow, forget
+from kstreams_repl.instance.epoch_handover import Patience
+from kstreams_repl.instance.epoch_result import Outcome
+from kstreams_repl.instance.executor_directory import executor_process, take_place
+from kstreams_repl.instance.gc_tuning import relax_collector
+from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.instance_runner import run_instance
+from kstreams_repl.instance.state.state_directory import state_root
 from kstreams_repl.kafka.journal import generation_in_force
-from kstreams_repl.spark.claims import FileClaim, JournalClaim
-from kstreams_repl.spark.closure import Shipment, unpack
-from kstreams_repl.spark.report_rows import report_batch
+from kstreams_repl.log_context import write_to_stderr
+from kstreams_repl.spark.epoch_rows import report_batch
+from kstreams_repl.spark.plan_serialization import Shipment, unpack
+from kstreams_repl.spark.slot_assignment import FileClaim, JournalClaim
 
 _BROKER_SECONDS = 1.0
 _plans: dict[str, tuple[str, ApplicationPlan]] = {}
@@ -57,8 +58,8 @@ def run_epoch(
     if plan.remote:
         try:
             outcome = _run_remote(plan, context, int(epoch), until, held)
-        except BrokerUnavailableError as away:  # no claim can be made: this epoch passes, the next one tries again
-            logging.getLogger("kstreams_repl.spark").warning("an epoch of %s is left out: %s", application_id, away)
+        except BrokerUnavailableError as away:  # no claim is possible: the next epoch tries again
+            logging.getLogger("kstreams_repl.spark").warning("skipping an epoch: %s", away, extra={"application": application_id})
             time.sleep(max(0.0, min(_BROKER_SECONDS, until - time.monotonic())))
             return
     else:
@@ -84,7 +85,7 @@ def run_epoch(
 
 
 def _run_remote(plan: ApplicationPlan, context: Any, epoch: int, until: float, held: tuple[int, ...]) -> Outcome | None:
-    """An epoch on an executor: its own state directory, the journal for claims, signals and reports."""
+    """Run an epoch on an executor, with its own state directory and the journal for claims, signals and reports."""
     root = state_root(plan.config)
     place = take_place(root, plan.application_id, executor_process())
     follower = follow(plan.settings, plan.application_id, plan.journal_start)
@@ -120,13 +121,14 @@ def _run_remote(plan: ApplicationPlan, context: Any, epoch: int, until: float, h
 
 
 def _plan(shipment: Shipment, application_id: str) -> ApplicationPlan:
-    """The plan, unpickled once per worker and version."""
+    """Return the plan, unpickled once per worker and version."""
     global _armed
     kept = _plans.get(application_id)
     if kept is not None and kept[0] == shipment.digest:
         return kept[1]
     logging.getLogger("kstreams_repl").addHandler(logging.NullHandler())
     plan = unpack(shipment)
+    write_to_stderr(plan.config["repl.log.level"])
     if plan.failpoints != _armed:
         _armed = plan.failpoints
         failpoints.arm(_armed)
@@ -136,5 +138,5 @@ def _plan(shipment: Shipment, application_id: str) -> ApplicationPlan:
 
 
 def worker_state() -> dict[str, Any]:
-    """What this worker holds, for tests."""
+    """Return what this worker holds, for tests."""
     return {"pid": os.getpid(), "plans": sorted(_plans)}

@@ -1,8 +1,8 @@
-"""The stores as a processor sees them. Method names are Kafka Streams' in snake_case.
+"""The store interfaces that a processor uses. Method names are Kafka Streams' in snake_case.
 
-Iterators are plain Python iterators; a store must not be written to while one of its iterators is open except where Kafka Streams
-allows it (a snapshot of the range is taken when the iterator is created). Keys must not be None; a None value deletes.
-Timestamps and window bounds are milliseconds.
+Iterators are plain Python iterators. Do not write to a store while one of its iterators is open, except where Kafka Streams
+allows it (the iterator takes a snapshot of its range when it is created). Keys must not be None; a None value deletes the row.
+Timestamps and window bounds are in milliseconds.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, Protocol, runtime_checkable
 from kstreams_repl.types import Outlet, ValueAndTimestamp, VersionedRecord, Windowed
 
 NOT_PUT = -(1 << 63)
-"""What a versioned put answers when the version was older than the history that is kept."""
+"""Returned by `VersionedKeyValueStore.put` when the version is older than the retained history."""
 
 
 class StateStore(Protocol):
-    """What every store has."""
+    """The methods that all stores have."""
 
     name: str
     persistent: bool
 
     def flush(self) -> None:
-        """Write cached entries down and forward them to the flush listener; it does not commit."""
+        """Write cached entries to the underlying store and pass them to the flush listener; does not commit."""
 
     def close(self) -> None: ...
 
@@ -33,7 +33,7 @@ class ReadOnlyKeyValueStore(Protocol):
     def get(self, key: Any) -> Any: ...
 
     def range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
-        """Rows with from_key <= key <= to_key in unsigned byte order of the serialized key; None is open."""
+        """Iterate over rows with from_key <= key <= to_key in unsigned byte order of the serialized key; None leaves that end open."""
 
     def reverse_range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]: ...
 
@@ -42,8 +42,11 @@ class ReadOnlyKeyValueStore(Protocol):
     def reverse_all(self) -> Iterator[tuple[Any, Any]]: ...
 
     def prefix_scan(self, prefix: Any, serialize: Any = None) -> Iterator[tuple[Any, Any]]:
-        """Rows whose serialized key begins with the serialized prefix; `serialize` is a serde (or its name), or a function to bytes; None:
-        the store's key serde."""
+        """Iterate over rows whose serialized key begins with the serialized prefix.
+
+        Args:
+            serialize: a serde (or its name) or a function that returns bytes; None uses the store's key serde.
+        """
 
     def approximate_num_entries(self) -> int: ...
 
@@ -53,16 +56,16 @@ class KeyValueStore(ReadOnlyKeyValueStore, Protocol):
     def put(self, key: Any, value: Any) -> None: ...
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
-        """The old value, or None after the put."""
+        """Put `value` if the key has none; return the old value, or None if the value was put."""
 
     def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None: ...
 
     def delete(self, key: Any) -> Any:
-        """The old value."""
+        """Delete the key and return its old value."""
 
 
 class TimestampedKeyValueStore(KeyValueStore, Protocol):
-    """A key-value store whose values are `ValueAndTimestamp`; a plain `(value, timestamp)` tuple is accepted by `put`."""
+    """A key-value store whose values are `ValueAndTimestamp`; `put` also accepts a plain `(value, timestamp)` tuple."""
 
     def get(self, key: Any) -> ValueAndTimestamp | None: ...
 
@@ -71,7 +74,8 @@ class WindowStore(Protocol):
     def put(self, key: Any, value: Any, window_start: int) -> None: ...
 
     def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
-        """With `time_to`: iterator of (window start, value), ascending. Without: the value of the window starting at `time_from`."""
+        """Return an iterator of (window start, value), ascending, if `time_to` is given; otherwise the value of the window that starts
+        at `time_from`."""
 
     def backward_fetch(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]: ...
 
@@ -102,7 +106,7 @@ class SessionStore(Protocol):
     def find_sessions_range(self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]: ...
 
     def find_closed(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed, Any]]:
-        """All keys' sessions with earliest_end <= end <= latest_end, by time (emit on window close)."""
+        """Iterate over the sessions of all keys with earliest_end <= end <= latest_end, by time (for emit on window close)."""
 
     def fetch(self, key: Any) -> Iterator[tuple[Windowed, Any]]: ...
 
@@ -117,7 +121,8 @@ class SessionStore(Protocol):
 
 class VersionedKeyValueStore(Protocol):
     def put(self, key: Any, value: Any, timestamp: int) -> int | None:
-        """valid_to of the put version: its successor's timestamp, None when it is the current one; NOT_PUT when it was too old."""
+        """Put a version and return its valid_to: the timestamp of the next version, None if it is the current one, or `NOT_PUT` if it
+        is older than the retained history."""
 
     def delete(self, key: Any, timestamp: int) -> VersionedRecord | None: ...
 
@@ -125,70 +130,71 @@ class VersionedKeyValueStore(Protocol):
 
 
 FindOutlet = Callable[[Any, Any], Outlet | None]
-"""(key serde, value serde): where rows that these have written may go as they are (`NodeContext.outlet`)."""
+"""(key serde, value serde) -> where rows serialized by these serdes can be sent as bytes (`NodeContext.outlet`)."""
 
 FlushListener = Callable[[Any, Any, Any, int, Any], None]
-"""(key, new value, old value or None, timestamp, headers): called for each cached entry as it is flushed, in last-write order, with the
-task's record context already set to the entry's own."""
+"""(key, new value, old value or None, timestamp, headers): called for each cached entry when it is flushed, in last-write order. The
+task's record context is already that of the entry."""
 
 
 class CachedStore(Protocol):
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
-        """True when the store is cached, so that the operator must not forward by itself."""
+        """Set the listener; return True if the store is cached, so that the operator must not forward by itself."""
 
 
-# ---- stores that only operators use; `Context` is runtime.record_context.ContextSnapshot --------------------------------------------
+# ---- stores used by operators only; `Context` is runtime.record_context.ContextSnapshot ---------------------------------------------
 
 
 class OuterJoinStore(Protocol):
-    """Kind `OUTER_JOIN`: records of a left/outer stream-stream join that wait for a match. Values under one (time, side, key) pile up."""
+    """Kind `OUTER_JOIN`: records of a left or outer stream-stream join that wait for a match. Values with the same (time, side, key)
+    accumulate in a list."""
 
     def put(self, timestamp: int, left_side: bool, key: Any, value: Any) -> None:
-        """Append `value` to the values parked under (timestamp, side, key)."""
+        """Append `value` to the values buffered under (timestamp, side, key)."""
 
     def remove(self, timestamp: int, left_side: bool, key: Any) -> None:
-        """Delete all values parked under (timestamp, side, key); nothing happens (and nothing is logged) when there is none."""
+        """Delete all values buffered under (timestamp, side, key); if there is none, write and log nothing."""
 
     def all(self) -> Iterator[tuple[int, bool, Any, Any]]:
-        """(timestamp, left_side, key, value) by time, then right side before left, then key bytes; values of one key in put order.
-        Lazy where the engine allows it: the reader stops early. `remove` may be called while it is open."""
+        """Iterate over (timestamp, left_side, key, value) by time, then right side before left, then key bytes; values of one key come
+        in put order. Lazy where the engine allows it, because the caller stops early. `remove` may be called while it is open."""
 
 
 class SuppressBuffer(Protocol):
     """Kind `SUPPRESS_BUFFER`: the last change per key, ordered by (buffer time, serialized key).
 
-    A key that is already buffered keeps its slot, hence its buffer time, and its prior value; new value, old value and context
-    are replaced.
+    A key that is already buffered keeps its position, buffer time and prior value; new value, old value and context are replaced.
     """
 
     min_time: int
-    """Smallest buffer time held; 2**63 - 1 when empty."""
+    """Smallest buffer time in the buffer; 2**63 - 1 when empty."""
 
     def put(self, time: int, key: Any, new: Any, old: Any, context: Any) -> None:
-        """Buffer a change; the prior value of a key that was not buffered is `old`."""
+        """Buffer a change. `old` becomes the prior value of a key that was not buffered."""
 
     def evict_first(self, emit: Callable[[Any, Any, Any, Any], None]) -> None:
-        """Call `emit(key, new, old, context)` for the first entry, *then* remove it (so `prior_value` still sees it inside `emit`)."""
+        """Call `emit(key, new, old, context)` for the first entry, *then* remove it, so that `prior_value` still finds it inside `emit`."""
 
     def record_count(self) -> int: ...
 
     def byte_size(self) -> int:
-        """As Kafka Streams estimates it: per entry 8 + key length + its values and context."""
+        """Return Kafka Streams' size estimate in bytes: per entry 8 + key length + its values and context."""
 
     def prior_value(self, key: Any) -> tuple[Any] | None:
-        """`(value,)` that was shown before the key was buffered (value may be None), or None when the key is not buffered."""
+        """Return `(value,)`, the last value emitted before the key was buffered (value may be None), or None if the key is not
+        buffered."""
 
 
 class JoinGraceBuffer(Protocol):
-    """Kind `JOIN_GRACE_BUFFER`: stream records that wait for their table, ordered by (timestamp, serialized key, arrival)."""
+    """Kind `JOIN_GRACE_BUFFER`: stream records that wait for the table, ordered by (timestamp, serialized key, arrival)."""
 
     min_time: int
-    """Smallest timestamp held; 2**63 - 1 when empty."""
+    """Smallest timestamp in the buffer; 2**63 - 1 when empty."""
 
     observed_time: int
-    """Largest timestamp ever put; -1 before the first."""
+    """Largest timestamp ever put; -1 before the first put."""
 
     def put(self, timestamp: int, key: Any, value: Any, context: Any) -> None: ...
 
     def evict_until(self, time: int, emit: Callable[[Any, Any, Any], None]) -> None:
-        """Call `emit(key, value, context)` for each entry with timestamp <= `time`, in order, then remove it."""
+        """Call `emit(key, value, context)` for each entry with timestamp <= `time`, in order, then remove the entry."""

@@ -1,5 +1,4 @@
-"""What a suppress or join-grace buffer keeps for one record, as bytes: its context, then prior, old and new value.
-
+"""The serialized value of a suppress or join-grace buffer: the record's context, then prior, old and new value.
 The layout is Kafka Streams' (`ProcessorRecordContext`, `BufferValue`), version 3 of the suppress changelog.
 """
 
@@ -17,12 +16,12 @@ _NULL = -1
 _SAME_AS_PRIOR = -2
 
 Context = tuple[Any, int, int, int, Headers]
-"""(topic, partition, offset, timestamp, headers): `ContextSnapshot`, or anything of its shape."""
+"""(topic, partition, offset, timestamp, headers): `ContextSnapshot`, or any tuple of the same shape."""
 
 
 @dataclass(slots=True)
 class BufferValue:
-    """One buffered record; `prior` is the value before the key entered the buffer."""
+    """One buffered record; `prior` is the key's value before it was buffered."""
 
     prior: bytes | None
     old: bytes | None
@@ -30,7 +29,7 @@ class BufferValue:
     context: Context
 
     def size(self) -> int:
-        """Kafka Streams' estimate of its memory, for limits in bytes."""
+        """Return Kafka Streams' estimate of the memory used, in bytes, for limits in bytes."""
         total = len(self.prior or b"") + len(self.new or b"")
         if self.old is not None and self.old != self.prior:
             total += len(self.old)
@@ -51,7 +50,7 @@ class BufferValue:
 
     @classmethod
     def decode(cls, data: bytes, context_type: Any = None) -> BufferValue:
-        """The buffered record in these bytes; what follows it is ignored."""
+        """Decode the buffered record at the start of `data`; trailing bytes are ignored."""
         context, at = _decode_context(data)
         prior, at = _read_sized(data, at)
         if _INT.unpack_from(data, at)[0] == _SAME_AS_PRIOR:

@@ -1,7 +1,7 @@
-"""Where a store's writes go besides its engine.
+"""The changelog writes of a store.
 
-Two modes. *Every update* sends a record per write at once, as Kafka Streams does. *Once per key and commit* keeps the last value of each
-key and sends it when the store is flushed: the same table after replay, for a fraction of the records.
+Two modes. *Every update* sends one record per write immediately, as Kafka Streams does. *Once per key and commit* keeps the last
+value of each key and sends it when the store is flushed: a replay yields the same table from far fewer records.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from kstreams_repl.types import Headers
 
 Send = Callable[[bytes | None, bytes | None, int | None, Headers, int | None], None]
-"""(key, value, timestamp, headers, partition): hand one record to a topic; partition None = the task's own."""
+"""(key, value, timestamp, headers, partition): send one record to a topic; partition None means the task's own."""
 
 Log = Callable[[bytes, bytes | None, int | None], None]
 
@@ -22,7 +22,7 @@ class Changelog:
     """The changelog of one store; `log(key, value, timestamp)` is a plain callable.
 
     Args:
-        last_write_order: what was kept leaves in the order of the last writes, not of the first ones.
+        last_write_order: send the kept values in the order of the last writes instead of the first ones.
     """
 
     __slots__ = ("log", "suppressed", "pending", "send", "_send_many", "partition", "_last_write_order")
@@ -65,7 +65,7 @@ class Changelog:
         return at_once
 
     def send_many(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int | None]) -> None:
-        """Send columns of records at once, whatever the mode."""
+        """Send columns of records immediately, in both modes."""
         send, partition = self.send, self.partition
         if self._send_many is not None:
             self._send_many(keys, values, timestamps, None, partition)
@@ -74,7 +74,7 @@ class Changelog:
                 send(key, value, timestamp, NO_HEADERS, partition)
 
     def flush(self) -> None:
-        """Send what is pending; nothing to do when every update was sent."""
+        """Send the pending records; does nothing in the mode that sends every update immediately."""
         pending, send = self.pending, self.send
         if pending and send is not None:
             for key, (value, timestamp) in pending.items():

@@ -1,7 +1,7 @@
-"""Between a store's objects and the bytes in its engine and its changelog.
+"""Conversion between a store's objects and the bytes in its engine and its changelog.
 
-A plain store keeps the serialized value in both places. A timestamped store's object is the tuple `(value, timestamp)`: its engine holds
-`int64 timestamp‖value`, its changelog the value alone in a record of that timestamp, byte for byte as Kafka Streams.
+A plain store has the serialized value in both. The object of a timestamped store is the tuple `(value, timestamp)`: its engine
+holds `int64 timestamp‖value`, its changelog only the value, in a record with that timestamp, byte for byte as Kafka Streams does.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from kstreams_repl.serdes import Serde
 
 _TIMESTAMP = struct.Struct(">q")
 SMALL = 512
-"""Bytes of a serialized value, or characters, that may stay for reading after it was flushed."""
+"""Maximum length (bytes or characters) of a value that stays cached for reads after it was flushed."""
 
 NO_TYPES: frozenset[type] = frozenset()
 TEXTS: frozenset[type] = frozenset({str, bytes})
-"""Types of values whose objects may be long."""
+"""Types whose values can be long."""
 
 _WITHOUT_TIMESTAMP: Callable[[Any], bytes] = itemgetter(slice(8, None))
 
 
 class Codec:
-    """Object <-> stored bytes <-> changelog record of one store's values."""
+    """Converts one store's values between object, stored bytes and changelog record."""
 
     __slots__ = (
         "timestamped", "serde", "encode", "decode", "log_value", "log_timestamp", "encode_many", "log_values", "deferrable", "size_of",
@@ -40,9 +40,9 @@ class Codec:
         self.log_value: Callable[[bytes], bytes]
         self.log_timestamp: Callable[[bytes, int], int]
         self.encode_many: Callable[[Sequence[Any], Sequence[int]], list[bytes | None]]
-        """(values that are not None, their timestamps): cells in two columns; timestamps count in a timestamped store alone."""
+        """(values, timestamps), no value None: encode two columns of cells; only a timestamped store uses the timestamps."""
         self.log_values: Callable[[Sequence[bytes]], Sequence[bytes | None]] = _same_column
-        """The changelog's values of stored rows, none of them deleted."""
+        """Returns the changelog values of stored rows, none of which is a deletion."""
         if timestamped:
             self._use_timestamps(serde)
             if serde.layout is not None:
@@ -78,7 +78,8 @@ class Codec:
         self.encode_many = lambda values, timestamps: list(map(encode, zip(values, timestamps, strict=True)))
 
     def _use_layout(self, layout: struct.Struct) -> None:
-        """A number beside its timestamp is one struct; what does not fit goes the long way, which says what is wrong with it."""
+        """Pack a number and its timestamp with one struct. Values that do not fit take the slow path, whose error says what is wrong
+        with the value."""
         pack, unpack, encode, decode = layout.pack, layout.unpack, self.encode, self.decode
 
         def encode_many(values: Sequence[Any], timestamps: Sequence[int]) -> list[bytes | None]:

@@ -1,7 +1,7 @@
-"""From the description of a store to the open store of one task.
+"""Open the stores of a task from their builders.
 
-The layers, from the inside: engine (`stores/engine`), rows (physical keys, segments), cells (objects; written through, written back,
-or in the record cache, with the changelog at the point where a write leaves for the engine), and the typed store with its serdes.
+The layers, from the inside: engine (`stores/engine`), rows (physical keys, segments), cells (objects; written through, written
+back, or in the record cache; a write is logged at the point where it reaches the engine), and the typed store with its serdes.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.serdes import Serde, bytes_, resolve
 from kstreams_repl.stores.api import StateStore
-from kstreams_repl.stores.cached import CachedCells
-from kstreams_repl.stores.cells import Cells, DirectCells, WriteBackCells
+from kstreams_repl.stores.bytes_store import EngineRows, Rows
+from kstreams_repl.stores.caching_store import CachedCells
 from kstreams_repl.stores.changelog import Changelog, Send
 from kstreams_repl.stores.codec import Codec
 from kstreams_repl.stores.engine.base import Engine, Environment
 from kstreams_repl.stores.join_grace_buffer import JoinGraceBuffer
 from kstreams_repl.stores.key_value import KeyValue, TimestampedKeyValue
 from kstreams_repl.stores.lru import Lru
+from kstreams_repl.stores.object_store import Cells, DirectCells, WriteBackCells
 from kstreams_repl.stores.outer_join import OuterJoin
 from kstreams_repl.stores.record_cache import RecordCache
-from kstreams_repl.stores.rows import EngineRows, Rows
 from kstreams_repl.stores.segments import SegmentedRows
 from kstreams_repl.stores.session import Session
 from kstreams_repl.stores.suppress_buffer import SuppressBuffer
@@ -33,11 +33,11 @@ from kstreams_repl.stores.write_back_cache import WriteBackCache
 from kstreams_repl.topology.stores import HISTORY_SUFFIX, StoreBuilder, StoreKind
 
 EXPIRED = "expired"
-"""The reason given to `on_dropped` when a put is older than a store keeps."""
+"""The reason passed to `on_dropped` when a put is older than the store's retention."""
 
 _DAY_MS = 86_400_000
 _WRITE_ALL_THEY_KEEP = frozenset({"bytes", "string", "json", "double"})
-"""Built-in serdes that can write every value of their `immutable` types; the other ones have numbers out of range."""
+"""Built-in serdes that can write every value of their `immutable` types; the others reject numbers out of range."""
 
 
 def open_store(
@@ -57,19 +57,19 @@ def open_store(
     """Open one store of one task.
 
     Args:
-        builder: what the topology knows of it.
+        builder: the store's builder from the topology.
         environment: the task's engines; the store's rows join its commits and rollbacks.
-        record_context: the task's `RecordContext`; its `timestamp` and `headers` must be those of the record being processed whenever
-            a store is written (plain stores log under that timestamp, cached entries leave under that context).
-        send: writes to the changelog topic, `(key, value, timestamp, headers, partition)`; None = not logged. The timestamp may be
-            None (the producer's time).
-        send_many: the same for columns (`runtime.collector.SendMany`), keeping its order with `send`; None = one by one.
-        partition: the changelog partition to name in `send`: the task's own; None leaves that to `send`.
-        cache: the task's record cache; used when the builder asks for caching and its budget is not 0.
+        record_context: the task's `RecordContext`; its `timestamp` and `headers` must be those of the current record whenever a store
+            is written (plain stores log with that timestamp, cached entries are flushed with that context).
+        send: writes to the changelog topic, `(key, value, timestamp, headers, partition)`; None = no changelog. A timestamp of None
+            means the producer's time.
+        send_many: the same for columns (`runtime.collector.SendMany`), in order with `send`; None = record by record.
+        partition: the changelog partition to pass to `send`: the task's own; None leaves the choice to `send`.
+        cache: the task's record cache; used if the builder enables caching and the cache's budget is not 0.
         defaults: the application's default (key serde, value serde).
-        on_dropped: called with a reason for each put that is refused because it is too old.
-        suppress_changelog: one changelog record per key and flush instead of one per update.
-        write_at_once: serialize each value when it is put, so that who puts one that cannot be written is told.
+        on_dropped: called with a reason for each put that is rejected because it is too old.
+        suppress_changelog: send one changelog record per key and flush instead of one per update.
+        write_at_once: serialize each value when it is put, so that a value that cannot be serialized fails in the put that wrote it.
     """
     opening = _Opening(builder, environment, record_context, send, send_many, partition, cache, defaults, on_dropped, suppress_changelog)
     opening.write_at_once = write_at_once
@@ -81,7 +81,7 @@ def open_store(
 
 
 class _Opening:
-    """What the makers share while one store is opened."""
+    """The arguments and helpers that the functions below share while they open one store."""
 
     def __init__(
         self,
@@ -137,23 +137,24 @@ class _Opening:
 
     def cells(self, rows: Rows, codec: Codec, *, keep_reads: bool = False, cacheable: bool = True) -> Cells:
         cells: Cells
+        expiring = rows if isinstance(rows, SegmentedRows | TimeOrderedRows) else None
+        visible = expiring.visible if expiring else None
         if self.write_at_once and not (codec.serde._builtin and codec.serde.name in _WRITE_ALL_THEY_KEEP):
             codec.deferrable = frozenset()
         if self.cache is not None and cacheable and not self.cache.exact:
-            cells = WriteBackCache(rows, codec, self.changelog, self.record_context, self.cache)
+            cells = WriteBackCache(rows, codec, self.changelog, self.record_context, self.cache, visible=visible)
         elif self.cache is not None and cacheable:
             cells = CachedCells(
                 rows, codec, self.changelog, self.record_context, self.cache, keep_reads=keep_reads, defer=self.write_back
             )
         elif self.write_back:
-            expiring = rows if isinstance(rows, SegmentedRows | TimeOrderedRows) else None
             cells = WriteBackCells(
                 rows,
                 codec,
                 self.changelog,
                 self.record_context,
                 admit=expiring.admit if expiring else None,
-                visible=expiring.visible if expiring else None,
+                visible=visible,
             )
         else:
             cells = DirectCells(rows, codec, self.changelog, self.record_context)
@@ -170,7 +171,7 @@ def _timestamped_key_value(opening: _Opening) -> StateStore:
 
 
 def _subscription(opening: _Opening) -> StateStore:
-    """The foreign-key join's subscriptions: a timestamped store whose keys are bytes already."""
+    """Open the subscription store of a foreign-key join: a timestamped store whose keys are already bytes."""
     opening.key_serde = bytes_
     return _open_key_value(opening, TimestampedKeyValue, timestamped=True)
 
@@ -235,7 +236,7 @@ def _versioned(opening: _Opening) -> StateStore:
     rows = VersionedRows(
         opening.environment, opening.name, opening.engine(), opening.engine(HISTORY_SUFFIX), retention_ms=opening.retention_ms
     )
-    # Every version matters to the history: the changelog is never reduced to the last one.
+    # Every version is part of the history, so the changelog is never reduced to the last one.
     changelog = opening.log(suppressed=False)
     return Versioned(
         opening.name,
@@ -308,7 +309,7 @@ def _join_grace_buffer(opening: _Opening) -> StateStore:
 
 
 def _snapshot_type(record_context: Any) -> Any:
-    """The class of the task's context snapshots, so that buffered contexts come back as what was given."""
+    """Return the class of the task's context snapshots, so that buffered contexts are read back as the same class."""
     return type(record_context.snapshot()) if hasattr(record_context, "snapshot") else None
 
 

@@ -1,7 +1,8 @@
-"""The stream side of a stream-table join with a grace period (KIP-923): records wait until stream time passes theirs by the grace.
+"""The stream side of a stream-table join with a grace period (KIP-923): buffers records until stream time exceeds theirs by the grace
+period.
 
-Key: `00‖int64 timestamp‖key‖int32 sequence`, so records leave by time, then key, then arrival. A record that is already too late is not
-put here: the join handles it at once.
+Key: `00‖int64 timestamp‖key‖int32 sequence`, so records leave by time, then key, then arrival. A record that is already too late
+never enters the buffer: the join processes it immediately.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class JoinGraceBuffer:
             self._environment.set_attribute(self._attribute, _LONG.pack(self.observed_time))
 
     def put(self, timestamp: int, key: Any, value: Any, context: Context) -> None:
-        """Buffer one record; it moves `observed_time`. The operator joins records that are too late itself."""
+        """Buffer one record and advance `observed_time`. The operator joins records that are too late itself."""
         if timestamp > self.observed_time:
             self.observed_time = timestamp
         if timestamp < self.min_time:
@@ -74,7 +75,7 @@ class JoinGraceBuffer:
         self._changelog.log(physical, data + _NO_TIME, None)
 
     def evict_until(self, time: int, emit: Callable[[Any, Any, Context], None]) -> None:
-        """Hand over (key, value, record context) of every record with timestamp <= `time`, in order, and remove it."""
+        """Pass (key, value, record context) of every record with timestamp <= `time` to `emit`, in order, and remove it."""
         if time < 0:
             return
         for physical, data in self._engine.range(None, _HEAD.pack(0, time + 1)):

@@ -1,9 +1,9 @@
-"""Which times each key of a window or session store has rows for, in memory.
+"""In-memory index of the times for which each key of a window or session store has rows.
 
-Reading one key's windows or sessions is then a bisection and point reads, instead of a range over the engine (which would
-first have to take in all deferred writes). Invariants: a key's list is complete whenever the key is listed; while `complete`, a key
-that is not listed has no rows. When the lists outgrow the capacity, expired entries are swept out; if that is not enough the index
-starts again and learns keys one by one as they are read.
+It turns a read of one key's windows or sessions into a bisection and point reads, instead of an engine range, for which all
+deferred writes would first have to be serialized. Invariants: the list of an indexed key is complete; while `complete` is True, a
+key that is not indexed has no rows. When the lists outgrow the capacity, expired entries are removed; if that is not enough, the
+index is cleared and reads its keys one by one on access.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterable
 CAPACITY = 200_000
 
 Suffix = bytes
-"""What follows the key in a store key: it begins with the row's time (int64), so suffixes of one key sort by time."""
+"""The part of a store key after the key: it begins with the row's time (int64), so the suffixes of one key sort by time."""
 
 
 class KeyIndex:
     """Sorted suffixes by serialized key.
 
     Args:
-        rows_of: reads the suffixes of one key from the store, ascending; all keys' with their keys when called with None.
-        count: about how many rows the store has.
-        first_shown: the suffix before which rows are expired.
-        capacity: so many suffixes are kept.
+        rows_of: reads the suffixes of one key from the store, ascending; with None, (key, suffix) of all keys.
+        count: approximate number of rows in the store.
+        first_shown: the suffix below which rows have expired.
+        capacity: maximum number of suffixes.
     """
 
     __slots__ = ("lists", "complete", "size", "_rows_of", "_first_shown", "_capacity", "_count")
@@ -46,7 +46,7 @@ class KeyIndex:
         self.reset()
 
     def reset(self) -> None:
-        """Learn the rows anew (a rollback took some back)."""
+        """Discard and reload the index, because a rollback removed rows."""
         self.lists.clear()
         self.size = 0
         self.complete = self._count() * 2 <= self._capacity
@@ -58,7 +58,7 @@ class KeyIndex:
                 suffixes.sort()
 
     def of(self, key: bytes) -> list[Suffix]:
-        """The key's suffixes, ascending; not to be changed, and stale after the next write."""
+        """Return the key's suffixes, ascending. Do not modify the list; it is stale after the next write."""
         suffixes = self.lists.get(key)
         if suffixes is None:
             if self.complete:
@@ -70,7 +70,7 @@ class KeyIndex:
         return suffixes
 
     def added(self, key: bytes, suffix: Suffix) -> None:
-        """A row was put (it may have been there)."""
+        """Record that a row was put (it may have existed before)."""
         suffixes = self.lists.get(key)
         if suffixes is None:
             if not self.complete:
@@ -88,14 +88,14 @@ class KeyIndex:
             self._shrink()
 
     def note(self, key: bytes, suffix: Suffix, cell: object) -> None:
-        """A row was put, or deleted when `cell` is None."""
+        """Record that a row was put, or deleted if `cell` is None."""
         if cell is None:
             self.removed(key, suffix)
         else:
             self.added(key, suffix)
 
     def removed(self, key: bytes, suffix: Suffix) -> None:
-        """A row was deleted (it may not have been there)."""
+        """Record that a row was deleted (it may not have existed)."""
         suffixes = self.lists.get(key)
         if suffixes:
             at = bisect_left(suffixes, suffix)
@@ -106,7 +106,7 @@ class KeyIndex:
                     del self.lists[key]
 
     def _shrink(self) -> None:
-        """Forget expired entries; when more than half of the room is still taken, all, and from now on learn by key."""
+        """Remove expired entries; if more than half of the capacity is still used, clear the index and read keys on access from now on."""
         first, complete = self._first_shown(), self.complete
         kept = {}
         for key, suffixes in self.lists.items():

@@ -1,7 +1,7 @@
-"""Key-value stores as processors see them, plain and timestamped: serdes on top of cells.
+"""Key-value stores as a processor uses them, plain and timestamped: serdes on top of cells.
 
-Operators that hold the serialized key use `get_raw`, `put_raw` and `delete_raw`, which skip it. A timestamped store returns
-`ValueAndTimestamp` from `get` and a plain `(value, timestamp)` tuple from `get_raw`; `put` takes either.
+Operators that already have the serialized key use `get_raw`, `put_raw` and `delete_raw`. A timestamped store returns
+`ValueAndTimestamp` from `get` and a plain `(value, timestamp)` tuple from `get_raw`; `put` accepts either.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 from kstreams_repl.errors import NullKeyError, SerializationError
 from kstreams_repl.serdes import Serde, resolve
 from kstreams_repl.stores.api import FindOutlet, FlushListener
-from kstreams_repl.stores.cells import Cells
 from kstreams_repl.stores.engine.base import after, after_prefix
+from kstreams_repl.stores.object_store import Cells
 from kstreams_repl.stores.write_back_cache import WriteBackCache
 from kstreams_repl.types import ValueAndTimestamp
 
@@ -21,16 +21,16 @@ _make_value_and_timestamp = ValueAndTimestamp._make
 
 
 def not_timestamped(store: str, cell: object) -> SerializationError:
-    """What a timestamped store says to a plain value."""
+    """Return the error for a plain value put into a timestamped store."""
     return SerializationError(
-        f"store {store} keeps values with their timestamps and cannot take {cell!r}",
+        f"store {store} expected (value, timestamp), got {cell!r}",
         hint="put (value, timestamp) or ValueAndTimestamp(value, timestamp)",
         store=store,
     )
 
 
 def prefix_bytes(prefix: Any, serialize: Any, key_serde: Serde) -> bytes | None:
-    """The bytes of a prefix; `serialize` as for `api.ReadOnlyKeyValueStore.prefix_scan`."""
+    """Return the serialized prefix; `serialize` as for `api.ReadOnlyKeyValueStore.prefix_scan`."""
     given = serialize is None or isinstance(serialize, (Serde, str)) or not callable(serialize)
     data: bytes | None = resolve(serialize, key_serde).serialize(prefix) if given else serialize(prefix)
     return data
@@ -55,7 +55,7 @@ class KeyValue:
         self.key_serde = key_serde
         self.serialize_key = key_serde.serialize
         self.cached: WriteBackCache | None = cells if isinstance(cells, WriteBackCache) else None
-        """The cache itself, for operators that work on its slots."""
+        """The write-back cache, for operators that use its slots directly."""
         self.get, self.put = self._make_access()
 
     def _make_access(self) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
@@ -75,14 +75,14 @@ class KeyValue:
         return get, put
 
     def put_raw(self, key: bytes, value: Any, timestamp: int | None = None) -> None:
-        """As `put`, with a serialized key; `timestamp` is only used by timestamped stores."""
+        """Put with a serialized key; only timestamped stores use `timestamp`."""
         self._cells.put(key, value)
 
     def delete_raw(self, key: bytes) -> None:
         self._cells.put(key, None)
 
     def _null_key(self) -> Any:
-        raise NullKeyError(f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first")
+        raise NullKeyError(f"store {self.name}: the key must not be null", store=self.name, hint="filter out records without a key first")
 
     def _present(self, cell: Any) -> Any:
         return cell
@@ -121,7 +121,7 @@ class KeyValue:
         return ((from_bytes(key), present(cell)) for key, cell in rows)
 
     def prefix_scan_raw(self, prefix: bytes) -> Iterator[tuple[bytes, Any]]:
-        """(serialized key, cell) of every key that starts with these bytes."""
+        """Iterate over (serialized key, cell) of every key that starts with these bytes."""
         return self._cells.range(prefix, after_prefix(prefix), False)
 
     def _bytes(self, key: Any) -> bytes | None:
@@ -154,7 +154,7 @@ class KeyValue:
 
 
 class TimestampedKeyValue(KeyValue):
-    """A key-value store whose cells are `(value, timestamp)`; `put_cell` takes one, or None, under a serialized key."""
+    """A key-value store whose cells are `(value, timestamp)`; `put_cell` puts a cell or None under a serialized key."""
 
     def _make_access(self) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
         to_bytes, read, write, refuse = self._key.serialize, self._cells.get, self._cells.put, self._null_key
@@ -199,7 +199,7 @@ class TimestampedKeyValue(KeyValue):
         return self._cells.set_flush_listener(entry_leaves, send_old_values)
 
     def set_outlet(self, find: FindOutlet) -> None:
-        """Let flushed rows leave as the bytes they are stored as, where `find` knows a way."""
+        """Send flushed rows in their stored bytes where `find` returns an outlet for them."""
         outlet = find(self._key, self._value)
         if outlet is not None and self.cached is not None:
             self.cached.set_outlet(outlet)

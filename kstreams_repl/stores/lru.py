@@ -1,8 +1,8 @@
-"""The LRU store: at most so many rows; the least recently used one leaves with a tombstone in the changelog.
+"""The LRU store: a bounded number of rows; the least recently used row is evicted with a tombstone in the changelog.
 
-The order of up to `MOST_SAVED` rows survives a restart; of a larger store on the disk, rows are in key order then. A store that is read
-from its changelog, as Kafka Streams' always is, has the order of the last writes; one that finds its rows on the disk has the order of
-use.
+The order of up to `MOST_SAVED` rows survives a restart; a larger store on disk reopens in key order. A store that is restored from
+its changelog, as Kafka Streams' store always is, has the order of the last writes; one that finds its rows on disk has the order
+of use.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from kstreams_repl.stores.key_value import prefix_bytes
 
 _SIZE = struct.Struct(">I")
 MOST_SAVED = 10_000
-"""Rows of which the order is saved with each commit: some 6 ms."""
+"""Maximum number of rows whose order is saved with each commit; takes about 6 ms."""
 ORDER = "/order"
-"""Behind the store's name: the attribute that holds its keys, eldest first."""
+"""Suffix of the attribute that holds the store's keys, eldest first."""
 
 
 def pack_order(keys: Iterable[bytes]) -> bytes:
-    """Keys as an attribute."""
+    """Encode keys as an attribute."""
     return b"".join([_SIZE.pack(len(key)) + key for key in keys])
 
 
 def unpack_order(data: bytes | None) -> dict[bytes, None]:
-    """What `pack_order` made."""
+    """Decode an attribute encoded by `pack_order`."""
     order: dict[bytes, None] = {}
     data, at = data or b"", 0
     while at < len(data):
@@ -72,7 +72,7 @@ class Lru:
         environment.after_rollback(self._load)
 
     def _load(self) -> None:
-        """Take over what is in the engine, in the order that was saved or restored; rows that are not in it are the eldest."""
+        """Load the engine's keys in the saved or restored order; rows that are not part of it count as the eldest."""
         saved = self._environment.attribute(self.name + ORDER)
         order = self._order if saved is None else unpack_order(saved)
         rows = {key: None for key, _ in self._engine.range()} if self._engine.approximate_count() else {}
@@ -91,7 +91,7 @@ class Lru:
         return data
 
     def _null_key(self) -> NullKeyError:
-        return NullKeyError(f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first")
+        return NullKeyError(f"store {self.name}: the key must not be null", store=self.name, hint="filter out records without a key first")
 
     def get(self, key: Any) -> Any:
         data = self._bytes(key)
@@ -110,7 +110,7 @@ class Lru:
         self._changelog.log(key, None if stored is None else self._codec.log_value(stored), self._context.timestamp)
 
     def _place(self, key: bytes, stored: bytes | None) -> None:
-        """The row itself; one that has to leave for it is logged as deleted at once."""
+        """Put or delete the row; a row that is evicted for it is logged as deleted immediately."""
         order = self._order
         order.pop(key, None)
         self._engine.put(key, stored)
@@ -129,7 +129,7 @@ class Lru:
         return old
 
     def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
-        """All rows first, then their changelog records, as in Kafka Streams: what left for them is logged before."""
+        """Put all rows, then log them, as Kafka Streams does: rows evicted meanwhile are logged first."""
         pairs = entries.items() if isinstance(entries, dict) else entries
         rows = [(self._bytes(key), self._codec.encode(value)) for key, value in pairs]
         for key, stored in rows:
@@ -143,7 +143,7 @@ class Lru:
         return old
 
     def range(self, low: Any = None, high: Any = None) -> Iterator[tuple[Any, Any]]:
-        """Rows with low <= key <= high in the order of the key's bytes; None = open. Reading rows is no use of them."""
+        """Iterate over rows with low <= key <= high in key byte order; None = unbounded. Does not count as use."""
         return self._rows(self._bound(low), self._bound(high), reverse=False)
 
     def reverse_range(self, low: Any = None, high: Any = None) -> Iterator[tuple[Any, Any]]:
@@ -156,7 +156,7 @@ class Lru:
         return self._rows(None, None, reverse=True)
 
     def prefix_scan(self, prefix: Any, serialize: Any = None) -> Iterator[tuple[Any, Any]]:
-        """Rows whose key's bytes begin with those of `prefix`."""
+        """Iterate over rows whose serialized key begins with that of `prefix`."""
         start = prefix_bytes(prefix, serialize, self._key)
         if start is None:
             raise self._null_key()
@@ -170,7 +170,7 @@ class Lru:
         return None if key is None else self._key.serialize(key)
 
     def _snapshot(self, *, reverse: bool) -> list[tuple[bytes, bytes]]:
-        """What is there now: a write while rows are read does not show."""
+        """Return the current rows, so that a write during an iteration does not show in it."""
         engine = self._engine
         return [(key, stored) for key in sorted(self._order, reverse=reverse) if (stored := engine.get(key)) is not None]
 

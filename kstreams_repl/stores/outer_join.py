@@ -1,8 +1,8 @@
-"""The shared store of a left or outer stream-stream join: records that found no partner yet, by time.
+"""The shared store of a left or outer stream-stream join: records that have found no match yet, by time.
 
-Key: `int64 timestamp‖side‖key`, side 0 = right, 1 = left, so at one time right comes before left. Value: a list of `side‖value`,
-since one key may park several records at one time. Bytes are Kafka Streams' (`TimestampedKeyAndJoinSide`, `LeftOrRightValue`,
-`ListSerde`).
+Key: `int64 timestamp‖side‖key`, side 0 = right, 1 = left, so right comes before left at the same time. Value: a list of
+`side‖value`, because several records of one key may wait at the same time. Bytes are Kafka Streams' (`TimestampedKeyAndJoinSide`,
+`LeftOrRightValue`, `ListSerde`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BATCH = 32
 
 
 def encode_list(items: list[bytes]) -> bytes:
-    """Kafka's ListSerde of byte arrays."""
+    """Encode a list of byte arrays like Kafka's ListSerde."""
     parts = [_VARIABLE_SIZE, _INT.pack(len(items))]
     for item in items:
         parts.append(_INT.pack(len(item)))
@@ -47,7 +47,7 @@ def side_key(timestamp: int, left: bool, key: bytes) -> bytes:
 
 
 class OuterJoin:
-    """Parked records of both sides."""
+    """The buffered records of both sides."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class OuterJoin:
         self._context = record_context
 
     def put(self, timestamp: int, left: bool, key: Any, value: Any) -> None:
-        """Park one record; earlier ones of this time, side and key stay."""
+        """Buffer one record; earlier ones with this time, side and key are kept."""
         data = (self._left if left else self._right).serialize(value)
         side = _LEFT if left else _RIGHT
         physical = side_key(timestamp, left, self._key.serialize(key) or b"")
@@ -81,7 +81,7 @@ class OuterJoin:
         self._write(physical, encode_list(items))
 
     def remove(self, timestamp: int, left: bool, key: Any) -> None:
-        """Remove all records of this time, side and key; neither written nor logged when none is parked."""
+        """Remove all records with this time, side and key; if there is none, write and log nothing."""
         physical = side_key(timestamp, left, self._key.serialize(key) or b"")
         if self._engine.get(physical) is not None:
             self._write(physical, None)
@@ -91,9 +91,9 @@ class OuterJoin:
         self._changelog.log(physical, data, self._context.timestamp)
 
     def all(self) -> Iterator[tuple[int, bool, Any, Any]]:
-        """(timestamp, is left, key, value) by time, right before left, key bytes, then order of arrival.
+        """Iterate over (timestamp, is left, key, value) by time, right before left, key bytes, then order of arrival.
 
-        Read in batches, because the join stops at the first open record: rows removed meanwhile may be left out.
+        Reads in batches, because the join stops at the first record whose window is open: rows removed meanwhile may be missing.
         """
         from_bytes, left_value, right_value = self._key.deserialize, self._left.deserialize, self._right.deserialize
         low: bytes | None = None

@@ -1,8 +1,9 @@
-"""The record cache: Kafka Streams' ThreadCache and NamedCache, one `RecordCache` per task shared by its cached stores.
+"""The record cache: Kafka Streams' ThreadCache and NamedCache; one `RecordCache` per task, shared by its cached stores.
 
-Invariants as there: dirty entries leave in last-write order; evicting a dirty entry flushes all dirty entries of its store, the evicted
-one first; a store evicts only its own entries when the shared budget is exceeded; a flushed entry stays as a clean one, except a
-tombstone. Reads count as use when `exact`; the deployed host leaves that out, since its flushes depend on wall-clock time anyway.
+Invariants, as in Kafka Streams: dirty entries are flushed in last-write order; evicting a dirty entry flushes all dirty entries of
+its store, the evicted one first; a store evicts only its own entries when the shared budget is exceeded; a flushed entry stays as
+a clean one, except a tombstone. Reads count as use, those of ranges entry by entry as they are read; the deployed host has its own
+cache that leaves that out (`write_back_cache`), because its flushes depend on wall-clock time anyway.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Any
 from kstreams_repl.stores.sorted_keys import SortedKeys
 
 ENTRY_OVERHEAD = 8 + 8 + 8 + 1 + 8 + 8 + 4
-"""Three references of a node, the dirty flag, and timestamp, offset, partition of the entry's context."""
+"""Three references of a node, the dirty flag, and timestamp, offset, partition of the entry's context; in bytes."""
 
 Entry = tuple[int, Any, bytes | None, Any, int, int, int, Any]
-"""(size, cell, stored bytes when serialized, topic, partition, offset, timestamp, headers). A tombstone has neither cell nor bytes."""
+"""(size in bytes, cell, bytes if serialized, topic, partition, offset, timestamp, headers). A tombstone has neither cell nor bytes."""
 
 SIZE, CELL, STORED, TOPIC, PARTITION, OFFSET, TIMESTAMP, HEADERS = range(8)
 
@@ -37,7 +38,7 @@ __all__ = [
 
 
 class RecordCache:
-    """The budget of bytes that a task's cached stores share (``statestore.cache.max.bytes``)."""
+    """The budget in bytes that a task's cached stores share (``statestore.cache.max.bytes``)."""
 
     __slots__ = ("max_bytes", "size", "exact", "caches")
 
@@ -46,7 +47,7 @@ class RecordCache:
         self.size = 0
         self.exact = exact
         self.caches: list[Any] = []
-        """What shares the budget; each has `dirty`."""
+        """The caches that share the budget; each has `dirty`."""
 
     @property
     def dirty(self) -> bool:
@@ -89,18 +90,21 @@ class NamedCache:
     def _evict(self) -> None:
         entries, shared = self.entries, self._shared
         while shared.size > shared.max_bytes and entries:
+            before = self.size
             key = next(iter(entries))
             entry = entries.pop(key)
             self._keys.removed(key)
             self.size -= entry[0]
-            shared.size -= entry[0]
             if key in self.dirty:
                 del self.dirty[key]
                 self._flush([(key, entry)])
+            shared.size += self.size - before  # entries that a forward puts into the same cache count twice, as in Kafka Streams
 
     def flush(self) -> None:
         if self.dirty:
+            before = self.size
             self._flush([])
+            self._shared.size += self.size - before
 
     def _flush(self, leaving: list[tuple[bytes, Entry]]) -> None:
         entries = self.entries
@@ -113,25 +117,25 @@ class NamedCache:
         self.dirty.clear()
         self._on_flush(leaving)
         for key in deleted:
-            # A forward during the flush may have written the key again: that entry stays.
-            if key not in self.dirty:
-                self.delete(key)
-
-    def delete(self, key: bytes) -> None:
-        entry = self.entries.pop(key, None)
-        if entry is not None:
-            self.dirty.pop(key, None)
-            self.size -= entry[0]
-            self._shared.size -= entry[0]
-            self._keys.removed(key)
+            # A forward during the flush may have written the key again; that entry stays.
+            if key not in self.dirty and (gone := entries.pop(key, None)) is not None:
+                self.size -= gone[0]
+                self._keys.removed(key)
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool) -> list[tuple[bytes, Entry]]:
-        """Entries with low <= key < high, tombstones included."""
+        """Return entries with low <= key < high, tombstones included."""
         entries = self.entries
         if not entries:
             return []
         find = entries.get
         return [(key, entry) for key in self._keys.range(low, high, reverse) if (entry := find(key)) is not None]
+
+    def use(self, key: bytes) -> Entry | None:
+        """Return the current entry and mark it as the youngest; None if it is no longer in the cache."""
+        entry = self.entries.pop(key, None)
+        if entry is not None:
+            self.entries[key] = entry
+        return entry
 
     def clear(self) -> None:
         self._shared.size -= self.size

@@ -1,9 +1,10 @@
-"""Window and session rows in segments of time, as Kafka Streams lays them out over RocksDB.
+"""Window and session rows in time segments, laid out as Kafka Streams does over RocksDB.
 
-A physical key is `int64 segment id‖store key`, the segment id being timestamp // segment interval, so iteration goes segment by segment
-and inside one by key. A segment dies as a whole: when it lies wholly before observed time − retention. Two different limits
-follow: a *put* is refused only when its segment is dead, a *read* hides every row with timestamp < observed − retention + 1. Observed time
-is the largest timestamp put so far; it is kept with the commit, so a restart changes no answer.
+A physical key is `int64 segment id‖store key` with segment id = timestamp // segment interval, so iteration is by segment, then by
+key. A segment expires as a whole, once it lies entirely before observed time − retention. Two different limits follow: a *put* is
+rejected only if its segment has expired, a *read* hides every row with timestamp < observed − retention + 1. Observed time is the
+largest timestamp put so far; it is committed with the rows, so a restart changes no result. A put into a deployed task's cache
+affects reads immediately (`noted_time`) and not only when it is flushed, so commits change no result either.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ PREFIX_SIZE = 8
 
 
 def segment_interval_ms(retention_ms: int) -> int:
-    """Half the retention, at least a minute."""
+    """Return half the retention, but at least one minute."""
     return max(retention_ms // 2, MIN_SEGMENT_INTERVAL_MS)
 
 
 class SegmentedRows:
-    """Physical rows of one window or session store.
+    """The physical rows of one window or session store.
 
     Args:
-        timestamp_at: how far from the end of a key its timestamp (int64) starts: 12 in window keys, 16 in session keys.
-        on_expired: called for each refused put.
+        timestamp_at: offset of the timestamp (int64) from the end of a key: 12 in window keys, 16 in session keys.
+        on_expired: called for each rejected put.
         time_first: the store is read by time (emit on window close); it then shows one more millisecond, as in Kafka Streams.
     """
 
@@ -55,6 +56,8 @@ class SegmentedRows:
         self._span = retention_ms + 1 if time_first else retention_ms
         self.interval_ms = segment_interval_ms(retention_ms)
         self.observed_time = -1
+        self.noted_time = -1
+        """The largest timestamp put into a cache over these rows: determines what reads hide, but not which writes are rejected."""
         self._first_live = b""
         self.segments: list[int] = []
         self.get: Callable[[bytes], bytes | None] = self._make_get()
@@ -66,21 +69,27 @@ class SegmentedRows:
 
     def _load(self) -> None:
         kept = self.environment.attribute(self._attribute)
-        self.observed_time = -1 if kept is None else _LONG.unpack(kept)[0]
+        self.observed_time = self.noted_time = -1 if kept is None else _LONG.unpack(kept)[0]
         self.segments = find_segments(self._engine)
         self._first_live = b""
 
     def _save(self) -> None:
+        self.observed_time = max(self.observed_time, self.noted_time)
         if self.observed_time >= 0:
             self.environment.set_attribute(self._attribute, _LONG.pack(self.observed_time))
 
     def prefix(self, timestamp: int) -> bytes:
-        """The physical prefix of keys with this timestamp."""
+        """Return the physical prefix of keys with this timestamp."""
         return _LONG.pack(timestamp // self.interval_ms)
 
     def hidden_up_to(self) -> int:
-        """Reads hide rows with timestamps up to this one."""
-        return self.observed_time - self._span
+        """Return the largest timestamp that reads hide."""
+        return max(self.observed_time, self.noted_time) - self._span
+
+    def note_time(self, timestamp: int) -> None:
+        """Record that a row with this timestamp was put into the cache."""
+        if timestamp > self.noted_time:
+            self.noted_time = timestamp
 
     def _make_get(self) -> Callable[[bytes], bytes | None]:
         read, at, unpack_from, span = self._engine.get, self._timestamp_at, _LONG.unpack_from, self._span
@@ -93,12 +102,12 @@ class SegmentedRows:
         return get
 
     def visible(self, key: bytes) -> bool:
-        """False for a key that a read must hide."""
+        """Return False for a key that a read must hide."""
         timestamp: int = _LONG.unpack_from(key, len(key) - self._timestamp_at)[0]
         return timestamp > self.hidden_up_to()
 
     def admit(self, key: bytes) -> bool:
-        """Move observed time by this key; False (and counted) when its segment is dead."""
+        """Advance observed time to this key's; return False, and count the drop, if its segment has expired."""
         timestamp = _LONG.unpack_from(key, len(key) - self._timestamp_at)[0]
         return self.admit_time(timestamp)
 
@@ -130,7 +139,7 @@ class SegmentedRows:
             self._engine.put(key, value)
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-        """As one `put` after the other; rows of one time are admitted once and written at once."""
+        """Put columns, equivalent to one `put` after the other; consecutive rows with the same time are admitted and written together."""
         at = self._timestamp_at
         times = [key[-at : 8 - at] for key in keys]
         if times.count(times[0]) < len(times):
@@ -143,19 +152,19 @@ class SegmentedRows:
                 self._on_expired()
 
     def put_admitted(self, key: bytes, value: bytes | None) -> None:
-        """Write a row that was admitted earlier; nothing to do (and nothing to count) when its segment has died since."""
+        """Write a row that was admitted earlier; if its segment has expired since, write and count nothing."""
         if key >= self._first_live:
             self._engine.put(key, value)
 
     def remove(self, key: bytes) -> None:
-        """Delete a row; unlike a put of None it makes no segment and drops none."""
+        """Delete a row; unlike a put of None, creates and drops no segment."""
         timestamp = _LONG.unpack_from(key, len(key) - self._timestamp_at)[0]
         if timestamp > self.observed_time:
             self.observed_time = timestamp
         self._engine.put(key, None)
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[Row]:
-        """Rows by physical key that are not hidden."""
+        """Iterate over rows that are not hidden, by physical key."""
         at, hidden, unpack_from = self._timestamp_at, self.hidden_up_to(), _LONG.unpack_from
         rows = self._engine.range(low, high, reverse)
         if hidden < 0:
@@ -163,7 +172,7 @@ class SegmentedRows:
         return (row for row in rows if unpack_from(row[0], len(row[0]) - at)[0] > hidden)
 
     def segment_ids(self, time_from: int, time_to: int) -> list[int]:
-        """Live segments that may hold timestamps in [time_from, time_to], ascending."""
+        """Return live segments that may hold timestamps in [time_from, time_to], ascending."""
         low = bisect_left(self.segments, max(time_from, 0) // self.interval_ms)
         high = bisect_right(self.segments, time_to // self.interval_ms)
         return self.segments[low:high]
@@ -173,7 +182,7 @@ _without_prefix: Callable[[bytes], bytes] = itemgetter(slice(PREFIX_SIZE, None))
 
 
 def find_segments(engine: Engine) -> list[int]:
-    """Segment ids present in an engine, by jumping from one to the next."""
+    """Return the segment ids present in an engine, by seeking from one to the next."""
     found: list[int] = []
     low: bytes | None = None
     if engine.approximate_count() == 0:

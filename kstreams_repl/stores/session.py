@@ -1,6 +1,6 @@
-"""Session stores as processors see them: one aggregate per key and session `[start, end]`.
+"""Session stores as a processor uses them: one aggregate per key and session `[start, end]`.
 
-Store key: `key‖int64 end‖int64 start`; a session's time is its end. Rows of one key come by end, then start.
+Store key: `key‖int64 end‖int64 start`; a session's time is its end. Rows of one key are ordered by end, then start.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any
 from kstreams_repl.errors import NullKeyError
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.api import FlushListener
-from kstreams_repl.stores.cells import Cells
 from kstreams_repl.stores.engine.base import after
 from kstreams_repl.stores.key_index import KeyIndex
+from kstreams_repl.stores.object_store import Cells
 from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
+from kstreams_repl.stores.write_back_cache import WriteBackCache
 from kstreams_repl.types import Windowed
 
 _LONG = struct.Struct(">q")
@@ -38,12 +39,13 @@ class Session:
         self._indexing = False
         self.serialize_key = key_serde.serialize
         self._cached_segments: set[int] | None = set() if hasattr(cells, "cache") else None
+        self._notes_times = isinstance(cells, WriteBackCache)
 
     def _bytes(self, key: Any) -> bytes:
         data = self._key.serialize(key)
         if data is None:
             raise NullKeyError(
-                f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first"
+                f"store {self.name}: the key must not be null", store=self.name, hint="filter out records without a key first"
             )
         return data
 
@@ -53,6 +55,8 @@ class Session:
     def put_raw(self, key: bytes, start: int, end: int, aggregate: Any) -> None:
         if self._cached_segments is not None:
             self._cached_segments.add(end // self._rows.interval_ms)
+            if self._notes_times:
+                self._rows.note_time(end)
         suffix = _SUFFIX.pack(end, start)
         self._cells.put(self._rows.prefix(end) + key + suffix, aggregate)
         if self._index is not None:
@@ -62,7 +66,10 @@ class Session:
         self.put_raw(self._bytes(session_key[0]), session_key[1], session_key[2], None)
 
     def fetch_session(self, key: Any, start: int, end: int) -> Any:
-        return self._cells.get(self._rows.prefix(end) + self._bytes(key) + _SUFFIX.pack(end, start))
+        data = self._bytes(key)
+        if self._notes_times and end <= self._rows.hidden_up_to():
+            return None
+        return self._cells.get(self._rows.prefix(end) + data + _SUFFIX.pack(end, start))
 
     def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
         return self._of_key(key, earliest_end, latest_start, False)
@@ -94,7 +101,7 @@ class Session:
         return self._of_keys(None, None, 0, MAX_LONG, False)
 
     def find_closed(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed, Any]]:
-        """Sessions of all keys with earliest_end <= end <= latest_end, by end, start, then key bytes."""
+        """Iterate over sessions of all keys with earliest_end <= end <= latest_end, by end, start, then key bytes."""
         found = [
             (end, start, key, cell)
             for key, start, end, cell in self._scan(None, None, earliest_end, latest_end, MAX_LONG, False)
@@ -105,11 +112,11 @@ class Session:
         return ((Windowed(from_bytes(key), start, end), cell) for end, start, key, cell in found)
 
     def index_by_key(self) -> None:
-        """Keep each key's sessions in memory from the first read by key on: for operators that read by key with every record."""
+        """Index each key's sessions in memory from its first read on, for operators that read by key with every record."""
         self._indexing = self._index is not None or not getattr(self._cells, "exact", False)
 
     def find_raw(self, key: bytes, earliest_end: int, latest_start: int, reverse: bool = False) -> list[tuple[int, int, Any]]:
-        """(start, end, cell) of one serialized key with end >= earliest_end and start <= latest_start."""
+        """Return (start, end, cell) of one serialized key with end >= earliest_end and start <= latest_start."""
         if not self._indexing:
             return self._scan_key(key, earliest_end, latest_start, reverse)
         index = self._index
@@ -132,7 +139,7 @@ class Session:
         return found[::-1] if reverse else found
 
     def _suffixes(self, key: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """Rows as the index knows them: (serialized key, suffix), of one key or of all."""
+        """Iterate over (serialized key, suffix) for the index, of one key or, with None, of all."""
         for segment in self._segments(0, MAX_LONG, False):
             prefix = _LONG.pack(segment)
             low = prefix if key is None else prefix + key

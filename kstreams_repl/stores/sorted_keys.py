@@ -1,8 +1,7 @@
-"""The keys of a dict in byte order, kept up lazily.
+"""The keys of a dict in byte order, maintained lazily.
 
-Nothing is sorted before the first range read; new keys wait in a list until the next. Invariant: every key of the dict is in the
-index or waits in `_fresh`; keys that left the dict may still be in the index (`_stale`), so a reader
-looks each key up.
+The first range read sorts the keys; later keys wait in a list until the next range read. Invariant: every key of the dict is in
+the index or in `_fresh`; keys removed from the dict may still be in the index (`_stale`), so a reader looks up each key.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _FEW = 8
 
 
 class SortedKeys:
-    """Byte order over the keys of `rows`; the owner says which keys come and go."""
+    """The keys of `rows` in byte order; the owner reports which keys are added and removed."""
 
     __slots__ = ("_rows", "_index", "_fresh", "_stale")
 
@@ -27,7 +26,7 @@ class SortedKeys:
         self._stale: set[bytes] = set()
 
     def added(self, key: bytes) -> None:
-        """A key that was not in the dict is now."""
+        """Record that a key that was not in the dict has been added."""
         if self._index is not None:
             if key in self._stale:
                 self._stale.discard(key)
@@ -35,18 +34,18 @@ class SortedKeys:
                 self._fresh.append(key)
 
     def removed(self, key: bytes) -> None:
-        """A key has left the dict."""
+        """Record that a key has been removed from the dict."""
         if self._index is not None:
             self._stale.add(key)
 
     def reset(self) -> None:
-        """The dict was cleared or replaced."""
+        """Discard the index, because the dict was cleared or replaced."""
         self._index = None
         self._fresh.clear()
         self._stale.clear()
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[bytes]:
-        """Keys with low <= key < high, some of which may have left the dict."""
+        """Iterate over keys with low <= key < high; some may no longer be in the dict."""
         index, fresh = self._index, self._fresh
         if index is None or len(self._stale) > 1000 + len(self._rows):
             self.reset()

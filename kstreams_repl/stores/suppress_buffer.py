@@ -1,7 +1,7 @@
-"""The buffer under `suppress`: one entry per key, ordered by (time, key bytes).
+"""The buffer of `suppress`: one entry per key, ordered by (time, key bytes).
 
-An update of a buffered key keeps the original slot but takes the newest value and context. Entries live in memory; what changed since
-the last flush is written to the engine and the changelog together, in the changelog's own layout, so a restart reads the engine back.
+An update of a buffered key keeps the entry's position but replaces its value and context. Entries live in memory; a flush writes
+the changes since the last one to the engine and the changelog together, in the changelog's layout, so a restart reads the engine.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MAX_LONG = 2**63 - 1
 VERSION_HEADER: Headers = [("v", b"\x03")]
 
 Emit = Callable[[Any, Any, Any, Context], None]
-"""(key, new value, old value, record context) of one entry that leaves."""
+"""(key, new value, old value, record context) of one evicted entry."""
 
 
 class SuppressBuffer:
-    """Times, keys and changes that wait."""
+    """Buffered changes by key, with their times."""
 
     def __init__(
         self,
@@ -80,11 +80,11 @@ class SuppressBuffer:
         return len(self._times)
 
     def byte_size(self) -> int:
-        """Kafka Streams' estimate: per entry 8 + the key's length + its values and context."""
+        """Return Kafka Streams' size estimate in bytes: per entry 8 + the key's length + its values and context."""
         return self._byte_size
 
     def put(self, time: int, key: Any, new: Any, old: Any, context: Context) -> None:
-        """Buffer a change of `key` until `time` (or where the key already waits)."""
+        """Buffer a change of `key` under `time`; a key that is already buffered keeps its time."""
         data = self._key.serialize(key)
         if data is None:
             raise NullKeyError(f"store {self.name}: the key must not be null", store=self.name)
@@ -103,7 +103,7 @@ class SuppressBuffer:
         self._mark_dirty(data)
 
     def evict_first(self, emit: Emit) -> None:
-        """Hand the first entry over, then remove it."""
+        """Pass the first entry to `emit`, then remove it."""
         _, key = self._order[0]
         value = self._values[key]
         deserialize = self._value.deserialize
@@ -122,7 +122,7 @@ class SuppressBuffer:
             self._capacity *= 2
 
     def prior_value(self, key: Any) -> tuple[Any] | None:
-        """`(the value the key had before it was buffered,)`, or None when it is not buffered."""
+        """Return `(the value the key had before it was buffered,)`, or None if it is not buffered."""
         data = self._key.serialize(key)
         value = None if data is None else self._values.get(data)
         return None if value is None else (self._value.deserialize(value.prior),)
@@ -150,7 +150,7 @@ class SuppressBuffer:
 
 
 def java_hash_order(keys: Iterable[bytes], capacity: int) -> list[bytes]:
-    """The order in which a Java `HashSet<Bytes>` with that table size gives them: the order of Kafka Streams' flush."""
+    """Return the iteration order of a Java `HashSet<Bytes>` with that table size: the order of Kafka Streams' flush."""
 
     def bucket(key: bytes) -> int:
         code = 1

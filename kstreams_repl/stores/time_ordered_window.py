@@ -1,8 +1,8 @@
-"""The window store under emit on window close: rows by window start, then key.
+"""The window store for emit on window close: rows by window start, then key.
 
-Physical key: `int64 start‖key‖int32 0`; the changelog has the ordinary window key. Expiry is that of a segmented store: reads hide starts
-before observed time − retention, whole segments are dropped. No window is lost by that, because the operator emits what has closed
-*before* it writes the record that closes it.
+Physical key: `int64 start‖key‖int32 0`; the changelog has the ordinary window key. Expiry is that of a segmented store: reads hide
+starts before observed time − retention, and whole segments are dropped. No window is lost by that, because the operator emits
+closed windows *before* it writes the record that closes them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 from kstreams_repl.errors import NullKeyError
 from kstreams_repl.serdes import Serde
-from kstreams_repl.stores.cells import Cells
 from kstreams_repl.stores.engine.base import Engine, Environment, Row
 from kstreams_repl.stores.key_index import KeyIndex
+from kstreams_repl.stores.object_store import Cells
 from kstreams_repl.stores.segments import segment_interval_ms
 from kstreams_repl.types import ValueAndTimestamp, Windowed
 
@@ -26,17 +26,17 @@ MAX_LONG = 2**63 - 1
 
 
 def log_key(physical: bytes) -> bytes:
-    """The changelog's key of a time-first key."""
+    """Return the changelog key of a time-first key."""
     return physical[8:-4] + physical[:8] + physical[-4:]
 
 
 def physical_key(logged: bytes) -> bytes:
-    """The time-first key of a changelog's key."""
+    """Return the time-first key of a changelog key."""
     return logged[-12:-4] + logged[:-12] + logged[-4:]
 
 
 class TimeOrderedRows:
-    """Rows by time that expire by segment; no segment id is needed in front, the time is."""
+    """Rows by time that expire by segment; needs no segment id in front, because the time is in front."""
 
     def __init__(
         self, environment: Environment, engine: Engine, name: str, *, retention_ms: int, on_expired: Callable[[], None]
@@ -71,7 +71,7 @@ class TimeOrderedRows:
         return start >= self.observed_time - self.retention_ms
 
     def admit(self, key: bytes) -> bool:
-        """Move observed time by this key and drop dead segments; False (and counted) when its own is dead."""
+        """Advance observed time to this key's and drop expired segments; return False, and count the drop, if its own has expired."""
         start: int = _LONG.unpack_from(key)[0]
         if start > self.observed_time:
             self.observed_time = start
@@ -89,7 +89,7 @@ class TimeOrderedRows:
             self._engine.put(key, value)
 
     def put_admitted(self, key: bytes, value: bytes | None) -> None:
-        """Write a row that was admitted earlier; nothing to do (and nothing to count) when its segment has died since."""
+        """Write a row that was admitted earlier; if its segment has expired since, write and count nothing."""
         if _LONG.unpack_from(key)[0] // self._interval >= self._first_segment:
             self._engine.put(key, value)
 
@@ -142,7 +142,7 @@ class TimeOrderedWindow:
         data = self._key.serialize(key)
         if data is None:
             raise NullKeyError(
-                f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first"
+                f"store {self.name}: the key must not be null", store=self.name, hint="filter out records without a key first"
             )
         return data
 
@@ -191,7 +191,7 @@ class TimeOrderedWindow:
         return self._cells.range(_LONG.pack(max(time_from, 0)), high, reverse)
 
     def index_by_key(self) -> None:
-        """Keep each key's times in memory from the first read by key on; without it such a read looks at all keys of the time range."""
+        """Index each key's times in memory from its first read on; without the index, such a read scans all keys of the time range."""
         self._indexing = True
 
     def _read_indexed(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> list[tuple[int, Any]]:
@@ -206,7 +206,7 @@ class TimeOrderedWindow:
         return [(unpack(start)[0], self._present(cell)) for start, cell in (reversed(found) if reverse else found)]
 
     def _suffixes(self, key: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """Rows as the index knows them: (serialized key, start), of one key or of all."""
+        """Iterate over (serialized key, start) for the index, of one key or, with None, of all."""
         for physical, _ in self._rows(0, MAX_LONG, False):
             if key is None or physical[8:-4] == key:
                 yield physical[8:-4], physical[:8]

@@ -1,8 +1,8 @@
-"""One row of a versioned store's history: the versions of one key whose validity ended in one segment of time.
+"""One row of a versioned store's history: the versions of one key whose validity ended in one time segment.
 
 Bytes: `int64 next‖int64 min‖(int64 timestamp‖int32 size)…‖values…`, newest version first in the list, oldest value first in the
-tail, size −1 for a deletion: the layout Kafka Streams uses. A row with next == min holds a single deletion that found nothing to
-end (*degenerate*).
+tail, size −1 for a deletion: the layout Kafka Streams uses. A row with next == min holds a single deletion that ended no version
+(*degenerate*).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _ITEM = struct.Struct(">qi")
 
 
 class VersionRow:
-    """Versions newest first; `next` is where the newest one ends."""
+    """Versions, newest first; `next` is the time at which the newest one ends."""
 
     __slots__ = ("next", "versions")
 
@@ -57,7 +57,7 @@ class VersionRow:
         return b"".join(head) + b"".join([value for _, value in reversed(self.versions) if value is not None])
 
     def find(self, timestamp: int) -> tuple[int, int, int, bytes | None]:
-        """(index, valid from, valid to, value) of the version at `timestamp`, which must lie in [min, next)."""
+        """Return (index, valid from, valid to, value) of the version at `timestamp`, which must be in [min, next)."""
         valid_to = self.next
         for index, (valid_from, value) in enumerate(self.versions):
             if valid_from <= timestamp:

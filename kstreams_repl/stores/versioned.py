@@ -1,8 +1,8 @@
-"""Versioned key-value stores (KIP-889): what a key was worth as of a time, within the history retention.
+"""Versioned key-value stores (KIP-889): the value of a key as of a time, within the history retention.
 
-The latest version of each key is in one engine and never expires; older ones are in rows per key and segment of time, by the
-time their validity *ended*, so that whole segments expire. A put older than observed time − retention is refused. Results, return
-values and the corners (deletions that end nothing, equal timestamps) are those of Kafka Streams' RocksDBVersionedStore.
+The latest version of each key is in one engine and never expires; older ones are in rows per key and time segment, by the time
+their validity *ended*, so that whole segments expire. A put older than observed time − retention is rejected. Results, return
+values and corner cases (deletions that end no version, equal timestamps) are those of Kafka Streams' RocksDBVersionedStore.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONG = struct.Struct(">q")
 
 
 def history_segment_interval_ms(retention_ms: int) -> int:
-    """Kafka Streams' choice: a third of short histories, a 24th of long ones."""
+    """Return Kafka Streams' choice: a third of short histories, a 24th of long ones."""
     if retention_ms <= 60_000:
         return max(retention_ms // 3, 2_000)
     if retention_ms <= 300_000:
@@ -36,7 +36,7 @@ def history_segment_interval_ms(retention_ms: int) -> int:
 
 
 class VersionedRows:
-    """Versions of serialized values; also what restore writes to."""
+    """Versions of serialized values; restore also writes through this class."""
 
     def __init__(
         self, environment: Environment, name: str, latest: Engine, history: Engine, *, retention_ms: int, follow: bool = True
@@ -67,7 +67,7 @@ class VersionedRows:
         return timestamp < self.observed_time - self.retention_ms
 
     def put(self, key: bytes, value: bytes | None, timestamp: int) -> int | None:
-        """When the version put ends: None while it is the latest, `NOT_PUT` when it was too old."""
+        """Put a version; return the time at which it ends, None if it is the latest, or `NOT_PUT` if it was too old."""
         if self.expired(timestamp):
             return NOT_PUT
         if timestamp > self.observed_time:
@@ -95,7 +95,7 @@ class VersionedRows:
         return ends
 
     def _put_into_history(self, key: bytes, value: bytes | None, timestamp: int, ends: int | None) -> tuple[bool, int | None]:
-        """Look from the newest segment down for the row whose versions surround `timestamp`."""
+        """Search from the newest segment down for the row whose versions surround `timestamp`, and put the version there."""
         at = bisect_left(self._segments, timestamp // self._interval)
         for segment in reversed(self._segments[at:]):
             row = self._row(segment, key)
@@ -123,7 +123,7 @@ class VersionedRows:
         return valid_to
 
     def _end_in_history(self, key: bytes, valid_from: int, valid_to: int, value: bytes | None) -> None:
-        """Move a version that now ends at `valid_to` into that time's segment; not when that is dead."""
+        """Move a version that now ends at `valid_to` into the segment of that time, unless that segment has expired."""
         segment = valid_to // self._interval
         if not self._make_live(segment):
             return
@@ -161,12 +161,12 @@ class VersionedRows:
         self._write(segment, key, row)
 
     def get(self, key: bytes) -> tuple[bytes, int, int | None] | None:
-        """(value, valid from, None) of the latest version."""
+        """Return (value, valid from, None) of the latest version."""
         latest = self._latest.get(key)
         return None if latest is None else (latest[8:], _LONG.unpack_from(latest)[0], None)
 
     def get_as_of(self, key: bytes, as_of: int) -> tuple[bytes, int, int | None] | None:
-        """(value, valid from, valid to) of the version at `as_of`; None beyond the retention unless the latest is that old."""
+        """Return (value, valid from, valid to) of the version at `as_of`; None before the retention unless the latest is that old."""
         latest = self.get(key)
         if latest is not None and latest[1] <= as_of:
             return latest
@@ -212,7 +212,7 @@ class VersionedRows:
 
 
 class Versioned:
-    """A versioned store as processors see it."""
+    """A versioned store as a processor uses it."""
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class Versioned:
         data = self._key.serialize(key)
         if data is None:
             raise NullKeyError(
-                f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first"
+                f"store {self.name}: the key must not be null", store=self.name, hint="filter out records without a key first"
             )
         return data
 
@@ -273,7 +273,7 @@ class Versioned:
         return None if found is None else VersionedRecord(self._value.deserialize(found[0]), found[1], found[2])
 
     def all(self) -> Iterator[tuple[Any, VersionedRecord]]:
-        """The latest version of every key."""
+        """Iterate over the latest version of every key."""
         from_bytes, deserialize = self._key.deserialize, self._value.deserialize
         return ((from_bytes(key), VersionedRecord(deserialize(value), timestamp)) for key, value, timestamp in self._rows.all_latest())
 

@@ -1,6 +1,6 @@
-"""Window stores as processors see them: values by key and window start, plain or timestamped, duplicates kept or not.
+"""Window stores as a processor uses them: values by key and window start, plain or timestamped, with or without duplicates.
 
-Store key: `key‖int64 start‖int32 sequence`; the sequence is 0 unless duplicates are retained. All times are inclusive on both ends.
+Store key: `key‖int64 start‖int32 sequence`; the sequence is 0 unless duplicates are retained. Time bounds are inclusive on both ends.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 from kstreams_repl.errors import NullKeyError
 from kstreams_repl.serdes import Serde, time_windowed
 from kstreams_repl.stores.api import FindOutlet, FlushListener
-from kstreams_repl.stores.cells import Cells, WriteBackCells
 from kstreams_repl.stores.engine.base import Environment, after
 from kstreams_repl.stores.key_index import KeyIndex
 from kstreams_repl.stores.key_value import not_timestamped
+from kstreams_repl.stores.object_store import Cells, WriteBackCells
 from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
 from kstreams_repl.stores.write_back_cache import WriteBackCache
 from kstreams_repl.types import Headers, ValueAndTimestamp, Windowed
@@ -29,12 +29,12 @@ SUFFIX_SIZE = 12
 MAX_LONG = 2**63 - 1
 _NO_SEQUENCE = bytes(4)
 _WINDOWED_KEY: Callable[[bytes], bytes] = itemgetter(slice(PREFIX_SIZE, -4))
-"""Of a physical key: the key and the window's start, which is how a windowed key is written to topics."""
+"""The part of a physical key with the key and the window's start: the form in which windowed keys are written to topics."""
 _KNOWN_WINDOWS = 256
 
 
 class Sequence:
-    """The running number that tells duplicates apart; kept with the commit, so a restart never reuses one."""
+    """The sequence number that distinguishes duplicates; committed with the rows, so a restart never reuses one."""
 
     def __init__(self, environment: Environment, name: str) -> None:
         self._environment = environment
@@ -90,22 +90,25 @@ class Window:
         self.key_serde = key_serde
         self.serialize_key = key_serde.serialize
         self.cached: WriteBackCache | None = cells if isinstance(cells, WriteBackCache) else None
-        """The cache itself, for operators that work on its slots (`find_slot`)."""
+        """The write-back cache, for operators that use its slots directly (`find_slot`)."""
         self.fetch_raw, self.put_raw = self._make_access()
 
     def _make_access(self) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, Any, int], None]]:
-        """Reading and writing one window by serialized key. Records mostly hit the last one's window: its part of the key is kept."""
+        """Return functions that read and write one window by serialized key. They cache the window's part of the key, because consecutive
+        records mostly fall into the same window."""
         if self._sequence is not None:
             return self._make_duplicates(self._sequence)
         if isinstance(self._cells, WriteBackCells):
             return self._make_unchecked(self._cells)
         read, write, interval, pack = self._cells.get, self._cells.put, self._rows.interval_ms, _LONG.pack
-        cached_segments = self._cached_segments
+        cached_segments, rows, noting, retention = self._cached_segments, self._rows, self.cached is not None, self._rows.retention_ms
         last, head, tail, noted = -1, b"", b"", -1
         read_key, physical = b"", b""
 
         def fetch_raw(key: bytes, start: int) -> Any:
             nonlocal last, head, tail, read_key, physical
+            if noting and start <= rows.noted_time - retention:
+                return None
             if start != last:
                 last, head, tail = start, pack(start // interval), pack(start) + _NO_SEQUENCE
             read_key, physical = key, head + key + tail
@@ -119,6 +122,8 @@ class Window:
             if start != noted and cached_segments is not None:
                 noted = start
                 cached_segments.add(start // interval)
+            if noting and start > rows.noted_time:
+                rows.noted_time = start
             write(physical, cell)
             if self._index is not None:
                 self._index.note(key, tail, cell)
@@ -126,16 +131,19 @@ class Window:
         return fetch_raw, put_raw
 
     def ends_of(self, start: int) -> tuple[bytes, bytes]:
-        """What stands before and after the key in the physical keys of one window; the cache may get rows of it now."""
+        """Return what precedes and follows the key in the physical keys of one window, for a caller that may put rows of it into the
+        cache."""
         segment = start // self._rows.interval_ms
         if self._cached_segments is not None:
             self._cached_segments.add(segment)
+            self._rows.note_time(start)
         return _LONG.pack(segment), _LONG.pack(start) + _NO_SEQUENCE
 
     def find_slot(self) -> Callable[[bytes, int], Any]:
-        """Makes (serialized key, window start) -> the window's slot in the cache, if it is there."""
+        """Return a function (serialized key, window start) -> the window's slot in the cache, or None."""
         assert self.cached is not None
         find, interval, pack, cached_segments = self.cached.find, self._rows.interval_ms, _LONG.pack, self._cached_segments
+        rows = self._rows
         last, head, tail = -1, b"", b""
 
         def find_slot(key: bytes, start: int) -> Any:
@@ -144,12 +152,15 @@ class Window:
                 last, head, tail = start, pack(start // interval), pack(start) + _NO_SEQUENCE
                 if cached_segments is not None:
                     cached_segments.add(start // interval)
+            if start > rows.noted_time:
+                rows.noted_time = start
             return find(head + key + tail)
 
         return find_slot
 
     def _make_unchecked(self, cells: WriteBackCells) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, Any, int], None]]:
-        """As above, asking once per window, not per record, whether its segment takes writes; again when anything has moved."""
+        """Return the functions of `_make_access` for write-back cells. They check that a segment accepts writes once per window instead of
+        once per record, and check again when observed time or the live segments change."""
         read, write, rows, pack = cells.get_any, cells.put_any, self._rows, _LONG.pack
         interval, retention = rows.interval_ms, rows.retention_ms
         last, head, tail = -1, b"", b""
@@ -218,7 +229,7 @@ class Window:
         data = self._key.serialize(key)
         if data is None:
             raise NullKeyError(
-                f"store {self.name}: the key must not be null", store=self.name, hint="filter records without a key first"
+                f"store {self.name}: the key must not be null", store=self.name, hint="filter out records without a key first"
             )
         return data
 
@@ -264,11 +275,11 @@ class Window:
         return self._of_keys(None, None, 0, MAX_LONG, True)
 
     def index_by_key(self) -> None:
-        """Keep each key's times in memory from the first read by key on: for operators that read by key with every record."""
+        """Index each key's times in memory from its first read on, for operators that read by key with every record."""
         self._indexing = self._index is not None or not getattr(self._cells, "exact", False)
 
     def fetch_key_raw(self, key: bytes, time_from: int, time_to: int, reverse: bool = False) -> Iterator[tuple[int, Any]]:
-        """(window start, cell) of one serialized key with time_from <= start <= time_to."""
+        """Iterate over (window start, cell) of one serialized key with time_from <= start <= time_to."""
         if not self._indexing:
             return self._scan_key(key, time_from, time_to, reverse)
         index = self._index
@@ -291,7 +302,7 @@ class Window:
                 yield start, cell
 
     def _suffixes(self, key: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """Rows as the index knows them: (serialized key, suffix), of one key or of all."""
+        """Iterate over (serialized key, suffix) for the index, of one key or, with None, of all."""
         for segment in self._segments(0, MAX_LONG, False):
             prefix = _LONG.pack(segment)
             low = prefix if key is None else prefix + key
@@ -310,15 +321,20 @@ class Window:
         low, high = key + _LONG.pack(time_from) if time_to >= 0 else key, key + _SUFFIX.pack(max(time_to, 0), 0x7FFFFFFF)
         if time_to < time_from:
             return
+        read: Any = self._cells.range
+        backward = reverse and getattr(self._cells, "exact", False)
         for segment in self._segments(time_from, time_to, reverse):
             prefix = _LONG.pack(segment)
-            for physical, cell in self._cells.range(prefix + low, after(prefix + high), reverse):
-                # Longer keys that begin with this one may lie in between.
+            more: tuple[bytes, ...] = ()
+            if backward:  # Kafka Streams reads its cache back to the beginning of the segment
+                more = (prefix + key + _LONG.pack(segment * self._rows.interval_ms),)
+            for physical, cell in read(prefix + low, after(prefix + high), reverse, *more):
+                # The range may also contain longer keys that begin with this one.
                 if len(physical) == size:
                     yield unpack_from(physical, at)[0], cell
 
     def _segments(self, time_from: int, time_to: int, reverse: bool) -> list[int]:
-        """Segments of the rows and, when cached, of entries that are still above them."""
+        """Return the segments of the rows and, if the store is cached, of the cached entries."""
         ids = self._rows.segment_ids(time_from, time_to)
         cached = self._cached_segments
         if cached:
@@ -328,10 +344,12 @@ class Window:
         return ids[::-1] if reverse else ids
 
     def _of_key(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
-        rows = list(self.fetch_key_raw(key, time_from, time_to, reverse))
+        rows = self.fetch_key_raw(key, time_from, time_to, reverse)
+        if not getattr(self._cells, "exact", False):  # an exact cache is read lazily, because a read that ends early uses fewer entries
+            rows = iter(list(rows))
         if self.timestamped:
-            return iter([(start, ValueAndTimestamp._make(cell)) for start, cell in rows])
-        return iter(rows)
+            return ((start, ValueAndTimestamp._make(cell)) for start, cell in rows)
+        return rows
 
     def _of_keys(
         self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool
@@ -343,7 +361,7 @@ class Window:
     def range_raw(
         self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool = False
     ) -> Iterator[tuple[bytes, int, Any]]:
-        """(serialized key, window start, cell) in physical order: by segment, then by key, then by time."""
+        """Iterate over (serialized key, window start, cell) in physical order: by segment, then by key, then by time."""
         if time_to < time_from or (low is not None and high is not None and low > high):
             return
         unpack_from = _LONG.unpack_from
@@ -373,7 +391,7 @@ class Window:
         return self._cells.set_flush_listener(entry_leaves, send_old_values)
 
     def set_outlet(self, find: FindOutlet) -> None:
-        """Let flushed rows leave as the bytes they are stored as, where `find` knows a way."""
+        """Send flushed rows in their stored bytes where `find` returns an outlet for them."""
         outlet = find(time_windowed(self._key, self.window_size_ms), self._value) if self.timestamped else None
         if outlet is None or self.cached is None:
             return

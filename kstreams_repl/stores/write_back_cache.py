@@ -1,11 +1,11 @@
-"""The record cache of a deployed store: what `CachedCells` does, with one look-up per record and flushes that work in columns.
+"""The record cache of a deployed store: equivalent to `CachedCells`, with one lookup per record and flushes that work in columns.
 
-Each key has a `Slot` that holds its present object and the context of its last write. Writes append the slot to `order`; a flush takes each
-slot at its last place, which is last-write order without hashing, and then works column by column: encode all, write all, log
-all, and hand all to the topic behind the store, if that is where they go (`set_outlet`). What differs from Kafka Streams'
-cache: reads do not count as use, and when the task's budget is exceeded the store flushes everything it has instead of one entry at a time.
-Both only move *when* an update leaves, which depends on the commit interval anyway. Immutable values stay objects until they leave; mutable
-ones are serialized at once (`Frozen`).
+Each key has a `Slot` with its current object and the context of its last write. Each write appends the slot to `order`. A flush
+takes each slot at its last position, which is last-write order without hashing, and then works column by column: encode all, write
+all, log all, and send all to the topic downstream of the store if there is one (`set_outlet`). Differences from Kafka Streams'
+cache: reads do not count as use, and when the task's budget is exceeded the store flushes all its entries instead of one at a
+time. Both only change *when* an update is flushed, which depends on the commit interval anyway. Immutable values stay objects
+until they are flushed; mutable ones are serialized immediately (`Frozen`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
-from kstreams_repl.stores.cells import EntryListener
+from kstreams_repl.stores.bytes_store import Rows, logged_columns, many_at_once
+from kstreams_repl.stores.cache_entry import NOTHING, Frozen, Slot, headers_length, is_deletion, length
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import NO_TYPES, SMALL, TEXTS, Codec
+from kstreams_repl.stores.object_store import EntryListener
 from kstreams_repl.stores.record_cache import ENTRY_OVERHEAD, RecordCache
-from kstreams_repl.stores.rows import Rows, logged_columns, many_at_once
-from kstreams_repl.stores.slots import NOTHING, Frozen, Slot, headers_length, is_deletion, length
 from kstreams_repl.types import Outlet
 
 _FIRST_COMPACTION = 131_072
@@ -30,18 +30,29 @@ _CAPACITY = 100_000
 
 
 class WriteBackCache:
-    """One cached store's objects in a deployed task (`stores.cells.Cells`).
+    """The objects of one cached store in a deployed task (`stores.object_store.Cells`).
 
     Args:
-        shared: the task's budget; dirty entries count towards it by an estimate that is renewed every 1,024 writes, and, where values
-            have no fixed layout, whenever a sixteenth of the budget was written.
-        capacity: so many objects are kept for reading after they were flushed.
+        visible: called before a range returns a dirty entry (expired windows and sessions are hidden); None shows all. Callers of point
+            reads check it themselves.
+        shared: the task's budget; dirty entries count towards it by an estimate that is updated every 1,024 writes and, where values
+            have no fixed layout, after writes of a sixteenth of the budget.
+        capacity: maximum number of objects kept for reads after a flush.
     """
 
     def __init__(
-        self, rows: Rows, codec: Codec, changelog: Changelog, record_context: Any, shared: RecordCache, *, capacity: int = _CAPACITY
+        self,
+        rows: Rows,
+        codec: Codec,
+        changelog: Changelog,
+        record_context: Any,
+        shared: RecordCache,
+        *,
+        visible: Callable[[bytes], bool] | None = None,
+        capacity: int = _CAPACITY,
     ) -> None:
         self._rows = rows
+        self._visible = visible
         self._put_many = many_at_once(rows)
         self._write_many = logged_columns(rows, codec, changelog)
         self._codec = codec
@@ -60,13 +71,14 @@ class WriteBackCache:
         self._indexed_to = 0
         self._any_frozen = False
         self.texts = NO_TYPES if codec.serde.layout is not None else TEXTS & codec.deferrable
-        """Types of objects that may be long."""
+        """Types whose values can be long."""
         self._sized = codec.serde.layout is None
         self._look_after = shared.max_bytes >> 4
         self._written = [0, self._look_after]
-        """Bytes of long objects and frozen values since the last flush, with repeated writes, and when to look at the budget again."""
+        """Bytes of long objects and frozen values since the last flush, repeated writes included, and the value at which to check the
+        budget again."""
         self.with_context = True
-        """Whether slots keep where their last record came from."""
+        """Whether slots keep topic, partition and offset of their last record."""
         self._leave_contexts_out: Callable[[], None]
         self.size = 0
         shared.caches.append(self)
@@ -74,17 +86,17 @@ class WriteBackCache:
         self.frozen = Frozen
         self.nothing = NOTHING
         self.find: Callable[[bytes], Slot | None] = self._slots.get
-        """The slot of a key that is here; its value may be a `Frozen`. None says nothing about the row below."""
+        """Returns the slot of a cached key; its value may be a `Frozen`. None says nothing about the row below."""
         self.get: Callable[[bytes], Any]
         self.put: Callable[[bytes, Any], None]
         self.rewrite: Callable[[Slot, Any, int], None]
         self.load: Callable[[bytes], Slot]
-        """Makes the slot of a key that has none, from the row below; its value is `nothing`, at 0, without one."""
+        """Creates the slot of a key that has none, from the row below; without a row its value is `nothing` and its timestamp 0."""
         self.get, self.put, self.rewrite, self.load = self._make_access()
         self.deferrable = codec.deferrable
         self.names = {"dirty": _DIRTY, "order": self._order, "note": self._order.append, "check": self._check}
         self.names |= {"texts": self.texts, "written": self._written}
-        """What a loop needs that does `rewrite` by itself (`operators.inline.slot_lines`)."""
+        """The names that generated code needs to inline `rewrite` (`operators.loop_template.slot_lines`)."""
 
     @property
     def dirty(self) -> bool:
@@ -182,7 +194,7 @@ class WriteBackCache:
         return get, put, rewrite, load
 
     def _freeze(self, value: Any, at: int) -> Frozen:
-        """A value that may change in place, or is none, as it is now."""
+        """Return a value that is mutable or None in its serialized form."""
         self._any_frozen = True
         if type(value) is Frozen:
             return value
@@ -193,7 +205,7 @@ class WriteBackCache:
         return Frozen(stored)
 
     def _successor(self, leaving: Slot) -> Slot:
-        """The slot that takes over a key whose own is being forwarded."""
+        """Return a new slot for a key whose slot is being forwarded."""
         key = leaving.key
         slot = self._slots.get(key)
         if slot is None or slot.state is _LEAVING:
@@ -204,7 +216,7 @@ class WriteBackCache:
     # ---- the budget --------------------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Estimate what the dirty entries weigh; flush when the task's budget is exceeded and not just by repeated writes."""
+        """Estimate the size of the dirty entries; flush if the task's budget is exceeded and repeated writes are not the only cause."""
         shared, order = self._shared, self._order
         if len(order) >= self._compact_at:
             self._compact()
@@ -217,7 +229,7 @@ class WriteBackCache:
                 self.flush()
 
     def _compact(self) -> None:
-        """Forget all but the last place of each slot."""
+        """Drop all but the last position of each slot."""
         order = self._order
         order[:] = self._take_dirty()
         for slot in order:
@@ -227,7 +239,7 @@ class WriteBackCache:
         self._forget_index()
 
     def _take_dirty(self) -> list[Slot]:
-        """Each dirty slot once, in the order of their last writes; they are clean then."""
+        """Return each dirty slot once, in the order of the last writes, and mark them as clean."""
         found: list[Slot] = []
         found_one, clean, dirty = found.append, _CLEAN, _DIRTY
         for slot in reversed(self._order):
@@ -249,7 +261,7 @@ class WriteBackCache:
         self._shared.size += size - self.size
         self.size = size
 
-    # ---- leaving -----------------------------------------------------------------------------------------------------------------
+    # ---- flushing ----------------------------------------------------------------------------------------------------------------
 
     def set_flush_listener(self, listener: EntryListener, send_old_values: bool) -> bool:
         self._listener = listener
@@ -257,17 +269,17 @@ class WriteBackCache:
         return True
 
     def set_outlet(self, outlet: Outlet) -> None:
-        """Hand flushed rows to `outlet`, (physical keys, serialized values, timestamps, headers), instead of to the listener.
+        """Send flushed rows to `outlet` as (physical keys, serialized values, timestamps, headers) instead of to the listener.
 
-        Only where a listener is set that needs no old values, and the cells are timestamped.
+        Call it only if the listener needs no old values and the cells are timestamped.
         """
         self._outlet = outlet
-        if self._codec.serde.layout is not None:  # a number that is there can be written: nobody will ask where it came from
+        if self._codec.serde.layout is not None:  # numbers can always be serialized, so no error will need the source record
             self.with_context = False
             self._leave_contexts_out()
 
     def flush(self) -> None:
-        """Write and log all dirty entries, then forward them; a reader downstream sees every one of them."""
+        """Write and log all dirty entries, then forward them; downstream readers see all of them."""
         if not self._order:
             return
         any_frozen, self._any_frozen = self._any_frozen, False
@@ -281,14 +293,14 @@ class WriteBackCache:
         old_cells: dict[bytes, Any] = {}
         if self._listener is not None and (frozen or self._send_old_values):
             old_cells = self._read_old(leaving if self._send_old_values else frozen)
-            if frozen:  # a tombstone for a row that is not there goes nowhere
+            if frozen:  # a tombstone for a key without a row is neither written nor forwarded
                 leaving = [slot for slot in leaving if slot.key in old_cells or not is_deletion(slot.value)]
         if leaving:
             self._leave(leaving, old_cells, any_frozen=bool(frozen))
         self._settle(settling)
 
     def _flushed(self) -> None:
-        """Nothing is dirty any more."""
+        """Reset the state of dirty entries after a flush."""
         self._order.clear()
         self._compact_at = _FIRST_COMPACTION
         self._forget_index()
@@ -296,7 +308,7 @@ class WriteBackCache:
         self._account(0)
 
     def _flush_columns(self, outlet: Outlet) -> None:
-        """The commonest flush, in which no object is asked for."""
+        """Flush in the most common case, in which no entry is frozen."""
         leaving = self._take_dirty()
         keys = [slot.key for slot in leaving]
         values = [slot.value for slot in leaving]
@@ -304,7 +316,7 @@ class WriteBackCache:
         headers = [slot.headers for slot in leaving]
         stored = self._encode(leaving, values, timestamps)
         if self._codec.serde.layout is None and None in stored:
-            self._any_frozen = True  # a value that its serde writes as nothing: the long way
+            self._any_frozen = True  # a value that its serde serializes to None requires the slow path
             for slot in leaving:
                 slot.state = _DIRTY
             self.flush()
@@ -342,17 +354,17 @@ class WriteBackCache:
     def _encode(self, leaving: list[Slot], values: list[Any], timestamps: list[int]) -> list[bytes | None]:
         try:
             return self._codec.encode_many(values, timestamps)
-        except Exception:  # one of them cannot be written: whose record was it?
+        except BaseException:  # find the value that cannot be serialized, and its record
             self._one_by_one(leaving)
             raise
 
     def _one_by_one(self, leaving: list[Slot]) -> list[bytes | None]:
-        """The entries' bytes; an error is noted as that of the entry's record, where that is known."""
+        """Return the entries' bytes; attach the entry's record to an error where it is known."""
         stored: list[bytes | None] = []
         try:
             for slot in leaving:
                 stored.append(self._stored(slot))
-        except Exception as error:
+        except BaseException as error:
             context, kept = self._context, self._context.snapshot()
             context.topic, context.partition, context.offset = (
                 (slot.topic, slot.partition, slot.offset) if self.with_context else (None, -1, -1)
@@ -371,7 +383,7 @@ class WriteBackCache:
     def _forward(self, leaving: list[Slot], old_cells: dict[bytes, Any], listener: EntryListener) -> None:
         context, old_of, send_old = self._context, old_cells.get, self._send_old_values
         kept, raw_key, raw_value = context.snapshot(), context.raw_key, context.raw_value
-        context.raw_key = context.raw_value = None  # the bytes at hand are not those of the entries
+        context.raw_key = context.raw_value = None  # the current raw bytes are not those of the entries
         for slot in leaving:
             slot.state = _LEAVING
         try:
@@ -384,7 +396,7 @@ class WriteBackCache:
                     context.topic, context.partition, context.offset = None, -1, -1
                 context.timestamp, context.headers = slot.timestamp, slot.headers
                 listener(key, cell, old_of(key) if send_old else None, slot.timestamp, slot.headers)
-        except Exception as error:
+        except BaseException as error:
             context.raised(error)
             raise
         finally:
@@ -394,19 +406,19 @@ class WriteBackCache:
             slot.state = _CLEAN
 
     def _cell(self, slot: Slot) -> Any:
-        """What `get` gives for the slot."""
+        """Return the cell that `get` returns for the slot."""
         value = slot.value
         if type(value) is Frozen:
             return None if value.stored is None else self._codec.decode(value.stored)
         return (value, slot.at) if self._codec.timestamped else value
 
     def _read_old(self, leaving: list[Slot]) -> dict[bytes, Any]:
-        """Cells below the entries, where there are rows."""
+        """Return the cells of the rows below the entries, where there are rows."""
         read, decode = self._rows.get, self._codec.decode
         return {slot.key: decode(stored) for slot in leaving if (stored := read(slot.key)) is not None}
 
     def _settle(self, left: list[Slot]) -> None:
-        """Keep what is small for reading, and forget all when they are many. What was written meanwhile stays."""
+        """Keep small objects for reads, and drop all when there are too many. Entries written meanwhile stay."""
         slots = self._slots
         for slot in left:
             value = slot.value
@@ -416,19 +428,21 @@ class WriteBackCache:
             slots.clear()
             slots.update((slot.key, slot) for slot in self._order)
 
-    # ---- reading in order --------------------------------------------------------------------------------------------------------
+    # ---- ranges ------------------------------------------------------------------------------------------------------------------
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, Any]]:
-        """Rows with dirty entries over them, in key order."""
+        """Iterate over rows merged with the dirty entries over them, in key order."""
         decode = self._codec.decode
         rows = self._rows.range(low, high, reverse)
         if not self._order:
             return ((key, decode(stored)) for key, stored in rows)
         keys = self._dirty_keys().irange(low, high, inclusive=(True, False), reverse=reverse)
+        if self._visible is not None:
+            keys = filter(self._visible, keys)
         return self._merge([(key, self._cell(self._slots[key])) for key in keys], rows, reverse)
 
     def _dirty_keys(self) -> SortedList:
-        """The dirty keys in order; brought up to date by each read, so that writes need not care."""
+        """Return the dirty keys in order; each read updates the index, so that writes need not."""
         fresh = {slot.key for slot in self._order[self._indexed_to :]} - self._indexed
         if self._index is None:
             self._index = SortedList(fresh)

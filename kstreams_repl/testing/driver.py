@@ -1,93 +1,68 @@
 """`TopologyTestDriver`: run a topology in-process, one record at a time, without a broker and without Spark.
 
-It drives the *real* task: one task, one partition, one stream time for the whole topology, a commit after every record; records written
-to a topic that the topology reads come back in. What it says nothing about: partitioning, time across tasks, restore. Source: Kafka
-Streams' TopologyTestDriver.
+It runs the *real* task: one task, one partition, one stream time for the whole topology, a commit after every record; records
+written to a topic that the topology reads are processed again. It does not cover partitioning, time across tasks, or restore.
+Source: Kafka Streams' TopologyTestDriver.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, Literal, get_args
 
 from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import (
     IllegalStateTransitionError,
-    InvalidRecordError,
     InvalidStateStoreError,
-    KStreamsError,
     UnknownTopicError,
     did_you_mean,
 )
-from kstreams_repl.runtime.collector import Send, Site
+from kstreams_repl.metrics.snapshot import Metric
+from kstreams_repl.runtime.columnar_queue import LOOP_THRESHOLD
 from kstreams_repl.runtime.compile import Tap
 from kstreams_repl.runtime.global_task import GlobalTask
+from kstreams_repl.runtime.node_counts import NodeCount, added
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
+from kstreams_repl.testing.driver_topics import ProducedRecord as ProducedRecord
+from kstreams_repl.testing.driver_topics import TestInputTopic as TestInputTopic
+from kstreams_repl.testing.driver_topics import TestOutputTopic as TestOutputTopic
+from kstreams_repl.testing.driver_topics import TestRecord as TestRecord
+from kstreams_repl.testing.driver_topics import span_ms, time_ms
+from kstreams_repl.testing.host import DriverCollector, DriverHost
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.nodes import SinkNode, SourceNode
 from kstreams_repl.topology.subtopologies import Subtopology
 from kstreams_repl.types import Headers, RecordBatch, TaskId, TopicPartition
 
+Mode = Literal["exact", "deployed"]
 
-class ProducedRecord(NamedTuple):
-    """What the topology wrote, as bytes."""
-
-    key: bytes | None
-    value: bytes | None
-    timestamp: int
-    headers: Headers
-
-
-class TestRecord(NamedTuple):
-    """One record on a topic, decoded. Headers as (name, bytes) pairs."""
-
-    key: Any
-    value: Any
-    timestamp: int | None = None
-    headers: Headers = []
-
-
-TestRecord.__test__ = False  # type: ignore[attr-defined]
-
-
-class _Collector:
-    """Keeps what the task sends, in order; every topic has one partition."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[str, bytes | None, bytes | None, int, Headers]] = []
-
-    def sender(self, topic: str, site: Site | None = None) -> Send:
-        append = self.sent.append
-
-        def send(key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int | None = None) -> None:
-            append((topic, key, value, timestamp, list(headers) if headers else []))
-
-        return send
-
-    def partitions(self, topic: str) -> int:
-        return 1
-
-    def partition_of(self, topic: str, key: bytes) -> int:
-        return 0
-
-
-_DRIVER_SETTINGS = {"application.id": "test", "repl.changelog.suppression": False, "repl.outer.join.emit.interval.ms": 0}
+_DRIVER_SETTINGS: dict[Mode, dict[str, Any]] = {
+    "exact": {"application.id": "test", "repl.changelog.suppression": False, "repl.outer.join.emit.interval.ms": 0},
+    "deployed": {"application.id": "test", "repl.outer.join.emit.interval.ms": 0},
+}
 
 
 class TopologyTestDriver:
-    """Drive a topology record by record.
+    """Runs a topology record by record.
 
     Args:
-        topology: what to run; a builder is built with `config`.
+        topology: the topology to run; a builder is built with `config`.
         config: settings as for a deployment; `application.id` defaults to "test".
-        start_ms: where the mocked wall clock starts (ms, or a datetime, naive ones are UTC); default: now.
-        tap: gives an observer for each node's output, to look at the values between nodes.
+        start_ms: start of the mocked wall clock (ms, or a datetime; naive ones are UTC); None: now.
+        mode: "exact" is Kafka Streams' own driver: every update in the changelogs, reads count as use of a cache entry, stores in
+            memory. "deployed" runs the engine as it runs on Spark: loops over columns, stores in LMDB (in a temporary directory),
+            one changelog record per key and commit. Results are the same; changelogs have fewer records.
+        tap: returns an observer for each node's output, to inspect the values between nodes.
+
+    Raises:
+        ValueError: `mode` is neither "exact" nor "deployed".
+        KStreamsError: "deployed" is requested and lmdb is not installed.
 
     Example:
         >>> from kstreams_repl import StreamsBuilder, TopologyTestDriver, serdes
@@ -101,14 +76,23 @@ class TopologyTestDriver:
     """
 
     def __init__(
-        self, topology: Any, config: Mapping[str, Any] | None = None, *, start_ms: int | datetime | None = None, tap: Tap | None = None
+        self,
+        topology: Any,
+        config: Mapping[str, Any] | None = None,
+        *,
+        start_ms: int | datetime | None = None,
+        mode: Mode = "exact",
+        tap: Tap | None = None,
     ) -> None:
+        if mode not in get_args(Mode):
+            raise ValueError(f"mode must be 'exact' or 'deployed', got {mode!r}")
         settings = dict(config) if config is not None else {}
-        self.config = StreamsConfig(_DRIVER_SETTINGS | settings)
+        self.config = StreamsConfig(_DRIVER_SETTINGS[mode] | settings)
+        self._mode = mode
         topology = topology.build(self.config) if callable(getattr(topology, "build", None)) else topology
-        self._now = int(time.time() * 1000) if start_ms is None else _time(start_ms, "start_ms")
+        self._now = int(time.time() * 1000) if start_ms is None else time_ms(start_ms, "start_ms")
         self._closed = False
-        self._collector = _Collector()
+        self._collector = DriverCollector()
         self._outputs: dict[str, deque[ProducedRecord]] = {}
         self._offsets: dict[str, int] = {}
         self._commits = 0
@@ -120,10 +104,10 @@ class TopologyTestDriver:
         global_subs = [sub for sub in subtopologies if sub.global_]
         self._global = None
         if global_subs:
-            self._global = GlobalTask(
-                application, global_subs, config=self.config, environment=MemoryEnvironment(), wall_clock=self._clock
-            )
+            environment = MemoryEnvironment()
+            self._global = GlobalTask(application, global_subs, config=self.config, environment=environment, wall_clock=self._clock)
         self._task: StreamTask | None = None
+        self._host = DriverHost(self.config, self._clock)
         active = [sub for sub in subtopologies if not sub.global_]
         self._inputs: dict[str, TopicPartition] = {}
         self._patterns: list[tuple[Any, TopicPartition]] = []
@@ -133,7 +117,7 @@ class TopologyTestDriver:
             self._real(node.topic) for sub in active for node in sub.nodes if isinstance(node, SinkNode) and node.topic
         }
         if self._task is not None:
-            self._task.initialize()
+            self._host.give(self._task).initialize()
             self._capture()
 
     def _make_task(self, topology: Any, active: list[Subtopology]) -> StreamTask:
@@ -154,11 +138,12 @@ class TopologyTestDriver:
         spec = TaskSpec(self._application, merged, TaskId(0, 0), partitions, self.config, self._internal)
         return StreamTask(
             spec,
-            environment=MemoryEnvironment(),
+            environment=self._host.environment() if self._mode == "deployed" else MemoryEnvironment(),
             collector=self._collector,
             wall_clock=self._clock,
             global_stores={} if self._global is None else self._global.stores,
-            exact_cache=True,
+            exact_cache=self._mode == "exact",
+            loop_threshold=LOOP_THRESHOLD if self._mode == "exact" else 1,
             tap=self._tap,
         )
 
@@ -179,30 +164,80 @@ class TopologyTestDriver:
         start_timestamp: int | datetime | None = None,
         auto_advance: int | timedelta = 0,
     ) -> TestInputTopic:
-        """A handle to pipe records into `topic`; serdes (or their names) default to bytes.
+        """Return an input topic that pipes records into `topic`; serdes (or their names) default to bytes.
 
         Args:
-            start_timestamp: of the first record that has none; default: the mocked wall clock (with `auto_advance`: as it is now).
-            auto_advance: how much later each further one is (ms or timedelta).
+            start_timestamp: of the first record without its own; None: the mocked wall clock (with `auto_advance`: its current
+                time).
+            auto_advance: how much later each further record is (ms or timedelta).
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words_in = driver.create_input_topic("words", "string", "string")
+            >>> words_in = driver.create_input_topic("words", "string", "string", start_timestamp=1000, auto_advance=10)
+            >>> words_in.pipe_input("a", "to")
+            >>> driver.state_store("counts").get("a").timestamp
+            1000
         """
-        advance = _span(auto_advance, "auto_advance")
-        start = None if start_timestamp is None else _time(start_timestamp, "start_timestamp")
+        advance = span_ms(auto_advance, "auto_advance")
+        start = None if start_timestamp is None else time_ms(start_timestamp, "start_timestamp")
         if start is None and advance:
             start = self._now
         return TestInputTopic(self, topic, serdes.resolve(key_serde), serdes.resolve(value_serde), start, advance)
 
     def create_output_topic(self, topic: str, key_serde: Any = None, value_serde: Any = None) -> TestOutputTopic:
-        """A handle to read what was written to `topic`, oldest first, each record once."""
+        """Return an output topic that reads what was written to `topic`, oldest first, each record once.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words_in = driver.create_input_topic("words", "string", "string")
+            >>> words_in.pipe_input("a", "to")
+            >>> driver.create_output_topic("counted", "string", "long").read_key_value()
+            ('a', 1)
+        """
         return TestOutputTopic(self, topic, serdes.resolve(key_serde), serdes.resolve(value_serde))
 
     def produced_topic_names(self) -> set[str]:
-        """Every topic written to so far, changelogs and repartition topics included."""
+        """Return every topic written to so far, including changelogs and repartition topics.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words_in = driver.create_input_topic("words", "string", "string")
+            >>> words_in.pipe_input("a", "to")
+            >>> sorted(driver.produced_topic_names())
+            ['counted', 'test-counts-changelog']
+        """
         return set(self._outputs)
 
     def advance_wall_clock_time(self, by: int | timedelta) -> None:
-        """Move the mocked clock on by `by` (ms or timedelta), run due wall-clock punctuations once, commit."""
+        """Advance the mocked wall clock by `by` (ms or timedelta), run due wall-clock punctuations once, and commit.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words_in = driver.create_input_topic("words", "string", "string")
+            >>> driver.advance_wall_clock_time(5000)
+            >>> driver.now()
+            5000
+        """
         self._check_open()
-        self._now += _span(by, "the advance of the wall clock")
+        self._host.fold()
+        self._now += span_ms(by, "the advance of the wall clock")
         if self._task is not None:
             self._task.punctuate_wall_clock()
             self._commit()
@@ -211,7 +246,19 @@ class TopologyTestDriver:
     # ---- state -----------------------------------------------------------------------------------------------------------------
 
     def state_store(self, name: str) -> Any:
-        """A store of the topology, readable and writable, as the processors see it."""
+        """Return a store of the topology, readable and writable, as processors see it.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words_in = driver.create_input_topic("words", "string", "string")
+            >>> words_in.pipe_input("a", "to")
+            >>> driver.state_store("counts").get("a").value
+            1
+        """
         stores = self.all_state_stores()
         if name in stores:
             return stores[name]
@@ -222,7 +269,18 @@ class TopologyTestDriver:
         )
 
     def all_state_stores(self) -> dict[str, Any]:
-        """All stores by name, global ones included."""
+        """Return all stores by name, including global ones.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words_in = driver.create_input_topic("words", "string", "string")
+            >>> list(driver.all_state_stores())
+            ['counts']
+        """
         found = dict(self._task.stores) if self._task is not None else {}
         if self._global is not None:
             found |= self._global.stores
@@ -230,17 +288,74 @@ class TopologyTestDriver:
 
     @property
     def dropped(self) -> int:
-        """`dropped-records-total` over all nodes."""
+        """Return `dropped-records-total` over all nodes.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words_in = driver.create_input_topic("words", "string", "string")
+            >>> words_in.pipe_input(None, "to")
+            >>> driver.dropped
+            1
+        """
         total = sum(self._task.dropped.values()) if self._task is not None else 0
         return total + (sum(self._global.services.dropped.values()) if self._global is not None else 0)
 
+    @property
+    def node_counts(self) -> dict[str, NodeCount]:
+        """Return by node the numbers of records received, forwarded and dropped.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words_in = driver.create_input_topic("words", "string", "string")
+            >>> words_in.pipe_input("a", "to")
+            >>> driver.node_counts["words"].taken
+            1
+        """
+        tasks = [*([] if self._task is None else [self._task.counts]), *([] if self._global is None else [self._global.services.counts])]
+        return added(counts.read() for counts in tasks)
+
+    def metrics(self) -> list[Metric]:
+        """Return dropped records and the processors' own metrics, as `context.metrics().metrics()`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words_in = driver.create_input_topic("words", "string", "string")
+            >>> words_in.pipe_input(None, "no key")
+            >>> [metric.value for metric in driver.metrics() if metric.name == "dropped-records-total"]
+            [1]
+        """
+        return self._host.metrics()
+
     def close(self) -> None:
-        """Close processors and stores; idempotent. What was written can still be read."""
+        """Close processors and stores; idempotent. The output can still be read.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words_in = driver.create_input_topic("words", "string", "string")
+            >>> driver.close()
+        """
         self._closed = True
         try:
             if self._task is not None:
                 self._task.close()
         finally:
+            self._host.close()
             if self._global is not None:
                 self._global.close()
 
@@ -255,7 +370,19 @@ class TopologyTestDriver:
     def pipe_bytes(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None = None
     ) -> None:
-        """Pipe one record as it would lie on the broker, and run until nothing is left to do."""
+        """Pipe one record as it would be on the broker, and run until all records are processed.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words_in = driver.create_input_topic("words", "string", "string")
+            >>> driver.pipe_bytes("words", b"a", b"to", 1000)
+            >>> driver.state_store("counts").get("a").value
+            1
+        """
         self._check_open()
         at, known = self._partition(topic), False
         if at is not None:
@@ -278,11 +405,23 @@ class TopologyTestDriver:
             raise IllegalStateTransitionError("the driver is closed", hint="make a new one: TopologyTestDriver(topology, config)")
 
     def _written(self, topic: str) -> bool:
-        """Whether the topology wrote to `topic`, or has a sink for it."""
+        """Return whether the topology wrote to `topic`, or has a sink for it."""
         return topic in self._outputs or topic in self.sink_topics
 
     def output(self, topic: str) -> deque[ProducedRecord]:
-        """Records written to `topic` and not read yet."""
+        """Return the records written to `topic` and not read yet.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words_in = driver.create_input_topic("words", "string", "string")
+            >>> words_in.pipe_input("a", "to")
+            >>> driver.output("counted")[0].key
+            b'a'
+        """
         return self._outputs.get(topic) or deque()
 
     def _partition(self, topic: str) -> TopicPartition | None:
@@ -340,122 +479,16 @@ class TopologyTestDriver:
         self._global.commit({}, offset)
 
     def now(self) -> int:
-        """The mocked wall clock (ms)."""
-        return self._now
+        """Return the time of the mocked wall clock (ms).
 
-
-class TestInputTopic:
-    """Pipes records into one topic of the driver."""
-
-    __test__ = False
-
-    def __init__(
-        self, driver: TopologyTestDriver, topic: str, key_serde: Any, value_serde: Any, start: int | None, advance: int
-    ) -> None:
-        self._driver = driver
-        self.topic = topic
-        self._key, self._value = key_serde.serialize, value_serde.serialize
-        self._next = start
-        self._advance = advance
-
-    def pipe_input(
-        self,
-        key: Any = None,
-        value: Any = None,
-        timestamp: int | datetime | None = None,
-        headers: Headers | Mapping[str, bytes | None] | None = None,
-    ) -> None:
-        """Pipe one record and run until nothing is left to do.
-
-        Args:
-            timestamp: ms, or a datetime (naive ones are UTC); default: the start timestamp (advanced by `auto_advance` each time), else
-                the mocked wall clock.
-            headers: (name, bytes) pairs, or a dict.
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words_in = driver.create_input_topic("words", "string", "string")
+            >>> driver.now()
+            0
         """
-        if timestamp is None:
-            if self._next is None:
-                timestamp = self._driver.now()
-            else:
-                timestamp = self._next
-                self._next += self._advance
-        pairs = list(headers.items() if isinstance(headers, Mapping) else headers or ())
-        self._driver.pipe_bytes(self.topic, self._key(key), self._value(value), _time(timestamp, "timestamp"), pairs)
-
-    def advance_time(self, by: int | timedelta) -> None:
-        """Records without a timestamp of their own are so much later from now on (ms or timedelta)."""
-        span = _span(by, "the advance")
-        self._next = (self._driver.now() if self._next is None else self._next) + span
-
-    def pipe_records(self, records: Iterable[TestRecord | tuple[Any, ...]]) -> None:
-        """Pipe `(key, value)`, `(key, value, timestamp)` or `TestRecord` items in order."""
-        for record in records:
-            self.pipe_input(*record)
-
-
-class TestOutputTopic:
-    """Reads what the topology wrote to one topic, oldest first."""
-
-    __test__ = False
-
-    def __init__(self, driver: TopologyTestDriver, topic: str, key_serde: Any, value_serde: Any) -> None:
-        self._driver = driver
-        self.topic = topic
-        self._key, self._value = key_serde.deserialize, value_serde.deserialize
-
-    def is_empty(self) -> bool:
-        return not self._driver.output(self.topic)
-
-    def queue_size(self) -> int:
-        return len(self._driver.output(self.topic))
-
-    def read_record(self) -> TestRecord:
-        """The oldest unread record; an error when there is none."""
-        waiting = self._driver.output(self.topic)
-        if not waiting:
-            known = self._driver._written(self.topic)
-            raise KStreamsError(
-                f"nothing unread on topic {self.topic!r}" + ("" if known else ", to which the topology has written nothing"),
-                hint=(None if known else did_you_mean(self.topic, self._driver.sink_topics)) or "ask is_empty() first",
-                topic=self.topic,
-            )
-        record = waiting.popleft()
-        return TestRecord(self._key(record.key), self._value(record.value), record.timestamp, record.headers)
-
-    def read_key_value(self) -> tuple[Any, Any]:
-        record = self.read_record()
-        return record.key, record.value
-
-    def read_value(self) -> Any:
-        return self.read_record().value
-
-    def read_records(self) -> list[TestRecord]:
-        """All unread records."""
-        return [self.read_record() for _ in range(self.queue_size())]
-
-    def read_key_values(self) -> list[tuple[Any, Any]]:
-        return [(record.key, record.value) for record in self.read_records()]
-
-    def read_values(self) -> list[Any]:
-        """The values of all unread records."""
-        return [record.value for record in self.read_records()]
-
-    def read_key_values_to_map(self) -> dict[Any, Any]:
-        """The last value of each key."""
-        return dict(self.read_key_values())
-
-
-def _span(span: int | timedelta, what: str) -> int:
-    millis = round(span.total_seconds() * 1000) if isinstance(span, timedelta) else span
-    if isinstance(millis, bool) or not isinstance(millis, int) or millis < 0:
-        raise KStreamsError(f"{what} cannot be {span!r}", hint="give milliseconds (int, 0 or more) or a timedelta")
-    return millis
-
-
-def _time(at: int | datetime, what: str) -> int:
-    if isinstance(at, datetime):
-        aware = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-        return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-    if isinstance(at, bool) or not isinstance(at, int):
-        hint = "give whole milliseconds since 1970 (int) or a datetime (a naive one is UTC)"
-        raise InvalidRecordError(f"{what} cannot be {at!r}", hint=hint)
-    return at
+        return self._now

@@ -1,6 +1,6 @@
 """`MockProcessorContext`: unit-test one processor without a topology.
 
-It captures what the processor forwards, schedules and asks for; time and record metadata are set by the test. Source: Kafka Streams'
+It captures what the processor forwards, schedules and requests; the test sets time and record metadata. Source: Kafka Streams'
 MockProcessorContext.
 """
 
@@ -9,23 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import InvalidStateStoreError, did_you_mean
+from kstreams_repl.metrics.custom import StreamsMetrics
 from kstreams_repl.processor import PunctuationType
 from kstreams_repl.processor.punctuation import checked_schedule
 from kstreams_repl.runtime.record_context import RecordContext
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.stores.factory import open_store
+from kstreams_repl.testing.host import DriverHost
 from kstreams_repl.topology.stores import StoreBuilder
 from kstreams_repl.types import Headers, RecordMetadata, TaskId
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedForward:
-    """One call of `forward`: the record, and the child it was for (None: all)."""
+    """One call of `forward`: the record, and its child node (None: all)."""
 
     record: Any
     child: str | None = None
@@ -42,6 +45,15 @@ class CapturedPunctuator:
     cancelled: bool = False
 
     def cancel(self) -> None:
+        """Cancel the punctuation.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> context.schedule(1000, ks.PunctuationType.STREAM_TIME, print).cancel()
+            >>> context.scheduled_punctuators()
+            []
+        """
         self.cancelled = True
 
 
@@ -49,8 +61,8 @@ class MockProcessorContext:
     """A `ProcessorContext` for tests.
 
     Args:
-        config: settings the processor may read.
-        stores: builders of the stores it uses; they are opened in memory, with the default serdes of `config` where they name none.
+        config: settings that the processor can read.
+        stores: builders of the stores it uses; opened in memory, with the default serdes of `config` unless they have their own.
 
     Example:
         >>> from kstreams_repl.processor import Processor, Record
@@ -77,6 +89,7 @@ class MockProcessorContext:
         self._record = RecordContext()
         self._stream_time = -1
         self._system_time = 0
+        self._host = DriverHost(self.config, self.current_system_time_ms)
         environment = MemoryEnvironment()
         self.key_serde = serdes.resolve(self.config["default.key.serde"])
         self.value_serde = serdes.resolve(self.config["default.value.serde"])
@@ -86,13 +99,41 @@ class MockProcessorContext:
         }
 
     def forward(self, record: Any, child: str | None = None) -> None:
+        """Capture a record that the processor forwards, for `forwarded`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> context.forward(ks.Record("a", 1, 0))
+            >>> len(context.forwarded())
+            1
+        """
         self._forwarded.append(CapturedForward(record, child))
 
     def forwarded(self, child: str | None = None) -> list[CapturedForward]:
-        """What was forwarded so far; with `child`, what that child would have got."""
+        """Return what was forwarded so far; with `child`, what that child would have received.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> context.forward(ks.Record("a", 1, 0))
+            >>> context.forward(ks.Record("b", 2, 0), "left")
+            >>> [call.record.value for call in context.forwarded("right")]
+            [1]
+        """
         return [call for call in self._forwarded if child is None or call.child in (None, child)]
 
     def reset_forwards(self) -> None:
+        """Clear the captured records.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> context.forward(ks.Record("a", 1, 0))
+            >>> context.reset_forwards()
+            >>> context.forwarded()
+            []
+        """
         self._forwarded.clear()
 
     def schedule(
@@ -103,26 +144,85 @@ class MockProcessorContext:
         *,
         start: datetime | int | None = None,
     ) -> CapturedPunctuator:
-        """Capture a punctuation; nothing runs by itself."""
+        """Capture a punctuation; it runs only when the test calls it.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> ticks = []
+            >>> context.schedule(1000, ks.PunctuationType.WALL_CLOCK_TIME, ticks.append).punctuate(5000)
+            >>> ticks
+            [5000]
+        """
         every, clock, first = checked_schedule(interval, punctuation, callback, start)
         captured = CapturedPunctuator(every, clock, callback, first)
         self._punctuators.append(captured)
         return captured
 
     def scheduled_punctuators(self) -> list[CapturedPunctuator]:
+        """Return the scheduled punctuators that were not cancelled.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> tick = context.schedule(1000, ks.PunctuationType.STREAM_TIME, print)
+            >>> [captured.interval_ms for captured in context.scheduled_punctuators()]
+            [1000]
+            >>> tick.cancel()
+            >>> context.scheduled_punctuators()
+            []
+        """
         return [captured for captured in self._punctuators if not captured.cancelled]
 
     def commit(self) -> None:
+        """Record in `committed` that the processor requested a commit.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> context.commit()
+            >>> context.committed
+            True
+        """
         self.committed = True
 
     def reset_commit(self) -> None:
+        """Clear `committed`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> context.commit()
+            >>> context.reset_commit()
+            >>> context.committed
+            False
+        """
         self.committed = False
 
     def add_state_store(self, store: Any) -> None:
-        """Let the processor use an open store, one of a driver or of your own, under its name."""
+        """Let the processor use an open store, a driver's or your own, by its name.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> other = ks.MockProcessorContext(stores=(ks.StoreBuilder("seen", ks.StoreKind.KEY_VALUE),))
+            >>> context.add_state_store(other.get_state_store("seen"))
+            >>> context.get_state_store("seen").name
+            'seen'
+        """
         self._stores[store.name] = store
 
     def get_state_store(self, name: str) -> Any:
+        """Return a store that was given to the constructor or added.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> context = ks.MockProcessorContext(stores=(ks.StoreBuilder("seen", ks.StoreKind.KEY_VALUE, value_serde="long"),))
+            >>> context.get_state_store("seen").put(b"a", 1)
+            >>> context.get_state_store("seen").get(b"a")
+            1
+        """
         if name not in self._stores:
             raise InvalidStateStoreError(
                 f"the mock context has no store {name!r}",
@@ -132,23 +232,108 @@ class MockProcessorContext:
         return self._stores[name]
 
     def record_metadata(self) -> RecordMetadata | None:
+        """Return the coordinates of the current record; None until they are set.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> context.set_record_metadata("words", 1, 42)
+            >>> context.record_metadata().offset
+            42
+        """
         return self._record.metadata()
 
     def set_record_metadata(self, topic: str, partition: int, offset: int) -> None:
+        """Set the coordinates of the current record.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> context.set_record_metadata("words", 1, 42)
+            >>> context.record_metadata().topic
+            'words'
+        """
         self._record.topic, self._record.partition, self._record.offset = topic, partition, offset
         self._record.known = True
 
     def set_headers(self, headers: Headers) -> None:
+        """Set the headers of the current record.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> context.set_headers([("trace", b"1")])
+        """
         self._record.headers = headers
 
     def current_stream_time_ms(self) -> int:
+        """Return stream time in milliseconds; -1 until it is set.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> context.current_stream_time_ms()
+            -1
+        """
         return self._stream_time
 
     def set_current_stream_time_ms(self, timestamp: int) -> None:
+        """Set stream time in milliseconds.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> context.set_current_stream_time_ms(1000)
+            >>> context.current_stream_time_ms()
+            1000
+        """
         self._stream_time = timestamp
 
     def current_system_time_ms(self) -> int:
+        """Return the mocked system time in milliseconds.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> context.current_system_time_ms()
+            0
+        """
         return self._system_time
 
     def set_current_system_time_ms(self, timestamp: int) -> None:
+        """Set the mocked system time in milliseconds.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> context.set_current_system_time_ms(1000)
+            >>> context.current_system_time_ms()
+            1000
+        """
+        self._host.fold()
         self._system_time = timestamp
+
+    def metrics(self) -> StreamsMetrics:
+        """Return the processor's sensors and their metrics: ``metrics().metrics()``.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> context.metrics().add_latency_rate_total_sensor("lookup", "prices", "fetch").record(12.5)
+            >>> [metric.value for metric in context.metrics().metrics() if metric.name == "fetch-latency-max"]
+            [12.5]
+        """
+        return self._host.custom
+
+    @property
+    def state_dir(self) -> Path:
+        """Return a temporary directory that is removed with the context.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> place = context.state_dir / "notes"
+            >>> place.write_text("seen")
+            4
+        """
+        return self._host.state_dir()

@@ -1,10 +1,10 @@
-"""`Recording`: an exact stretch of topics as a file, to be replayed into a topology: what was seen once becomes a test.
+"""`Recording`: an exact range of topics as a file, which can be replayed into a topology, so that an observation becomes a test.
 
-The file is JSON Lines in UTF-8. The first line is ``{"format": "kstreams-recording", "version": 1, "topics": {topic: partitions}, ...}``;
-then one line per record, ``{"t": topic, "p": partition, "o": offset, "ts": ms, "k": …, "v": …, "h": [[name, …], …]}`` with bytes in base64
-and null for null; the last is ``{"records": how many, "sha256": of all bytes before}``. Bytes, timestamps, headers and offsets are what
-lay on the broker, records stand in the order in which a task would take them. Reading believes nothing: every field is checked, a file that
-was cut off or changed is refused, and nothing in it is ever code.
+The file is JSON Lines in UTF-8. The first line is ``{"format": "kstreams-recording", "version": 1, "topics": {topic: partitions},
+...}``; then one line per record, ``{"t": topic, "p": partition, "o": offset, "ts": ms, "k": …, "v": …, "h": [[name, …], …]}``
+with bytes in base64 and null for null; the last is ``{"records": how many, "sha256": of all bytes before}``. Bytes, timestamps,
+headers and offsets are those on the broker; records are in the order in which a task would process them. The reader does not
+trust the file: every field is checked, a truncated or changed file is rejected, and nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import Any
 
 import orjson
 
+from kstreams_repl.display.frames import Frames
+from kstreams_repl.display.table import Table
 from kstreams_repl.errors import KStreamsError, RecordingError
 from kstreams_repl.testing.driver import TopologyTestDriver
 from kstreams_repl.topology.names import validate_name
@@ -33,7 +35,7 @@ _TIME = 2**63
 
 @dataclass(frozen=True, slots=True)
 class RecordedRecord:
-    """One record as it lay on its topic."""
+    """One record as it is on its topic."""
 
     topic: str
     partition: int
@@ -44,8 +46,8 @@ class RecordedRecord:
     headers: Headers = field(default_factory=list)
 
 
-class Recording(Sequence[RecordedRecord]):
-    """Records in the order in which a task takes them. Get one from `Session.record`, or from a file by `load`.
+class Recording(Frames, Sequence[RecordedRecord]):
+    """Records in the order in which a task processes them. Get one from `Session.record`, or from a file by `load`.
 
     Example:
         >>> recording = session.record("flights", n=1000)          # doctest: +SKIP
@@ -57,7 +59,7 @@ class Recording(Sequence[RecordedRecord]):
     def __init__(self, records: Iterable[RecordedRecord], topics: Mapping[str, int], *, note: str = "") -> None:
         self._records = tuple(records)
         self.topics = dict(topics)
-        """Partitions by topic."""
+        """Number of partitions by topic."""
         self.note = note
 
     def __getitem__(self, index: Any) -> Any:
@@ -74,19 +76,40 @@ class Recording(Sequence[RecordedRecord]):
     def __repr__(self) -> str:
         return f"Recording({len(self):,} records of {', '.join(self.topics) or 'no topic'}{'; ' + self.note if self.note else ''})"
 
+    def table(self) -> Table:
+        """Return one row per record, as bytes: topic, partition, offset, timestamp (ms), key, value, number of headers.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> recording = ks.Recording([ks.RecordedRecord("words", 0, 7, 1000, b"a", b"to")], {"words": 1})
+            >>> len(recording.table())
+            1
+        """
+        rows = [(r.topic, r.partition, r.offset, r.timestamp, r.key, r.value, len(r.headers)) for r in self]
+        return Table.of(("topic", "partition", "offset", "timestamp", "key", "value", "headers"), rows, note=self.note)
+
     # ---- replay
 
     def replay(self, target: Any, config: Mapping[str, Any] | None = None) -> TopologyTestDriver:
-        """Feed the records, bytes and times as they were, into a test driver.
+        """Feed the records with their original bytes and times into a test driver.
 
         Args:
-            target: a `TopologyTestDriver`, or what has a topology: a `Topology`, builder, stream or table. For the latter a driver is made,
-                whose clock starts at the first record; close it, or use it in a `with`.
+            target: a `TopologyTestDriver`, or an object with a topology: a `Topology`, builder, stream or table. For the latter a
+                driver is made, whose clock starts at the first record; close it, or use it in a `with`.
             config: settings of that driver.
 
         Raises:
             UnknownTopicError: the topology does not read a recorded topic.
             StreamsProcessingError: a function of the topology raised.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> recording = ks.Recording([ks.RecordedRecord("words", 0, 7, 1000, b"a", b"to")], {"words": 1})
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> words.map_values(str.upper).to("loud", value_serde="string")
+            >>> recording.replay(builder).create_output_topic("loud", "string", "string").read_key_value()
+            ('a', 'TO')
         """
         if isinstance(target, TopologyTestDriver):
             self._feed(target)
@@ -111,7 +134,18 @@ class Recording(Sequence[RecordedRecord]):
     # ---- file
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the file, as a whole or not at all; returns its path."""
+        """Write the file atomically; returns its path.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> recording = ks.Recording([ks.RecordedRecord("words", 0, 7, 1000, b"a", b"to")], {"words": 1})
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     again = ks.Recording.load(recording.save(f"{folder}/words.recording.jsonl"))
+            ...
+            >>> len(again)
+            1
+        """
         place = Path(path)
         new = place.with_name(f".{place.name}.{os.getpid()}")
         digest = hashlib.sha256()
@@ -148,7 +182,17 @@ class Recording(Sequence[RecordedRecord]):
         """Read a file that `save` wrote.
 
         Raises:
-            RecordingError: there is none, it was cut off or changed, or it is something else.
+            RecordingError: the file does not exist, was truncated or changed, or is not a recording.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> recording = ks.Recording([ks.RecordedRecord("words", 0, 7, 1000, b"a", b"to")], {"words": 1})
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     again = ks.Recording.load(recording.save(f"{folder}/words.recording.jsonl"))
+            ...
+            >>> again[0].offset
+            7
         """
         place = Path(path)
         try:
@@ -206,7 +250,7 @@ class Recording(Sequence[RecordedRecord]):
 
 
 def recording_fixture(path: str | os.PathLike[str], *, scope: str = "session") -> Any:
-    """A pytest fixture that gives the recording of a file.
+    """Return a pytest fixture that loads the recording of a file.
 
     Example, in a test module:
         >>> flights = recording_fixture("tests/flights.recording.jsonl")   # doctest: +SKIP
@@ -224,9 +268,9 @@ def recording_fixture(path: str | os.PathLike[str], *, scope: str = "session") -
 
 
 def outputs_of(driver: TopologyTestDriver) -> dict[str, list[list[Any]]]:
-    """What a driver put out so far on the topics of its sinks, as JSON carries it: key, value (bytes in base64), timestamp.
+    """Return a driver's unread output by topic, in JSON form: key, value (bytes in base64), timestamp.
 
-    A topology without sinks shows in its changelogs, so these are in it, too.
+    It includes changelogs: a topology without sinks has no other output.
     """
     return {
         topic: [[_text(record.key), _text(record.value), record.timestamp] for record in driver.output(topic)]

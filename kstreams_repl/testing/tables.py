@@ -1,7 +1,8 @@
 """Table literals: records written as a table, so that a test reads as a specification.
 
 A table is text with a header line; columns are separated by two or more spaces (or by ``|``). `key`, `value`, `timestamp` (or
-`ts`) are the record; cells are JSON where they parse as JSON, else text; `-` is null. Any further column is a header of that name.
+`ts`) are the record's fields; cells are JSON if they parse as JSON, else text; `-` is null. Any other column is a header of that
+name.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _COLUMN = re.compile(r"\s*\|\s*|\s{2,}")
 
 
 def records(table: str) -> list[TestRecord]:
-    """The records of a table literal.
+    """Return the records of a table literal.
 
     Example:
         >>> records('''
@@ -40,10 +41,10 @@ def pipe(topic: TestInputTopic, table: str) -> None:
 
 
 def assert_output(topic: TestOutputTopic, table: str) -> None:
-    """The unread records of an output topic are exactly those of the table, in order; only the table's columns are compared.
+    """Assert that an output topic's unread records are those of the table, in order; only the table's columns are compared.
 
     Raises:
-        AssertionError: with both sides as tables.
+        AssertionError: they differ; shows both sides as tables.
     """
     want = records(table)
     lines = [line for line in table.splitlines() if line.strip()]

@@ -18,11 +18,11 @@ from kstreams_repl.topology.subtopologies import Subtopology
 
 @dataclass(frozen=True, slots=True)
 class DescribedNode:
-    """One node of a description.
+    """One node of a topology description.
 
     Attributes:
         kind: "Source", "Processor" or "Sink".
-        detail: what the text has in brackets.
+        detail: the text in brackets.
         successors, predecessors: names in the order of the text.
     """
 
@@ -45,7 +45,7 @@ class DescribedNode:
 
 @dataclass(frozen=True, slots=True)
 class DescribedSubtopology:
-    """Nodes of one sub-topology (or of one global store) in the order of the text."""
+    """Nodes of one sub-topology (or of one global store) in print order."""
 
     id: int
     nodes: tuple[DescribedNode, ...]
@@ -60,7 +60,7 @@ class DescribedSubtopology:
 
 @dataclass(frozen=True, slots=True)
 class TopologyDescription:
-    """All sub-topologies by id; `str()` is Kafka Streams' text, which its viewers read."""
+    """All sub-topologies by id; `str()` returns Kafka Streams' text, which its viewers can read."""
 
     subtopologies: tuple[DescribedSubtopology, ...]
 
@@ -68,7 +68,7 @@ class TopologyDescription:
         return "Topologies:\n " + "".join(f"  {subtopology}" for subtopology in self._in_print_order())
 
     def _in_print_order(self) -> list[DescribedSubtopology]:
-        # While both kinds are left a sub-topology is printed only when its id is the number of blocks printed so far.
+        # While both kinds remain, a sub-topology is printed only if its id is the number of blocks printed so far.
         tasks = [s for s in self.subtopologies if not s.global_]
         stores = [s for s in self.subtopologies if s.global_]
         printed: list[DescribedSubtopology] = []
@@ -82,7 +82,7 @@ class TopologyDescription:
 
 
 def describe(subtopologies: Sequence[Subtopology]) -> TopologyDescription:
-    """The description of sub-topologies given in id order."""
+    """Return the description of sub-topologies given in id order."""
     return TopologyDescription(tuple(_describe_global(s) if s.global_ else _describe_tasks(s) for s in subtopologies))
 
 
@@ -103,7 +103,7 @@ def _describe_tasks(subtopology: Subtopology) -> DescribedSubtopology:
 
 
 def _order(parents: Mapping[str, Sequence[str]]) -> tuple[list[str], dict[str, list[str]], dict[str, list[str]]]:
-    """Node order, successor lists and predecessor lists of nodes given in insertion order."""
+    """Return node order, successor lists and predecessor lists of nodes given in insertion order."""
     position = {name: i for i, name in enumerate(parents)}
     size = dict.fromkeys(parents, 1)
 
@@ -116,7 +116,7 @@ def _order(parents: Mapping[str, Sequence[str]]) -> tuple[list[str], dict[str, l
     predecessors = {name: TreeSet(compare) for name in parents}
 
     def grow(name: str, delta: int) -> None:
-        # A node grows once per path from it to `name`; from the last inserted to the first, all paths to a node are known.
+        # A node grows once per path from it to `name`. In reverse insertion order all paths to a node are counted before it.
         pending = {name: delta}
         while pending:
             here = max(pending, key=position.__getitem__)
@@ -125,7 +125,7 @@ def _order(parents: Mapping[str, Sequence[str]]) -> tuple[list[str], dict[str, l
             for parent in predecessors[here]:
                 pending[parent] = pending.get(parent, 0) + amount
 
-    # a HashSet of names is copied into a HashMap by name
+    # Kafka Streams copies a HashSet of names into a HashMap by name
     for name in hash_set_order(hash_set_order(parents)):
         for parent in parents[name]:
             predecessors[name].add(parent)

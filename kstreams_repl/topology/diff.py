@@ -1,10 +1,10 @@
-"""What an edit of a topology does: every node unchanged, code only, new or removed; every store kept, migrated, rebuilt, reset,
-removed or refused.
+"""The plan of an edit of a topology: which nodes are unchanged, changed in code only, new or removed; which stores are kept,
+migrated, rebuilt, reset, removed or refused.
 
-Pure data, made from two topologies before anything is touched; it is what the user is shown and what the edit obeys. Nodes and
-stores are the same when their names are; a store that is new may find rows that an earlier version left under its name. A node's code
-is compared by what its functions do (byte code, constants, names, values they close over), not by identity, so that running an
-unchanged cell again changes nothing.
+Pure data, computed from two topologies before anything is changed; the user sees it and the edit follows it. Nodes and stores are
+identified by name; a new store may find rows that an earlier version left under its name. The code of a node is compared by what
+its functions do (byte code, constants, names, closure values), not by identity, so that running an unchanged cell again changes
+nothing.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class NodeChange(StrEnum):
 
 class StoreChange(StrEnum):
     KEPT = "kept"
-    MIGRATED = "migrated"  # other surroundings (caching, retention, changelog settings), or each row through the edit's function
-    REBUILT = "rebuilt"  # filled anew from its source topic
-    RESET = "reset"  # emptied, because the edit asks for it
+    MIGRATED = "migrated"  # other settings (caching, retention, changelog), or each row goes through the edit's function
+    REBUILT = "rebuilt"  # filled again from its source topic
+    RESET = "reset"  # emptied, because the edit requests it
     NEW = "new"
     REMOVED = "removed"
-    REFUSED = "refused"  # its rows would be read wrongly
+    REFUSED = "refused"  # the new topology would misread its rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class StoreDiff:
     """One store's part of the plan.
 
     Attributes:
-        hint: for a refused store, the ways out.
-        rewritten: each of its rows goes through a function of the edit.
+        hint: how to proceed, for a refused store.
+        rewritten: whether each of its rows goes through a function of the edit.
     """
 
     name: str
@@ -70,9 +70,10 @@ class TopologyDiff:
     """The plan of an edit.
 
     Attributes:
-        topics_added, topics_removed: source and internal topics (logical names) that are read from now on, or no longer.
-        subtopologies_changed: nodes or stores moved between sub-topologies, so task ids and changelog partitions change their
-            meaning.
+        topics_added, topics_removed: source and internal topics (logical names) that only the new, or only the old, topology
+            reads.
+        subtopologies_changed: whether nodes or stores moved between sub-topologies, which changes the meaning of task ids and
+            changelog partitions.
     """
 
     nodes: tuple[NodeDiff, ...]
@@ -83,30 +84,30 @@ class TopologyDiff:
 
     @property
     def reset(self) -> tuple[str, ...]:
-        """Stores that begin empty because the edit asks for it."""
+        """Return the stores that the edit empties."""
         return tuple(store.name for store in self.stores if store.change is StoreChange.RESET)
 
     @property
     def rewritten(self) -> tuple[str, ...]:
-        """Stores whose rows go through a function of the edit."""
+        """Return the stores whose rows go through a function of the edit."""
         return tuple(store.name for store in self.stores if store.rewritten)
 
     @property
     def empty(self) -> bool:
-        """Nothing changes at all."""
+        """Return whether nothing changes."""
         return all(node.change is NodeChange.UNCHANGED for node in self.nodes) and all(
             store.change is StoreChange.KEPT for store in self.stores
         )
 
     @property
     def code_only(self) -> bool:
-        """Functions change, and nothing else: state and offsets stay as they are."""
+        """Return whether only functions change: state and offsets stay."""
         kept = {NodeChange.UNCHANGED, NodeChange.CODE}
         return all(node.change in kept for node in self.nodes) and all(store.change is StoreChange.KEPT for store in self.stores)
 
     @property
     def refused(self) -> tuple[StoreDiff, ...]:
-        """Stores that stand in the way; empty when the edit can be applied."""
+        """Return the stores that prevent the edit; empty if it can be applied."""
         return tuple(store for store in self.stores if store.change is StoreChange.REFUSED)
 
     def __str__(self) -> str:
@@ -130,14 +131,14 @@ def diff(
     left: Callable[[str], TopologyGraph | None] = lambda store: None,
     ran: Mapping[str, Any] | None = None,
 ) -> TopologyDiff:
-    """The plan that leads from one topology to another.
+    """Return the plan that leads from one topology to another.
 
     Args:
-        reset: stores that shall begin empty.
-        migrate: stores whose values shall go through a function.
-        migrate_rows: stores whose keys and values shall.
-        left: the topology that last wrote the rows which are still there under the name of a store that `old` does not have.
-        ran: `whole_code` of `old` as it was when it began to run.
+        reset: stores to empty.
+        migrate: stores whose values go through a function.
+        migrate_rows: stores whose keys and values go through a function.
+        left: returns the topology that last wrote the rows that still exist under the name of a store which `old` does not have.
+        ran: `whole_code` of `old` when it began to run.
     """
     names = dict.fromkeys((*new.nodes, *old.nodes))
     nodes = tuple(_node_diff(old.nodes.get(name), new.nodes.get(name), (ran or {}).get(name)) for name in names)
@@ -162,10 +163,11 @@ def diff(
 
 # ------------------------------------------------------------------------------------------------------------------ nodes
 def whole_code(topology: TopologyGraph) -> dict[str, Any]:
-    """What each node's functions do now, with what they read from the user's modules; without the nodes that cannot be looked at."""
+    """Return what each node's functions do now, and what they read from the user's modules; omits nodes that cannot be
+    inspected."""
     found = {}
     for node in topology.nodes.values():
-        with suppress(Exception):  # attributes of the user's own that raise
+        with suppress(Exception):  # attributes of user objects may raise
             found[node.name] = _code(node, whole_fingerprint)
     return found
 
@@ -187,7 +189,7 @@ def _node_diff(old: Node | None, new: Node | None, ran: Any = None) -> NodeDiff:
 
 
 def _structure(old: Node, new: Node) -> str:
-    """What differs besides functions, in words; empty when nothing does."""
+    """Return what differs besides functions, in words; empty if nothing does."""
     if type(old) is not type(new):
         return f"was a {_kind(old)}, is a {_kind(new)}"
     if isinstance(old, SourceNode) and isinstance(new, SourceNode):
@@ -219,7 +221,7 @@ def _kind(node: Node) -> str:
 
 
 def _operator_kind(node: ProcessorNode) -> str:
-    """The DSL operator's class; user suppliers are all one kind: their class is code."""
+    """Return the class name of the DSL operator. User suppliers all have one kind; their class counts as code."""
     return type(node.operator).__name__ if hasattr(node.operator, "build") else "processor"
 
 
@@ -232,14 +234,14 @@ def _serdes(node: SourceNode | SinkNode) -> tuple[str | None, str | None]:
 
 
 def serde_name(serde: Any) -> str | None:
-    """What a serde calls itself; two serdes of one name are taken to write the same bytes."""
+    """Return a serde's name; two serdes with the same name are assumed to write the same bytes."""
     if serde is None:
         return None
     return str(getattr(serde, "name", None) or repr(serde))
 
 
 def _settings(old: Any, new: Any) -> list[str]:
-    """Names of an operator's plain fields (numbers, names, flags) that differ."""
+    """Return the names of an operator's plain fields (numbers, names, flags) that differ."""
     before, after = fields_of(old), fields_of(new)
     return [name for name in after if _plain(before.get(name)) and _plain(after[name]) and before.get(name) != after[name]]
 
@@ -277,7 +279,7 @@ _NOT_CONVERTED = {
     StoreKind.VERSIONED: "a versioned store keeps a history of each key, and only the last value of one would be converted",
     StoreKind.LRU: "an LRU store drops its rows in the order of its changelog, and converted rows would be the newest of it",
 }
-"""Why rows of a kind cannot go through a function; rows of the others are private to their operators."""
+"""Why rows of a kind cannot go through a function; rows of all other kinds are private to their operators."""
 
 
 def _planned_store(
@@ -289,7 +291,7 @@ def _planned_store(
     reset: bool,
     left: Callable[[str], TopologyGraph | None],
 ) -> StoreDiff:
-    """A store's part, with what was left under its name and what is to be emptied."""
+    """Return the plan of a store, including rows left under its name and stores to be emptied."""
     before, after = old_stores.get(name), new_stores.get(name)
     earlier = left(name) if before is None and after is not None else None
     if earlier is not None:
@@ -316,7 +318,7 @@ def _planned_store(
 def _converted_store(
     name: str, before: StoreBuilder | None, after: StoreBuilder | None, old: TopologyGraph, new: TopologyGraph, *, keys: bool
 ) -> StoreDiff:
-    """The part of a store whose values, or keys and values, shall go through a function."""
+    """Return the plan of a store whose values, or keys and values, go through a function."""
     what = "migrate_rows" if keys else "migrate"
     if before is None or after is None:
         return StoreDiff(name, StoreChange.REFUSED, "it has no rows to migrate", f"leave it out of {what}")
@@ -330,15 +332,15 @@ def _converted_store(
 
 
 def _conversion(name: str, before: StoreBuilder, after: StoreBuilder, old: TopologyGraph, new: TopologyGraph) -> str:
-    """The conversion that a store could go through, in words; "" when there is none."""
+    """Return the conversion that a store could go through, in words; "" if there is none."""
     if not _why_not_converted(before, after, old, new, keys=False):
         return _MIGRATE.format(name)
     return _MIGRATE_ROWS.format(name) if not _why_not_converted(before, after, old, new, keys=True) else ""
 
 
 def _why_not_converted(before: StoreBuilder, after: StoreBuilder, old: TopologyGraph, new: TopologyGraph, *, keys: bool) -> str:
-    """Why values, or keys and values, cannot go through a function; "" when they can: these may change in every way, and nothing else may.
-    Whether a row with a new key can stay in its partition is seen when the function has run.
+    """Return why values, or keys and values, cannot go through a function; "" if they can. Only these may change, nothing else of
+    the store. Whether a row with a new key stays in its partition is checked after the function has run.
     """
     if before.kind not in _BY_KEY | _BY_WINDOW:
         return _NOT_CONVERTED.get(before.kind, f"the rows of a {before.kind} store are private to the operator that writes them")
@@ -348,7 +350,7 @@ def _why_not_converted(before: StoreBuilder, after: StoreBuilder, old: TopologyG
         return "only rows of a changelog of its own are migrated, and it has none"
     if keys and before.kind in _BY_WINDOW:
         return f"the keys of a {before.kind} store carry its windows, so only its values are migrated"
-    as_after = before.with_(value_serde=after.value_serde, key_serde=after.key_serde if keys else before.key_serde)
+    as_after = replace(before, value_serde=after.value_serde, key_serde=after.key_serde if keys else before.key_serde)
     otherwise = _store_diff(as_after, after, old, new)
     if otherwise.change is StoreChange.REFUSED:
         return f"only {'keys and values' if keys else 'values'} are migrated, and {otherwise.reason}"
@@ -364,8 +366,8 @@ def _other_serdes(before: StoreBuilder, after: StoreBuilder) -> str:
 
 
 def _why_not_emptied(before: StoreBuilder, after: StoreBuilder, old: TopologyGraph, new: TopologyGraph) -> str:
-    """Why a store cannot be emptied; "" when it can. Emptying takes its changelog away, and every task that holds the store reads the
-    changelogs of all its stores again: a store beside it that has none would be emptied with it.
+    """Return why a store cannot be emptied; "" if it can. Emptying deletes its changelog, and every task with the store then
+    restores all its stores from their changelogs: another store of the task without a changelog would be emptied too.
     """
     for store in (before, after):
         if store.source_topic is not None:
@@ -433,7 +435,7 @@ _WINDOW_SETTINGS = ("size_ms", "advance_ms", "time_difference_ms", "gap_ms", "un
 
 
 def _writer_change(store: str, old: TopologyGraph, new: TopologyGraph) -> str:
-    """A change of the operators that write a store which makes its rows mean something else; empty when there is none."""
+    """Return a change of the operators that write a store which changes the meaning of its rows; "" if there is none."""
     before, after = _writers(store, old), _writers(store, new)
     for name in before.keys() & after.keys():
         for setting in _WINDOW_SETTINGS:

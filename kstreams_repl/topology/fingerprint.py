@@ -1,7 +1,8 @@
-"""What a function, an operator or a processor's class does, as something comparable: it is equal for two cells that say the same.
+"""Comparable values for what a function, an operator or a processor class does: equal for two cells with the same code.
 
-`fingerprint` looks at the thing itself. `whole_fingerprint` looks also at what functions read from their module: helpers and values of a
-notebook change under a function that stays the same, so what ran can be compared only with what was written down when it began to run.
+`fingerprint` inspects the object itself. `whole_fingerprint` also inspects what functions read from their module: helpers and
+values of a notebook may change while the function stays the same, so the running code can only be compared with a fingerprint
+taken at its start.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from typing import Any, cast
 
 DEPTH = 6
 DEPTH_OF_LIBRARIES = 12
-"""Dataframes and models keep what they hold far inside."""
+"""Dataframes and models nest their contents deeply."""
 LARGE = 256
-"""Larger collections of texts, numbers and collections of these are compared by a hash of them, longer texts likewise."""
+"""Larger collections of texts, numbers and nested collections of these are compared by a hash, as are longer texts."""
 MOST_ITEMS = 10_000
-"""Larger collections of anything else, too; by their length alone, if they hold what cannot be pickled."""
+"""Larger collections of anything else are compared by a hash too; if they contain what cannot be pickled, by length only."""
 MOST_THINGS = 100_000
-"""After so many, only kinds are compared: a function that reads a whole session, say."""
+"""After this number of objects only types are compared, for example for a function that reads a whole session."""
 _OURS = ("kstreams_repl", "kernel_ext")
 _SINGLE = (str, bytes, types.NoneType)
 _NUMBERS = (bool, int, float, complex)
@@ -38,21 +39,22 @@ _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
 def fingerprint(value: Any, depth: int = DEPTH) -> Any:
-    """Something comparable that is equal for functions that do the same: code, constants, defaults, values closed over.
+    """Return a comparable value that is equal for functions that do the same: code, constants, defaults, closure values.
 
-    Values that a function reads from its module are not part of it; classes are compared by their methods and attributes.
+    Values that a function reads from its module are not included; classes are compared by their methods and attributes.
     """
     return _Fingerprint(reads=False).of(value, depth)
 
 
 def whole_fingerprint(value: Any, depth: int = 2 * DEPTH) -> Any:
-    """As `fingerprint`, with the functions, classes and values that its functions read from the user's modules."""
+    """Return `fingerprint` together with the functions, classes and values that its functions read from the user's modules."""
     return _Fingerprint(reads=True).of(value, depth)
 
 
 class _Fingerprint:
-    """One look; `_inside` are the things it is in the middle of, for what refers to itself, `_seen` are functions and classes that were
-    looked into (how deep, and as which one): helpers that call each other are looked into once, not on every way that leads to them.
+    """One inspection. `_inside` holds the objects being inspected, for cyclic references; `_seen` holds the functions and classes
+    already inspected (how deep, and under which number), so that helpers that call each other are inspected once, not once per
+    path to them.
     """
 
     def __init__(self, *, reads: bool) -> None:
@@ -65,7 +67,7 @@ class _Fingerprint:
         if isinstance(value, _SINGLE):
             return value if value is None or len(value) <= 16 * LARGE else _hash_of(value)
         if isinstance(value, _NUMBERS):
-            return type(value).__name__, repr(value)  # 1, 1.0 and True are equal, and do other things
+            return type(value).__name__, repr(value)  # 1, 1.0 and True are equal but behave differently
         if isinstance(value, types.CodeType):
             return self._code(value)
         self._left -= 1
@@ -83,7 +85,7 @@ class _Fingerprint:
             self._inside.discard(id(value))
 
     def _code(self, code: types.CodeType) -> Any:
-        """Of any depth: code nests as deep as somebody wrote it."""
+        """Return the fingerprint of a code object, without a depth limit: source code bounds its nesting."""
         constants = tuple(self._constant(constant) for constant in code.co_consts)
         return "code", code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants
 
@@ -123,7 +125,7 @@ class _Fingerprint:
     def _collection(self, value: Collection[Any], depth: int) -> Any:
         kind = type(value).__name__
         own: tuple[Any, ...] = ()
-        if type(value) not in _COLLECTIONS:  # a defaultdict, a named tuple, a class of the user's
+        if type(value) not in _COLLECTIONS:  # a defaultdict, a named tuple, a user's class
             more = getattr(value, "default_factory", None), getattr(value, "__dict__", None)
             own = (self._behind(type(value), depth), *(self.of(one, depth - 1) for one in more))
         if len(value) > LARGE:
@@ -161,7 +163,7 @@ class _Fingerprint:
         return self.of(kind, depth - 1) if is_users(kind.__module__) else None
 
     def _read(self, function: types.FunctionType, depth: int) -> Any:
-        """By name: what the code of a user's function looks up in its module."""
+        """Return by name what the code of a user's function reads from its module."""
         if not is_users(function.__module__):
             return ()
         names = sorted({name for name in global_names(function.__code__) if name in function.__globals__})
@@ -174,13 +176,13 @@ class _Fingerprint:
         if isinstance(value, (types.FunctionType, type)) and not is_users(value.__module__):
             return value.__module__, value.__qualname__
         if isinstance(value, types.ModuleType) and depth > 0 and is_users(value.__name__):
-            asked = sorted(all_names(code) & vars(value).keys())  # `helpers.shout`: the code names both
+            asked = sorted(all_names(code) & vars(value).keys())  # `helpers.shout`: both names are in the code
             return "module", value.__name__, tuple((name, self._known(vars(value)[name], depth - 1, code)) for name in asked)
         return self.of(value, depth)
 
 
 def global_names(code: types.CodeType) -> Iterator[str]:
-    """Names that a code, and the codes inside it, look up in their module."""
+    """Yield the names that a code object, and those nested in it, look up in their module."""
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             yield step.argval
@@ -190,7 +192,7 @@ def global_names(code: types.CodeType) -> Iterator[str]:
 
 
 def all_names(code: types.CodeType) -> set[str]:
-    """Every name in a code and the codes inside it, those of attributes, too."""
+    """Return every name in a code object and those nested in it, including names of attributes."""
     inner = (all_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
     return set(code.co_names).union(*inner)
 
@@ -201,20 +203,21 @@ def _hash_of(value: str | bytes) -> Any:
 
 
 def _content_hash(value: Collection[Any]) -> bytes | None:
-    """Of a collection of texts, numbers and collections of these; of more than `MOST_ITEMS` also of what else can be pickled."""
+    """Return a hash of a collection of texts, numbers and nested collections of these; above `MOST_ITEMS` of anything
+    picklable."""
     plain: Any = value
     if type(value) not in (list, tuple, dict, set, frozenset):
         kind: Any = dict if isinstance(value, Mapping) else next((kind for kind in (list, tuple) if isinstance(value, kind)), set)
         plain = kind(value)
     try:
         return hashlib.sha256(marshal.dumps(plain, 0)).digest()
-    except ValueError:  # it holds something else
+    except ValueError:  # it contains something else
         pass
     if len(value) <= MOST_ITEMS:
         return None
     found = hashlib.sha256()
     pickler = pickle.Pickler(cast("Any", types.SimpleNamespace(write=found.update)), protocol=4)
-    pickler.fast = True  # without a note of which of them are one
+    pickler.fast = True  # no memo, so identity of the items does not matter
     try:
         pickler.dump(plain)
     except Exception:
@@ -223,13 +226,13 @@ def _content_hash(value: Collection[Any]) -> bytes | None:
 
 
 def _reduced(value: Any) -> Iterator[Any]:
-    """What pickle would keep of a value that has no attributes: patterns, dates, getters of `operator`, arrays."""
+    """Yield what pickle would keep of a value without attributes: patterns, dates, getters of `operator`, arrays."""
     try:
         reduce = copyreg.dispatch_table.get(type(value))
         parts = value.__reduce_ex__(4) if reduce is None else reduce(value)
-    except Exception:  # a lock, a generator: there is nothing to compare
+    except Exception:  # a lock or a generator has nothing to compare
         return
-    if isinstance(parts, str):  # pickled by its name: what a decorator has made, with the function in its attributes
+    if isinstance(parts, str):  # pickled by name: for example a decorator's result, with the function in its attributes
         parts = parts, getattr(value, "__dict__", None)
     for part in parts if isinstance(parts, tuple) else (parts,):
         yield tuple(part) if isinstance(part, Iterator) else part
@@ -237,7 +240,7 @@ def _reduced(value: Any) -> Iterator[Any]:
 
 @functools.cache
 def is_users(module: str | None) -> bool:
-    """Whether a module is the user's own: a notebook, a script or a file beside it."""
+    """Return whether a module is the user's own: a notebook, a script or a file next to it."""
     if module is None or module.split(".")[0] in (*_OURS, "builtins"):
         return False
     if module == "__main__":
@@ -249,21 +252,21 @@ def is_users(module: str | None) -> bool:
 
 
 def is_installed(file: str) -> bool:
-    """Whether a file belongs to Python or to an installed package."""
+    """Return whether a file belongs to Python or to an installed package."""
     places = {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
     return any(Path(file).resolve().is_relative_to(place) for place in places)
 
 
 def content_of(cell: Any) -> Any:
-    """What a variable of an enclosing function holds; None while it holds nothing."""
+    """Return the value of a closure cell; None while it is empty."""
     try:
         return cell.cell_contents
-    except ValueError:  # not yet filled
+    except ValueError:  # empty cell
         return None
 
 
 def fields_of(operator: Any) -> dict[str, Any]:
-    """Its fields by name; what is no dataclass is one itself."""
+    """Return an operator's fields by name; anything but a dataclass counts as a single field."""
     if dataclasses.is_dataclass(operator):
         return {f.name: getattr(operator, f.name) for f in dataclasses.fields(operator)}
     return {"supplier": operator}

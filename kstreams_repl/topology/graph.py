@@ -1,13 +1,14 @@
-"""The read-only side of a topology: what the runtime, the plan of an edit, pictures and tests ask it.
+"""The read-only side of a topology, for the runtime, the plan of an edit, pictures and tests.
 
-A `TopologyGraph` never changes what it holds; `topology.Topology` adds the methods that do. Nodes are kept in insertion order,
+A `TopologyGraph` never changes its contents; `topology.Topology` adds the methods that do. Nodes are kept in insertion order,
 which is
-topological: a node's parents are there before it.
+topological: a node's parents are added before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -35,26 +36,67 @@ class TopologyGraph:
         self._groups = UnionFind()
         self._global_nodes: set[str] = set()
         self.partition_grouper: Any = None
-        """A `partitions.PartitionGrouper` that the topology brings along; None: the default."""
+        """A `partitions.PartitionGrouper` of the topology's own; None: the default."""
 
     @property
     def nodes(self) -> Mapping[str, Node]:
+        """Return all nodes by name.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> topology = builder.build()
+            >>> list(topology.nodes)
+            ['words', 'count', 'changes', 'sink']
+        """
         return MappingProxyType(self._nodes)
 
     @property
     def stores(self) -> Mapping[str, StoreBuilder]:
-        """All stores but the global ones."""
+        """Return all stores except global stores.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> topology = builder.build()
+            >>> list(topology.stores)
+            ['counts']
+        """
         return MappingProxyType({name: self._finished(builder) for name, builder in self._stores.items()})
 
     @property
     def internal_topics(self) -> Mapping[str, int | None]:
+        """Return the topics that the application creates, and their numbers of partitions where fixed.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> topology = builder.build()
+            >>> dict(topology.internal_topics)
+            {}
+        """
         return MappingProxyType(self._internal_topics)
 
     def node(self, name: str) -> Node:
-        """The node of that name.
+        """Return the node of that name.
 
         Raises:
-            TopologyError: there is none.
+            TopologyError: no node has that name.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> topology = builder.build()
+            >>> topology.node('sink').topic
+            'counted'
         """
         try:
             return self._nodes[name]
@@ -62,10 +104,19 @@ class TopologyGraph:
             raise TopologyError(f"there is no node {name!r}", hint=did_you_mean(name, self._nodes), node=name) from None
 
     def store(self, name: str) -> StoreBuilder:
-        """The store of that name, global or not.
+        """Return the store of that name, global or not.
 
         Raises:
-            TopologyError: there is none.
+            TopologyError: no store has that name.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> topology = builder.build()
+            >>> str(topology.store('counts').kind)
+            'timestamped-key-value'
         """
         builder = self._stores.get(name) or self._global_stores.get(name)
         if builder is None:
@@ -75,15 +126,45 @@ class TopologyGraph:
         return self._finished(builder)
 
     def children(self, name: str) -> tuple[str, ...]:
-        """Names of the nodes that `name` forwards to, in insertion order."""
+        """Return the names of the nodes to which `name` forwards, in insertion order.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> topology = builder.build()
+            >>> topology.children('words')
+            ('count',)
+        """
         return tuple(node.name for node in self._nodes.values() if not isinstance(node, SourceNode) and name in node.parents)
 
     def subtopologies(self) -> tuple[Subtopology, ...]:
-        """All sub-topologies in id order; those of global stores are marked `global_`."""
+        """Return all sub-topologies in id order; those of global stores are marked `global_`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> topology = builder.build()
+            >>> [len(part.nodes) for part in topology.subtopologies()]
+            [4]
+        """
         return tuple(self._subtopology(number, names) for number, names in enumerate(group_nodes(self._nodes, self._groups)))
 
     def global_stores(self) -> Subtopology | None:
-        """All global stores with their sources and processors as one sub-topology; None when there are none."""
+        """Return all global stores with their sources and processors as one sub-topology; None if there are none.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> topology = builder.build()
+            >>> topology.global_stores() is None
+            True
+        """
         parts = [part for part in self.subtopologies() if part.global_]
         if not parts:
             return None
@@ -95,17 +176,47 @@ class TopologyGraph:
         )
 
     def source_topics(self) -> tuple[str, ...]:
-        """Topics that sources name, global ones included, internal ones by logical name."""
+        """Return the topics that sources name, including global ones; internal topics by logical name.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> topology = builder.build()
+            >>> topology.source_topics()
+            ('words',)
+        """
         sources = (node for node in self._nodes.values() if isinstance(node, SourceNode))
         return tuple(dict.fromkeys(topic for node in sources for topic in node.topics))
 
     def sink_topics(self) -> tuple[str, ...]:
-        """Topics that sinks name (not those chosen per record), internal ones by logical name."""
+        """Return the topics that sinks name (not those chosen per record); internal topics by logical name.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> topology = builder.build()
+            >>> topology.sink_topics()
+            ('counted',)
+        """
         sinks = (node for node in self._nodes.values() if isinstance(node, SinkNode))
         return tuple(dict.fromkeys(node.topic for node in sinks if node.topic is not None))
 
     def copartition_groups(self) -> tuple[frozenset[str], ...]:
-        """Topics (logical names) that must have the same number of partitions, overlapping groups united."""
+        """Return groups of topics (logical names) that must have the same number of partitions; overlapping groups are united.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> topology = builder.build()
+            >>> topology.copartition_groups()
+            ()
+        """
         groups: list[set[str]] = []
         for sources in self._copartition_sources:
             merged = {topic for name in sources for topic in self._topics_of(name)}
@@ -121,7 +232,20 @@ class TopologyGraph:
         return tuple(frozenset(group) for group in groups)
 
     def describe(self) -> TopologyDescription:
-        """A description whose `str()` is Kafka Streams' `Topology.describe()` text."""
+        """Return a description whose `str()` is Kafka Streams' `Topology.describe()` text.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
+            >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
+            >>> topology = builder.build()
+            >>> print(topology.describe())
+            Topologies:
+               Sub-topology: 0
+                Source: words (topics: [words])
+            ...
+        """
         return describe(self.subtopologies())
 
     def __repr__(self) -> str:
@@ -134,7 +258,7 @@ class TopologyGraph:
 
     def _finished(self, builder: StoreBuilder) -> StoreBuilder:
         topic = self._source_of_store.get(builder.name)
-        return builder if topic is None else builder.with_(logging=False, source_topic=topic)
+        return builder if topic is None else replace(builder, logging=False, source_topic=topic)
 
     def _subtopology(self, number: int, names: list[str]) -> Subtopology:
         nodes = tuple(self._nodes[name] for name in names)

@@ -1,4 +1,4 @@
-"""The topics a topology needs of its own: repartition and changelog topics with their settings. Pure descriptions.
+"""The internal topics of a topology: repartition and changelog topics with their settings. Pure descriptions.
 
 Sources: Kafka Streams' `RepartitionTopicConfig`, `UnwindowedUnversionedChangelogTopicConfig`, `WindowedChangelogTopicConfig`,
 `VersionedChangelogTopicConfig`, `InternalTopologyBuilder.subtopologyToTopicsInfo`.
@@ -13,7 +13,14 @@ from types import MappingProxyType
 from kstreams_repl.topology.names import changelog_topic
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 
-DAY_MS = 24 * 60 * 60 * 1000
+FOR_EVER = str(2**63 - 1)
+"""For settings in milliseconds. Not -1, because Kafka Streams compares such a setting numerically with the retention it needs."""
+_ANY_TIME = {
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.after.max.ms": FOR_EVER,
+    "message.timestamp.before.max.ms": FOR_EVER,
+}
+"""Records of internal topics carry event time, so the broker must accept any timestamp."""
 WINDOWED_KINDS = frozenset({StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION, StoreKind.TIME_ORDERED_WINDOW})
 
 
@@ -22,11 +29,11 @@ class InternalTopic:
     """One topic to create.
 
     Attributes:
-        name: on the broker, with the application id.
+        name: full name on the broker, with the application id.
         kind: "repartition" or "changelog".
-        partitions: how many; None while it is not known.
+        partitions: number of partitions; None if not known yet.
         config: topic settings.
-        store: the store of a changelog.
+        store: the store of a changelog; None otherwise.
     """
 
     name: str
@@ -37,32 +44,34 @@ class InternalTopic:
 
 
 def repartition_config(defaults: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """Kept until read: never expires by time, is purged up to the committed offset. `defaults` go over that."""
+    """Return settings that keep records until they are read: no expiry by time, purged up to the committed offset. `defaults`
+    override."""
     return {
         "cleanup.policy": "delete",
         "segment.bytes": "52428800",
         "retention.ms": "-1",
-        "message.timestamp.type": "CreateTime",
+        **_ANY_TIME,
         **defaults,
     }
 
 
-def changelog_config(
-    store: StoreBuilder, additional_retention_ms: int = DAY_MS, defaults: Mapping[str, str] = MappingProxyType({})
-) -> dict[str, str]:
-    """Settings of a store's changelog topic; the store's own `topic_config` wins.
+def changelog_config(store: StoreBuilder, defaults: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Return the settings of a store's changelog topic; the store's own `topic_config` takes precedence.
+
+    The broker would compare a retention or a compaction lag with its clock, while a store needs what is within its retention by
+    stream time. So changelogs of windows are kept until the instance deletes expired records
+    (`instance.state.changelog_retention`), and those of versioned stores are not compacted.
 
     Args:
         store: the store.
-        additional_retention_ms: ``windowstore.changelog.additional.retention.ms``.
-        defaults: the application's ``topic.`` settings; what the store's retention says goes over them.
+        defaults: the application's ``topic.`` settings; overridden by what the store's kind requires.
     """
-    config = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime", **defaults}
+    config = {"cleanup.policy": "compact", **_ANY_TIME, **defaults}
     if store.kind in WINDOWED_KINDS:
         config["cleanup.policy"] = "delete" if store.retain_duplicates else "compact,delete"
-        config["retention.ms"] = str(min((store.retention_ms or 0) + additional_retention_ms, 2**63 - 1))
+        config |= {"retention.ms": FOR_EVER, "retention.bytes": "-1"}
     elif store.kind is StoreKind.VERSIONED:
-        config["min.compaction.lag.ms"] = str(min((store.retention_ms or 0) + additional_retention_ms, 2**63 - 1))
+        config["min.compaction.lag.ms"] = FOR_EVER
     return config | store.topic_config
 
 
@@ -70,16 +79,15 @@ def changelog(
     store: StoreBuilder,
     application_id: str,
     partitions: int | None,
-    additional_retention_ms: int = DAY_MS,
     defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> InternalTopic | None:
-    """The changelog topic to create for a store; None when it has none or its source topic serves as one."""
+    """Return the changelog topic to create for a store; None if it has none or its source topic serves as one."""
     if not store.logging or store.source_topic is not None:
         return None
     return InternalTopic(
         changelog_topic(application_id, store.name),
         "changelog",
         partitions,
-        changelog_config(store, additional_retention_ms, defaults),
+        changelog_config(store, defaults),
         store.name,
     )

@@ -1,8 +1,8 @@
-"""The iteration orders of Java's hash and tree sets, which show in `describe()`.
+"""The iteration orders of Java's hash and tree sets, which are visible in `describe()`.
 
-Kafka Streams keeps names in `HashSet`s and nodes in `TreeSet`s whose comparator reads sizes that still change while the sets are
-filled. The text of a description therefore depends on `String.hashCode`, on bucket counts and on where red-black insertion
-happened to go. These classes repeat exactly that and nothing more.
+Kafka Streams keeps names in `HashSet`s and nodes in `TreeSet`s whose comparator reads sizes that change while the sets are
+filled. The text of a description therefore depends on `String.hashCode`, on bucket counts and on the paths of red-black
+insertion. These classes reproduce exactly that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def string_hash(text: str) -> int:
-    """Java's `String.hashCode` of `text` as an unsigned 32-bit number."""
+    """Return Java's `String.hashCode` of `text` as an unsigned 32-bit number."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for i in range(0, len(units), 2):
@@ -23,10 +23,10 @@ def string_hash(text: str) -> int:
 
 
 def hash_set_order(names: Iterable[str], *, sized: int | None = None) -> list[str]:
-    """Distinct names in the iteration order of a `java.util.HashSet` filled in the given order.
+    """Return the distinct names in the iteration order of a `java.util.HashSet` filled in the given order.
 
     Args:
-        sized: the number the set was made for (``new HashSet<>(sized)``), which decides how many buckets it has; None: made for none.
+        sized: capacity argument of ``new HashSet<>(sized)``, which decides the number of buckets; None: the default constructor.
     """
     distinct = list(dict.fromkeys(names))
     capacity = 16 if sized is None else 1 << max(0, sized - 1).bit_length()
@@ -52,10 +52,10 @@ class _TreeNode(Generic[T]):
 
 
 class TreeSet(Generic[T]):
-    """Insertion-only `java.util.TreeSet`: the comparator is asked at insertion and never again.
+    """Insertion-only `java.util.TreeSet`: the comparator is called only at insertion.
 
     Args:
-        compare: negative, zero or positive, as Java's comparators.
+        compare: returns a negative, zero or positive number, as Java's comparators do.
     """
 
     def __init__(self, compare: Callable[[T, T], int]) -> None:

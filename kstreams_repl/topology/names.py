@@ -1,6 +1,6 @@
-"""Names: which ones Kafka accepts, which ones Kafka Streams generates, and how internal topics are called.
+"""Names: which ones Kafka accepts, which ones Kafka Streams generates, and the names of internal topics.
 
-Generated names come from one counter per builder that processors and stores share; a given name still uses a number up, so that
+Generated names come from one counter per builder that processors and stores share. A given name also consumes a number, so that
 naming one node does not rename the others. Sources: Kafka Streams' `Named`, `NamedInternal`, `InternalStreamsBuilder`; Kafka's
 `Topic`.
 """
@@ -20,7 +20,7 @@ REPARTITION_SUFFIX = "-repartition"
 
 
 def validate_name(name: Any, kind: str) -> str:
-    """`name` itself when Kafka accepts it for a node, store or topic.
+    """Return `name` if Kafka accepts it for a node, store or topic.
 
     Raises:
         InvalidNameError: not text, empty, ``.`` or ``..``, longer than 249 characters, or with a character that is not an ASCII
@@ -48,8 +48,26 @@ def validate_name(name: Any, kind: str) -> str:
     return name
 
 
+def validate_application_id(name: Any, kind: str = "application") -> str:
+    """Return `name` if `validate_name` accepts it and it is short enough for the application's own topics (the journal has the
+    shortest suffix) and files.
+
+    Raises:
+        InvalidNameError: as `validate_name`, or longer than 241 characters.
+    """
+    validate_name(name, kind)
+    most = MAX_NAME_LENGTH - len("-journal")
+    if len(name) > most:
+        raise InvalidNameError(
+            f"the {kind} name {name[:40]}… has {len(name)} characters: no room for what its topics add, as -journal",
+            hint=f"give the application a shorter name, of {most} characters at most",
+            name=name,
+        )
+    return str(name)
+
+
 class NameProvider:
-    """The counter behind generated names."""
+    """The counter for generated names."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -66,21 +84,21 @@ class NameProvider:
         return f"{prefix}{STATE_STORE}{self._number():010d}"
 
     def name_or_generate(self, name: str | None, prefix: str) -> str:
-        """The given name, or a generated one; a number is used up either way."""
+        """Return the given name, or a generated one; either consumes a number."""
         generated = self.new_processor_name(prefix)
         return generated if name is None else validate_name(name, "node")
 
     def suffix_or_generate(self, name: str | None, suffix: str, prefix: str) -> str:
-        """The given name with a suffix, or a generated name; a number is used up either way."""
+        """Return the given name with a suffix, or a generated name; either consumes a number."""
         generated = self.new_processor_name(prefix)
         return generated if name is None else validate_name(name + suffix, "node")
 
 
 def changelog_topic(application_id: str, store: str) -> str:
-    """``<application.id>-<store>-changelog``."""
+    """Return ``<application.id>-<store>-changelog``."""
     return f"{application_id}-{store}-changelog"
 
 
 def internal_topic(application_id: str, logical_name: str) -> str:
-    """The topic on the broker of an internal topic that nodes know by its logical name."""
+    """Return the broker's name of an internal topic that nodes refer to by its logical name."""
     return f"{application_id}-{logical_name}"

@@ -1,7 +1,7 @@
 """The nodes of a logical topology: immutable values that a mutable `Topology` connects.
 
-A node names its parents; children follow from that in insertion order. Nothing here runs: the runtime turns a sub-topology of
-nodes into callables, once per task.
+A node names its parents; children follow from that in insertion order. Nothing here runs: the runtime turns the nodes of a
+sub-topology into callables, once per task.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the user made a node: the notebook cell (or file) and line."""
+    """Where the user made a node: notebook cell (or file) and line."""
 
     cell: str | None = None
     file: str | None = None
@@ -27,8 +27,9 @@ class SourceNode:
 
     Attributes:
         topics: topic names; empty when `pattern` is given.
-        key_serde, value_serde: how bytes are read; None = the application's default.
-        timestamp_extractor: callable (record, partition_time) -> ms; None = the record's own timestamp, negative ones rejected.
+        key_serde, value_serde: deserialize records; None = the application's default.
+        timestamp_extractor: callable (record, partition_time) -> ms; None = the record's own timestamp, and a negative one is an
+            error.
         offset_reset: "earliest", "latest" or None (the application's ``auto.offset.reset``).
     """
 
@@ -47,9 +48,9 @@ class ProcessorNode:
     """Runs an operator of the DSL or a user's processor.
 
     Attributes:
-        operator: an `operators.base.Operator`, or (Processor API) the user's supplier as it was given, which the runtime wraps in
+        operator: an `operators.base.Operator`, or (Processor API) the supplier as the user gave it, which the runtime wraps in
             `operators.processor_api.ProcessorOperator`.
-        stores: names of the stores this node may use, in the order they were connected.
+        stores: names of the stores that this node may use, in the order in which they were connected.
     """
 
     name: str
@@ -66,9 +67,9 @@ class SinkNode:
     Attributes:
         topic: the topic's name, or None when `topic_extractor` chooses per record.
         topic_extractor: callable (key, value, SinkMetadata) -> topic name.
-        partitioner: callable (topic, key, value, partitions) -> partition, a set of partitions (empty drops), or None for the
-            default.
-        internal: the topic belongs to the topology (repartition).
+        partitioner: callable (topic, key, value, partitions) -> partition, or a set of partitions (an empty set drops the
+            record); None for the default.
+        internal: whether the topic belongs to the topology (repartition).
     """
 
     name: str

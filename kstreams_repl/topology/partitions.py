@@ -1,8 +1,8 @@
-"""How many partitions each internal topic gets, and hence how many tasks each sub-topology has. Pure functions.
+"""The number of partitions of each internal topic, and hence the number of tasks of each sub-topology. Pure functions.
 
-Repartition topics keep the count they have on the broker, else take the largest count upstream; a co-partitioned group takes the
-count of its external topics, or, when all its topics are internal, the largest (or the one that was asked for). A changelog has as
-many partitions as its sub-topology has tasks.
+Repartition topics keep the count they have on the broker, or take the largest count upstream. A co-partitioned group takes the
+count of its external topics or, if all its topics are internal, the largest count (or the requested one). A changelog has as many
+partitions as its sub-topology has tasks.
 Sources: Kafka Streams' `RepartitionTopics`, `CopartitionedTopicsEnforcer`, `ChangelogTopics`.
 """
 
@@ -13,29 +13,28 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
-from kstreams_repl.errors import TopologyError, UnknownTopicError, did_you_mean
+from kstreams_repl.errors import InvalidNameError, TopologyError, UnknownTopicError, did_you_mean
 from kstreams_repl.topology.graph import TopologyGraph
-from kstreams_repl.topology.internal_topics import DAY_MS, InternalTopic, changelog, repartition_config
-from kstreams_repl.topology.names import changelog_topic, internal_topic
+from kstreams_repl.topology.internal_topics import InternalTopic, changelog, repartition_config
+from kstreams_repl.topology.names import MAX_NAME_LENGTH, changelog_topic, internal_topic
 from kstreams_repl.topology.nodes import SinkNode, SourceNode
 from kstreams_repl.topology.subtopologies import Subtopology
 from kstreams_repl.types import TaskId, TopicPartition
 
 
 class PartitionGrouper(Protocol):
-    """Decides which partitions one task reads together (KIP-28)."""
+    """Decides which partitions one task reads (KIP-28)."""
 
     def group(self, partitions_per_topic: Mapping[str, int]) -> list[set[TopicPartition]]:
-        """Groups of partitions of one sub-topology's source topics, by names on the broker; a group's position is its task's
-        number.
+        """Group the partitions of one sub-topology's source topics (names on the broker); a group's index is its task's number.
 
-        It must give the same groups for the same counts, and keep a partition in its group when counts grow: the number is also
-        the partition of the task's changelogs.
+        The result must be the same for the same counts, and a partition must stay in its group when counts grow: the task's
+        number is also the partition of its changelogs.
         """
 
 
 class DefaultPartitionGrouper:
-    """Partitions with the same number belong together, so that equal keys of co-partitioned topics meet in one task."""
+    """Groups partitions with the same number, so that equal keys of co-partitioned topics are in the same task."""
 
     def group(self, partitions_per_topic: Mapping[str, int]) -> list[set[TopicPartition]]:
         tasks = max(partitions_per_topic.values(), default=0)
@@ -47,12 +46,12 @@ class DefaultPartitionGrouper:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedTopology:
-    """What a topology needs on one cluster.
+    """The internal topics, tasks and source topics of a topology on one cluster.
 
     Attributes:
-        repartition_topics, changelog_topics: to be created, with counts and settings.
+        repartition_topics, changelog_topics: topics to create, with partition counts and settings.
         tasks: each task's input partitions, by names on the broker.
-        source_topics: sub-topology id -> topics its sources read on this cluster, patterns resolved.
+        source_topics: sub-topology id -> topics that its sources read on this cluster, patterns resolved.
     """
 
     repartition_topics: tuple[InternalTopic, ...]
@@ -66,23 +65,21 @@ def resolve_partitions(
     application_id: str,
     partition_counts: Mapping[str, int],
     *,
-    additional_retention_ms: int = DAY_MS,
     grouper: PartitionGrouper | None = None,
     topic_configs: Mapping[str, str] = MappingProxyType({}),
 ) -> ResolvedTopology:
-    """Partition counts of all internal topics and the tasks that follow.
+    """Return the partition counts of all internal topics, and the tasks that follow from them.
 
     Args:
-        topology: what is to run.
-        application_id: goes before the names of internal topics.
+        topology: the topology to run.
+        application_id: prefix of the names of internal topics.
         partition_counts: the cluster's topics and their numbers of partitions.
-        additional_retention_ms: ``windowstore.changelog.additional.retention.ms``.
-        grouper: which partitions a task reads together; None = the topology's own, else those with the same number.
-        topic_configs: settings of the internal topics, over the library's own and under those of a store.
+        grouper: decides which partitions a task reads; None = the topology's own, or `DefaultPartitionGrouper`.
+        topic_configs: settings of the internal topics; they override the library's and are overridden by a store's.
 
     Raises:
         UnknownTopicError: a source topic is not on the cluster, or a pattern matches none where a count is needed.
-        TopologyError: topics that must be co-partitioned are not, or a grouper leaves partitions out or has them twice.
+        TopologyError: topics that must be co-partitioned are not, or a grouper omits partitions or returns them twice.
     """
     parts = [part for part in topology.subtopologies() if not part.global_]
     sources = {part.id: _source_topics(part, topology, application_id, partition_counts) for part in parts}
@@ -108,12 +105,14 @@ def resolve_partitions(
         groups = _groups(part.id, sizes, grouper or topology.partition_grouper or DefaultPartitionGrouper())
         tasks.update({TaskId(part.id, number): group for number, group in enumerate(groups)})
         for store in part.stores:
-            topic = changelog(store, application_id, len(groups), additional_retention_ms, topic_configs)
+            topic = changelog(store, application_id, len(groups), topic_configs)
             if topic is not None:
                 changelogs[topic.name] = topic
     repartitions = tuple(
         InternalTopic(on_broker(topic), "repartition", count, repartition_config(topic_configs)) for topic, count in counts.items()
     )
+    for topic in (*repartitions, *changelogs.values()):
+        _refuse_long(topic.name)
     return ResolvedTopology(
         repartitions,
         tuple(changelogs.values()),
@@ -122,20 +121,29 @@ def resolve_partitions(
     )
 
 
+def _refuse_long(topic: str) -> None:
+    if len(topic) > MAX_NAME_LENGTH:
+        raise InvalidNameError(
+            f"the application's own topic {topic[:60]}… would have a name of {len(topic)} characters; Kafka takes {MAX_NAME_LENGTH}",
+            hint="name the store or the operator that it is for (store=, name=), or give the application a shorter name",
+            topic=topic,
+        )
+
+
 def own_topics(topology: TopologyGraph, application_id: str) -> frozenset[str]:
-    """Names on the broker of the topics that an application makes for itself: internal ones and its journal."""
+    """Return the broker's names of the topics that an application creates for itself: internal topics and its journal."""
     names = {internal_topic(application_id, topic) for topic in (*topology.internal_topics, "journal")}
     return frozenset(names | {changelog_topic(application_id, store) for store in topology.stores})
 
 
 def _groups(part: int, sizes: Mapping[str, int], grouper: PartitionGrouper) -> list[tuple[TopicPartition, ...]]:
-    """A grouper's answer in a fixed order, checked: each partition is in exactly one group."""
+    """Return a grouper's result in a fixed order; raise unless each partition is in exactly one group."""
     order = {topic: position for position, topic in enumerate(sizes)}
     try:
         groups = [
             tuple(sorted(group, key=lambda tp: (order.get(tp.topic, -1), tp.partition))) for group in grouper.group(dict(sizes))
         ]
-    except Exception as error:  # code of the user's; also asked when an input has grown, where nobody would see it
+    except Exception as error:  # user code; also called when an input has grown, where an exception would go unnoticed
         raise TopologyError(
             f"the partition grouper cannot group sub-topology {part} with {', '.join(f'{topic}: {sizes[topic]}' for topic in sizes)} "
             f"partitions: {type(error).__name__}: {error}",
@@ -156,7 +164,8 @@ def _groups(part: int, sizes: Mapping[str, int], grouper: PartitionGrouper) -> l
 
 
 def _source_topics(part: Subtopology, topology: TopologyGraph, application_id: str, known: Mapping[str, int]) -> tuple[str, ...]:
-    """What its sources read. A pattern does not mean the application's own topics, which are there from the second start on."""
+    """Return the topics its sources read. A pattern does not match the application's own topics, which exist from the second
+    start on."""
     own = own_topics(topology, application_id)
     topics: dict[str, None] = {}
     for node in part.nodes:

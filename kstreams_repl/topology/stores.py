@@ -1,7 +1,8 @@
-"""Descriptions of state stores: what a topology knows of a store before any task opens it. Pure data."""
+"""Descriptions of state stores: what a topology knows about a store before a task opens it. Pure data."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -13,7 +14,7 @@ IN_MEMORY = "in_memory"
 NO_END = 2**63 - 1
 """Size of a window without an end."""
 HISTORY_SUFFIX = ".history"
-"""Behind a versioned store's name: where a task keeps its older versions."""
+"""Suffix of the store in which a task keeps the older versions of a versioned store."""
 
 
 class StoreKind(StrEnum):
@@ -34,23 +35,23 @@ class StoreKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreBuilder:
-    """One store to be opened in each task of the sub-topology it is connected to.
+    """Describes one store, which is opened in each task of the sub-topology it is connected to.
 
     Attributes:
         name: unique in the topology; the changelog is ``<application.id>-<name>-changelog``.
-        kind: which store.
+        kind: kind of store.
         key_serde, value_serde: Serde objects (`kstreams_repl.serdes`); None = the application's default.
-        caching: put a record cache over it (sized by ``statestore.cache.max.bytes``, off when that is 0).
-        logging: keep a changelog topic.
-        persistent: False keeps it in memory only: filled from its changelog at every start.
-        retention_ms: window, session and join stores; history retention of versioned ones.
-        window_size_ms: window stores.
-        retain_duplicates: stream-stream join windows keep several values for one key and time.
-        max_entries: LRU stores.
-        topic_config: extra or overriding changelog topic settings.
-        source_topic: set when the changelog is a source topic (optimised tables, read-only stores).
-        options: what one kind alone needs.
-        follows_default: the user left `persistent` open; ``default.dsl.store`` of the application decides.
+        caching: whether it has a record cache (sized by ``statestore.cache.max.bytes``, off if that is 0).
+        logging: whether it has a changelog topic.
+        persistent: False: kept in memory only, and restored from its changelog at every start.
+        retention_ms: retention of window, session and join stores; history retention of versioned stores.
+        window_size_ms: window size of window stores.
+        retain_duplicates: whether several values per key and time are kept (windows of stream-stream joins).
+        max_entries: capacity of LRU stores.
+        topic_config: changelog topic settings that add to or override the defaults.
+        source_topic: the source topic that serves as changelog (optimised tables, read-only stores); None otherwise.
+        options: options of a single kind.
+        follows_default: whether the user left `persistent` open, so that the application's ``default.dsl.store`` decides.
     """
 
     name: str
@@ -91,13 +92,56 @@ class StoreBuilder:
                 store=self.name,
             )
 
-    def on_disk(self, default_store: str) -> bool:
-        """Whether the store is kept on disk in an application with this ``default.dsl.store``."""
-        return self.persistent and not (self.follows_default and default_store == IN_MEMORY)
+    def with_caching_enabled(self) -> StoreBuilder:
+        """Return a copy with a record cache over the store.
 
-    def with_(self, **changes: Any) -> StoreBuilder:
-        """A copy with the given attributes changed."""
-        return replace(self, **changes)
+        Example:
+            >>> import kstreams_repl as ks
+            >>> store = ks.Stores.persistent_key_value_store("seen").with_caching_enabled()
+        """
+        return replace(self, caching=True)
+
+    def with_caching_disabled(self) -> StoreBuilder:
+        """Return a copy without a record cache.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> store = ks.Stores.persistent_key_value_store("seen").with_caching_disabled()
+        """
+        return replace(self, caching=False)
+
+    def with_logging_enabled(self, topic_config: dict[str, str] | None = None) -> StoreBuilder:
+        """Return a copy with a changelog topic; `topic_config`: settings of the topic (None: the defaults).
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> store = ks.Stores.persistent_key_value_store("seen").with_logging_enabled({"segment.ms": "60000"})
+        """
+        return replace(self, logging=True, topic_config=dict(topic_config or {}))
+
+    def with_logging_disabled(self) -> StoreBuilder:
+        """Return a copy without a changelog topic: after a crash the store starts empty.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> store = ks.Stores.persistent_key_value_store("seen").with_logging_disabled()
+        """
+        return replace(self, logging=False, topic_config={})
+
+    def with_(self, **changes: object) -> StoreBuilder:
+        """Deprecated name of `dataclasses.replace(builder, ...)`."""
+        warnings.warn("StoreBuilder.with_(...) is now dataclasses.replace(builder, ...)", DeprecationWarning, stacklevel=2)
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+    def on_disk(self, default_store: str) -> bool:
+        """Return whether the store is kept on disk in an application with this ``default.dsl.store``.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> ks.StoreBuilder("seen", ks.StoreKind.KEY_VALUE).on_disk("rocksDB")
+            True
+        """
+        return self.persistent and not (self.follows_default and default_store == IN_MEMORY)
 
 
 def _kind(name: str, kind: Any) -> StoreKind:

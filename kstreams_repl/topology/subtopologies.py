@@ -1,7 +1,7 @@
-"""Which nodes belong together: sub-topologies, the unit of which a task runs one partition group.
+"""Sub-topologies: groups of connected nodes; a task runs one of them for one partition group.
 
-Nodes that forward to each other or share a store are united; topics separate. Ids count up in the order in which the first node
-of each group was added; a global store's two nodes are a group of their own and use an id up, though no task runs them.
+Nodes that forward to each other or share a store are in one group; topics separate groups. Ids follow the order in which the
+first node of each group was added; the two nodes of a global store are a group that has an id, though no task runs it.
 Source: Kafka Streams' `InternalTopologyBuilder.makeNodeGroups`, `QuickUnion`.
 """
 
@@ -15,7 +15,7 @@ from kstreams_repl.topology.stores import StoreBuilder
 
 
 class UnionFind:
-    """Groups of names that only ever grow together."""
+    """Disjoint groups of names that can only be united."""
 
     def __init__(self) -> None:
         self._parent: dict[str, str] = {}
@@ -41,10 +41,10 @@ class Subtopology:
     """Connected nodes and the stores they use.
 
     Attributes:
-        id: the first half of task ids ``<id>_<partition>``.
-        nodes: in insertion order: parents before children.
+        id: first part of task ids ``<id>_<partition>``.
+        nodes: in insertion order, parents before children.
         stores: in the order in which the nodes use them.
-        global_: the nodes of a global store: read by every instance in full, run by no task.
+        global_: whether these are the nodes of a global store, which every instance reads in full and no task runs.
     """
 
     id: int
@@ -54,7 +54,7 @@ class Subtopology:
 
     @property
     def source_topics(self) -> tuple[str, ...]:
-        """Topics the sources name (those that patterns match are found at deploy), by logical name."""
+        """Return the topics that the sources name, by logical name (topics of patterns are resolved at deploy)."""
         return tuple(dict.fromkeys(topic for node in self.nodes if isinstance(node, SourceNode) for topic in node.topics))
 
     @property
@@ -63,14 +63,14 @@ class Subtopology:
 
 
 def with_default_stores(part: Subtopology, default_store: str) -> Subtopology:
-    """The sub-topology with every store that follows ``default.dsl.store`` kept as that says."""
+    """Return the sub-topology with ``default.dsl.store`` applied to every store that follows it."""
     if all(store.on_disk(default_store) == store.persistent for store in part.stores):
         return part
-    return replace(part, stores=tuple(store.with_(persistent=store.on_disk(default_store)) for store in part.stores))
+    return replace(part, stores=tuple(replace(store, persistent=store.on_disk(default_store)) for store in part.stores))
 
 
 def group_nodes(names: Iterable[str], groups: UnionFind) -> list[list[str]]:
-    """Names by group; a group's position is its id, its names stay in the given order."""
+    """Return the names by group; a group's index is its id, and its names keep the given order."""
     by_root: dict[str, list[str]] = {}
     for name in names:
         by_root.setdefault(groups.root(name), []).append(name)

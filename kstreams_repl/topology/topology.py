@@ -1,7 +1,7 @@
 """`Topology`: sources, processors, sinks and stores, added one by one (KIP-28's `TopologyBuilder`, Kafka Streams' `Topology`).
 
-Mistakes are refused at the call that makes them: unknown parent or store, a name used twice, a topic read by two sources. The DSL
-writes the same object, so whatever it builds can be extended here.
+Each call raises on a mistake: an unknown parent or store, a name used twice, a topic read by two sources. The DSL writes the same
+object, so a topology built by the DSL can be extended here.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import replace
 from typing import Any
 
 from kstreams_repl.errors import TopologyError, did_you_mean
-from kstreams_repl.topology.graph import TopologyGraph
+from kstreams_repl.topology.checks import TopologyChecks
+from kstreams_repl.topology.connected_stores import supplied_stores
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.nodes import Node, Origin, ProcessorNode, SinkNode, SourceNode
-from kstreams_repl.topology.origin import user_origin
-from kstreams_repl.topology.stores import HISTORY_SUFFIX, StoreBuilder, StoreKind
-from kstreams_repl.topology.suppliers import supplied_stores
+from kstreams_repl.topology.offset_reset import checked_of_source
+from kstreams_repl.topology.source_location import user_origin
+from kstreams_repl.topology.stores import StoreBuilder
 
 TopicExtractor = Callable[..., str]
-OFFSET_RESETS = (None, "earliest", "latest", "none")
 
 
-class Topology(TopologyGraph):
+class Topology(TopologyChecks):
     """A topology under construction.
 
     Example:
@@ -31,12 +31,6 @@ class Topology(TopologyGraph):
         >>> [node.name for node in topology.subtopologies()[0].nodes]
         ['words', 'copy']
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._store_users: dict[str, list[str]] = {}
-        self._patterns: dict[str, re.Pattern[str]] = {}
-        self._topic_sources: dict[str, str] = {}
 
     def add_source(
         self,
@@ -48,30 +42,32 @@ class Topology(TopologyGraph):
         offset_reset: str | None = None,
         origin: Origin | None = None,
     ) -> Topology:
-        """Add a node that reads topics, or all topics a compiled pattern matches in full.
+        """Add a node that reads topics, or all topics whose full name a compiled pattern matches.
 
         Args:
-            name: of the node.
+            name: name of the node.
             *topics: names, or exactly one compiled pattern.
-            key_serde, value_serde: how bytes are read; None = the application's defaults.
-            timestamp_extractor: (record, partition time) -> ms; None = the record's own, negative ones rejected.
-            offset_reset: "earliest", "latest", "none" or None (the application's ``auto.offset.reset``).
-            origin: where the user made it; found out when not given.
+            key_serde, value_serde: deserialize records; None = the application's defaults.
+            timestamp_extractor: (record, partition time) -> ms; None = the record's own timestamp, and a negative one is an
+                error.
+            offset_reset: an `AutoOffsetReset` or its text; None (the application's ``auto.offset.reset``).
+            origin: where the user made it; None: determined from the call stack.
 
         Raises:
             TopologyError: no topic, the name is taken, or another source already reads one of the topics.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> topology = ks.Topology()
+            >>> topology.add_source("in", "words", key_serde="string")
+            Topology(1 nodes, 0 stores, 1 sub-topologies)
         """
         self._free_node_name(name)
         if not topics:
             raise TopologyError(
                 f"source {name!r} reads no topic", hint="give at least one topic name or one compiled pattern", node=name
             )
-        if offset_reset not in OFFSET_RESETS:
-            raise TopologyError(
-                f"source {name!r} has offset_reset={offset_reset!r}",
-                hint="use 'earliest', 'latest', 'none' or leave it out",
-                node=name,
-            )
+        offset_reset = checked_of_source(offset_reset, node=name)
         pattern, names = self._split_pattern(name, topics)
         if pattern is not None:
             self._free_pattern(name, pattern)
@@ -97,14 +93,25 @@ class Topology(TopologyGraph):
         """Add a node that runs a processor.
 
         Args:
-            name: of the node.
-            supplier: callable that returns a fresh `Processor` for each task; or an operator of the DSL. When it has a `stores()`
+            name: name of the node.
+            supplier: callable that returns a fresh `Processor` for each task; or an operator of the DSL. If it has a `stores()`
                 method, the store builders that it returns are added and connected.
             *parents: nodes that forward to this one.
-            origin: where the user made it; found out when not given.
+            origin: where the user made it; None: determined from the call stack.
 
         Raises:
-            TopologyError: the name is taken, a parent is unknown or a sink, or the supplier is no callable.
+            TopologyError: the name is taken, a parent is unknown or a sink, or the supplier is not callable.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> topology = ks.Topology()
+            >>> class Twice(ks.Processor):
+            ...     def process(self, record):
+            ...         self.context.forward(record)
+            ...         self.context.forward(record)
+            ...
+            >>> topology.add_source("in", "words").add_processor("twice", Twice, "in").children("in")
+            ('twice',)
         """
         self._free_node_name(name)
         self._check_supplier(name, supplier)
@@ -130,7 +137,13 @@ class Topology(TopologyGraph):
 
         Raises:
             TopologyError: the name is taken, a parent is unknown or a sink.
-            InvalidNameError: Kafka would refuse the topic's name.
+            InvalidNameError: Kafka does not accept the topic's name.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> topology = ks.Topology()
+            >>> topology.add_source("in", "words").add_sink("out", "copy", "in").sink_topics()
+            ('copy',)
         """
         self._free_node_name(name)
         self._check_parents(name, parents, "sink")
@@ -156,10 +169,21 @@ class Topology(TopologyGraph):
         return self
 
     def add_state_store(self, builder: StoreBuilder, *processors: str) -> Topology:
-        """Add a store and connect it to processors; adding the very same builder again only connects.
+        """Add a store and connect it to processors; adding the same builder object again only connects it.
 
         Raises:
             TopologyError: another store has that name, or a processor is unknown.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> topology = ks.Topology()
+            >>> class Last(ks.Processor):
+            ...     def process(self, record):
+            ...         self.context.get_state_store("last").put(record.key, record.value)
+            ...
+            >>> topology = topology.add_source("in", "words").add_processor("keep", Last, "in")
+            >>> sorted(topology.add_state_store(ks.StoreBuilder("last", ks.StoreKind.KEY_VALUE), "keep").stores)
+            ['last']
         """
         name = self._store_name(builder)
         known = self._stores.get(name)
@@ -178,10 +202,18 @@ class Topology(TopologyGraph):
         return self
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
-        """Let a processor use stores that were added before; processors that share a store are in one sub-topology.
+        """Connect a processor to stores that were added before; processors that share a store are in one sub-topology.
 
         Raises:
-            TopologyError: the processor or a store is unknown, or a store is global (those need no connection).
+            TopologyError: the processor or a store is unknown, or a store is global (global stores need no connection).
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> topology = ks.Topology()
+            >>> topology = topology.add_source("in", "words").add_processor("keep", ks.Processor, "in")
+            >>> topology = topology.add_state_store(ks.StoreBuilder("last", ks.StoreKind.KEY_VALUE))
+            >>> topology.connect_processor_and_state_stores("keep", "last").node("keep").stores
+            ('last',)
         """
         if not stores:
             raise TopologyError(f"no store to connect to {processor!r}", hint="name at least one store", node=processor)
@@ -203,22 +235,33 @@ class Topology(TopologyGraph):
         reprocess_on_restore: bool = True,
         origin: Origin | None = None,
     ) -> Topology:
-        """Add a store that every instance fills from all partitions of a topic, through a processor of its own.
+        """Add a store that every instance fills from all partitions of a topic, through the given processor.
 
-        The store has no changelog: it is restored from the topic. All processors may read it without being connected.
+        The store has no changelog: it is restored from the topic. All processors may read it without a connection.
 
         Args:
             builder: the store.
             source, processor: names of the two nodes.
-            topic: read in full before anything is processed.
+            topic: read in full before processing starts.
             supplier: returns the processor that writes the store.
             key_serde, value_serde, timestamp_extractor: as for `add_source`.
-            reprocess_on_restore: run the processor while restoring (True) or copy the topic's bytes into the store (global
+            reprocess_on_restore: run the processor while restoring (True), or copy the topic's bytes into the store (global
                 tables).
-            origin: where the user made it; found out when not given.
+            origin: where the user made it; None: determined from the call stack.
 
         Raises:
-            TopologyError: a name or the topic is taken, or the builder asks for a changelog.
+            TopologyError: a name or the topic is taken, or the builder has a changelog.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> topology = ks.Topology()
+            >>> class Keep(ks.Processor):
+            ...     def process(self, record):
+            ...         self.context.get_state_store("limits").put(record.key, record.value)
+            ...
+            >>> store = ks.StoreBuilder("limits", ks.StoreKind.KEY_VALUE, logging=False)
+            >>> topology.add_global_store(store, "limits-in", "limits", "keep", Keep).global_stores().stores[0].name
+            'limits'
         """
         self._free_node_name(source)
         self._free_node_name(processor)
@@ -239,7 +282,7 @@ class Topology(TopologyGraph):
         self._put(SourceNode(source, (topic,), None, key_serde, value_serde, timestamp_extractor, None, where))
         self._put(ProcessorNode(processor, (source,), supplier, (name,), where), (source,))
         self._global_nodes |= {source, processor}
-        self._global_stores[name] = builder.with_(options={**builder.options, "reprocess_on_restore": reprocess_on_restore})
+        self._global_stores[name] = replace(builder, options={**builder.options, "reprocess_on_restore": reprocess_on_restore})
         self._connect_source_topic(name, topic)
         return self
 
@@ -260,6 +303,17 @@ class Topology(TopologyGraph):
 
         Raises:
             TopologyError: as `add_source`, `add_processor` and `add_state_store`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> topology = ks.Topology()
+            >>> class Keep(ks.Processor):
+            ...     def process(self, record):
+            ...         self.context.get_state_store("prices").put(record.key, record.value)
+            ...
+            >>> store = ks.StoreBuilder("prices", ks.StoreKind.KEY_VALUE)
+            >>> topology.add_read_only_state_store(store, "prices-in", "prices", "keep", Keep).store("prices").source_topic
+            'prices'
         """
         self._store_name(builder)
         where = origin if origin is not None else user_origin()
@@ -273,32 +327,63 @@ class Topology(TopologyGraph):
             origin=where,
         )
         self.add_processor(processor, supplier, source, origin=where)
-        self.add_state_store(builder.with_(logging=False), processor)
+        self.add_state_store(replace(builder, logging=False), processor)
         self._connect_source_topic(builder.name, topic)
         return self
 
     def add_internal_topic(self, name: str, partitions: int | None = None) -> Topology:
-        """Declare a topic that the application creates for itself; on the broker ``<application.id>-`` goes before its name."""
+        """Declare a topic that the application creates; its name on the broker has the prefix ``<application.id>-``.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> topology = ks.Topology()
+            >>> topology = topology.add_internal_topic("by-word", 4).add_source("in", "words").add_sink("out", "by-word", "in")
+            >>> dict(topology.internal_topics)
+            {'by-word': 4}
+        """
         self._internal_topics[validate_name(name, "topic")] = partitions
         return self
 
     def copartition_sources(self, sources: Iterable[str]) -> Topology:
-        """Demand that the topics of these sources have the same number of partitions."""
+        """Require that the topics of these sources have the same number of partitions.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> topology = ks.Topology()
+            >>> topology = topology.add_source("one", "a").add_source("two", "b").copartition_sources(["one", "two"])
+            >>> [sorted(group) for group in topology.copartition_groups()]
+            [['a', 'b']]
+        """
         self._copartition_sources.append(set(sources))
         return self
 
     def replace_copartition_source(self, old: str, new: str) -> None:
-        """A source took another one's place (merged repartition topics)."""
+        """Replace a source by another in all co-partitioned groups (merged repartition topics).
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> topology = ks.Topology()
+            >>> topology = topology.add_source("one", "a").add_source("two", "b").add_source("new", "c").copartition_sources(["one", "two"])
+            >>> topology.replace_copartition_source("two", "new")
+            >>> [sorted(group) for group in topology.copartition_groups()]
+            [['a', 'c']]
+        """
         for group in self._copartition_sources:
             if old in group:
                 group.remove(old)
                 group.add(new)
 
     def validate_copartitioning(self) -> None:
-        """Refuse groups of internal topics only whose given partition counts differ.
+        """Raise if a group of only internal topics has different partition counts.
 
         Raises:
             TopologyError: with the topics and their counts.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> topology = ks.Topology()
+            >>> topology = topology.add_source("one", "a").add_source("two", "b").copartition_sources(["one", "two"])
+            >>> topology.validate_copartitioning()
         """
         for sources in self._copartition_sources:
             topics = {topic for name in sources for topic in self._topics_of(name)}
@@ -312,7 +397,15 @@ class Topology(TopologyGraph):
                 )
 
     def connect_source_topic(self, store: str, topic: str) -> None:
-        """Make a source topic the changelog of a store."""
+        """Use a source topic as the changelog of a store.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> topology = ks.Topology()
+            >>> topology = topology.add_source("in", "prices").add_processor("keep", ks.Processor, "in")
+            >>> topology = topology.add_state_store(ks.StoreBuilder("prices", ks.StoreKind.KEY_VALUE), "keep")
+            >>> topology.connect_source_topic("prices", "prices")
+        """
         self._connect_source_topic(store, topic)
 
     # ------------------------------------------------------------------------------------------------------------ checks
@@ -363,94 +456,3 @@ class Topology(TopologyGraph):
             users.append(processor)
         if store not in node.stores:
             self._nodes[processor] = replace(node, stores=(*node.stores, store))
-
-    def _store_name(self, builder: Any) -> str:
-        if not isinstance(builder, StoreBuilder):
-            raise TopologyError(
-                f"a store builder is needed, not {builder!r}",
-                hint='StoreBuilder("name", StoreKind.KEY_VALUE); connect_processor_and_state_stores connects a store by name',
-            )
-        return validate_name(builder.name, "store")
-
-    def _check_history(self, builder: StoreBuilder) -> None:
-        """The history of a versioned store is kept under a name of its own beside the other stores of its task."""
-        known = {**self._stores, **self._global_stores, builder.name: builder}
-        for store in known.values():
-            other = store.name + HISTORY_SUFFIX
-            if store.kind is StoreKind.VERSIONED and other in known and builder.name in (store.name, other):
-                raise TopologyError(
-                    f"a store cannot be named {other!r} beside the versioned store {store.name!r}, which keeps its history under that name",
-                    hint="choose another name",
-                    store=builder.name,
-                )
-
-    def _free_node_name(self, name: Any) -> None:
-        if not isinstance(name, str) or not name:
-            raise TopologyError(f"a node needs a name, not {name!r}", hint="pass its name as non-empty text first")
-        if name in self._nodes:
-            raise TopologyError(
-                f"a node named {name!r} was already added",
-                hint=f"node names are unique in a topology: choose another one, or change this one: builder.replace({name!r}, function)",
-                node=name,
-            )
-
-    def _check_parents(self, name: str, parents: tuple[str, ...], kind: str) -> None:
-        if not parents:
-            raise TopologyError(
-                f"{kind} {name!r} has no parent", hint="name at least one source or processor as its parent", node=name
-            )
-        for parent in parents:
-            if parent == name:
-                raise TopologyError(
-                    f"{kind} {name!r} cannot be its own parent", hint="name another node as its parent", node=name
-                )
-            node = self._nodes.get(parent)
-            if node is None:
-                raise TopologyError(
-                    f"{kind} {name!r} names the parent {parent!r}, which was not added",
-                    hint=did_you_mean(parent, self._nodes) or "add parents before their children",
-                    node=name,
-                )
-            if isinstance(node, SinkNode):
-                raise TopologyError(
-                    f"{kind} {name!r} names the sink {parent!r} as parent", hint="a sink has no children", node=name
-                )
-
-    def _check_supplier(self, name: str, supplier: Any) -> None:
-        if not callable(supplier) and not hasattr(supplier, "build"):
-            raise TopologyError(
-                f"processor {name!r} was given {supplier!r}, which cannot be called",
-                hint="pass a class or function that returns a fresh processor for each task, not a processor",
-                node=name,
-            )
-
-    def _split_pattern(self, name: str, topics: tuple[Any, ...]) -> tuple[re.Pattern[str] | None, tuple[str, ...]]:
-        if isinstance(topics[0], re.Pattern):
-            if len(topics) > 1:
-                raise TopologyError(
-                    f"source {name!r} mixes a pattern with other topics", hint="use one source for each", node=name
-                )
-            return topics[0], ()
-        return None, tuple(validate_name(topic, "topic") for topic in topics)
-
-    def _free_topic(self, name: str, topic: str) -> None:
-        taken = self._topic_sources.get(validate_name(topic, "topic"))
-        if taken is None:
-            taken = next((source for source, pattern in self._patterns.items() if pattern.fullmatch(topic)), None)
-        if taken is not None:
-            raise TopologyError(
-                f"source {name!r} reads topic {topic!r}, which source {taken!r} reads already",
-                hint="read it once and let both branches start from that source",
-                node=name,
-                topic=topic,
-            )
-
-    def _free_pattern(self, name: str, pattern: re.Pattern[str]) -> None:
-        for topic, source in self._topic_sources.items():
-            if pattern.fullmatch(topic):
-                raise TopologyError(
-                    f"the pattern {pattern.pattern!r} of source {name!r} matches topic {topic!r}, which source {source!r} reads already",
-                    hint="make the pattern narrower",
-                    node=name,
-                    topic=topic,
-                )

@@ -3,11 +3,13 @@ import { ICommandPalette, MainAreaWidget } from "@jupyterlab/apputils";
 import { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import { LabIcon } from "@jupyterlab/ui-components";
 import type { Widget } from "@lumino/widgets";
+import { followKernels } from "./kernels";
+import { hearRedBoxes } from "./failures";
 import { PictureTab } from "./picture";
 import { showSavedPictures } from "./saved";
 import { SidePanel } from "./side";
 
-const SAVED_MS = 3000; // a widget that is being restored is given its time
+const SAVED_MS = 1000;
 
 interface App {
   readonly shell: { add(widget: Widget, area: string, options?: { rank?: number }): void; activateById(id: string): void };
@@ -22,7 +24,7 @@ const icon = new LabIcon({
     '<path d="M12 7.500v4.500M6 16.500V12h12v4.500"/></g></svg>',
 });
 
-function showCell(app: App, tracker: INotebookTracker, id: string): void {
+function showCell(app: App, tracker: INotebookTracker, id: string, line?: number): void {
   const panels: NotebookPanel[] = [];
   if (tracker.currentWidget) panels.push(tracker.currentWidget);
   tracker.forEach((panel) => panels.push(panel));
@@ -34,6 +36,7 @@ function showCell(app: App, tracker: INotebookTracker, id: string): void {
     panel.content.activeCellIndex = index;
     void panel.content.scrollToCell(cell).then(() => {
       panel.content.mode = "edit";
+      if (line) cell.editor?.setCursorPosition({ line: line - 1, column: 0 });
       cell.editor?.focus();
     });
     return;
@@ -64,9 +67,12 @@ const plugin = {
     side.title.icon = icon;
     side.title.caption = "Kafka Streams topologies";
     app.shell.add(side, "left", { rank: 700 });
+    followKernels(tracker);
+    hearRedBoxes(tracker);
     document.body.dataset.kstreamsCells = "true";
     document.addEventListener("kstreams:show-cell", (event) => {
-      showCell(app, tracker, String((event as CustomEvent).detail?.cell ?? ""));
+      const { cell, line } = (event as CustomEvent).detail ?? {};
+      showCell(app, tracker, String(cell ?? ""), Number(line) || undefined);
     });
     window.setInterval(() => showSavedPictures(tracker.currentWidget), SAVED_MS);
     const command = "kstreams-repl:show";

@@ -49,13 +49,16 @@ declare module "@jupyterlab/notebook" {
   export interface IKernelConnection {
     readonly isDisposed: boolean;
     readonly statusChanged: ISignal<IKernelConnection, string>;
-    readonly iopubMessage: ISignal<IKernelConnection, { header: { msg_type: string }; content: any }>;
+    readonly connectionStatusChanged: ISignal<IKernelConnection, string>;
+    readonly iopubMessage: ISignal<IKernelConnection, { header: { msg_type: string }; parent_header: { msg_id?: string }; content: any }>;
     createComm(target: string): IComm;
     requestExecute(content: { code: string; store_history: boolean }): { done: Promise<unknown> };
   }
   export interface ISessionContext {
     readonly session: { readonly kernel: IKernelConnection | null } | null;
-    readonly kernelChanged: ISignal<ISessionContext, unknown>;
+    readonly kernelChanged: ISignal<ISessionContext, { oldValue: unknown; newValue: unknown }>;
+    readonly statusChanged: ISignal<ISessionContext, string>;
+    readonly connectionStatusChanged: ISignal<ISessionContext, string>;
   }
   export interface ICell {
     readonly model: {
@@ -63,7 +66,7 @@ declare module "@jupyterlab/notebook" {
       readonly outputs?: { readonly length: number; get(index: number): { readonly data: Record<string, unknown> } };
     };
     readonly node: HTMLElement;
-    readonly editor: { focus(): void } | null;
+    readonly editor: { focus(): void; setCursorPosition(position: { line: number; column: number }): void } | null;
   }
   export class NotebookPanel extends Widget {
     readonly sessionContext: ISessionContext;
@@ -77,9 +80,14 @@ declare module "@jupyterlab/notebook" {
   export interface INotebookTracker {
     readonly currentWidget: NotebookPanel | null;
     readonly currentChanged: ISignal<INotebookTracker, NotebookPanel | null>;
+    readonly widgetAdded: ISignal<INotebookTracker, NotebookPanel>;
     forEach(call: (panel: NotebookPanel) => void): void;
   }
   export const INotebookTracker: unique symbol;
+}
+
+declare module "*/kernel_ext/static/failure.js" {
+  export function pressed(event: Event, say: (message: { do: string; at: string }) => void): void;
 }
 
 declare module "*/kernel_ext/static/panel.js" {

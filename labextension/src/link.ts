@@ -1,5 +1,6 @@
 // The link to the kernel of the notebook in front: a comm to the extension that `%load_ext kstreams_repl` loaded there.
 import type { IComm, IKernelConnection, INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
+import { fateOf } from "./kernels";
 
 const TARGET = "kstreams_repl";
 const ANSWER_MS = 400; // a kernel that listens has said that it heard by then
@@ -9,6 +10,11 @@ export interface Topic {
   partitions: number;
   records: number;
   internal: boolean;
+}
+export interface Schema {
+  name: string;
+  columns: string[][];
+  note: string;
 }
 export interface Store {
   name: string;
@@ -26,9 +32,20 @@ export interface Application {
   stale: number;
   error: string;
 }
-export interface Apart {
+// In the session's directory, and not attached in this kernel.
+export interface Left {
   name: string;
   status: string;
+  standing: string;
+  detached: boolean;
+  driven: boolean;
+  error: string;
+}
+// What removing an application would delete.
+export interface Cleanup {
+  name: string;
+  rows: string[][];
+  note: string;
 }
 export interface State {
   session: string | null;
@@ -36,7 +53,7 @@ export interface State {
   topics: Topic[];
   stores: Store[];
   applications: Application[];
-  apart?: Apart[];
+  left?: Left[];
   problem?: string;
 }
 export type Linked = "no notebook" | "no kernel" | "not loaded" | "connecting" | "connected";
@@ -46,11 +63,13 @@ export class KernelLink {
   state: State | null = null;
   linked: Linked = "no notebook";
   message = "";
+  cleanup: Cleanup | null = null;
+  schema: Schema | null = null;
   private panel: NotebookPanel | null = null;
   private kernel: IKernelConnection | null = null;
   private comm: IComm | null = null;
   private wanted = false;
-  private loading = false;
+  private loading = ""; // the message that runs a cell which may load the extension
   private unanswered = 0;
 
   constructor(tracker: INotebookTracker, private changed: () => void) {
@@ -70,8 +89,10 @@ export class KernelLink {
   }
 
   // What a button says. Where the kernel hears one message after the other it acts when the running cell ends; the user is told.
-  act(action: string, name: string): void {
-    this.send({ do: action, name });
+  act(action: string, name: string, more: object = {}): void {
+    this.cleanup = null;
+    this.schema = null;
+    this.send({ do: action, name, ...more });
     window.clearTimeout(this.unanswered);
     this.unanswered = window.setTimeout(() => {
       this.message = `${action} ${name}: waits for the running cell`;
@@ -99,8 +120,10 @@ export class KernelLink {
     const kernel = this.panel?.sessionContext.session?.kernel ?? null;
     if (kernel !== this.kernel) {
       this.kernel?.iopubMessage.disconnect(this.onMessage);
+      this.kernel?.statusChanged.disconnect(this.onStatus);
       this.kernel = kernel;
       kernel?.iopubMessage.connect(this.onMessage);
+      kernel?.statusChanged.connect(this.onStatus);
       this.drop();
     }
     this.set(this.panel === null ? "no notebook" : kernel === null ? "no kernel" : "not loaded");
@@ -108,16 +131,21 @@ export class KernelLink {
   };
 
   // A cell that names the package may have loaded the extension: look when it is done.
-  private onMessage = (_: unknown, message: { header: { msg_type: string }; content: any }): void => {
-    if (message.header.msg_type === "execute_input" && /kstreams_repl/.test(message.content.code)) this.loading = true;
-    if (message.header.msg_type === "status" && message.content.execution_state === "idle" && this.loading) {
-      this.loading = false;
+  private onMessage = (_: unknown, message: { header: { msg_type: string }; parent_header: { msg_id?: string }; content: any }): void => {
+    const cause = message.parent_header.msg_id ?? "";
+    if (message.header.msg_type === "execute_input" && /kstreams_repl/.test(message.content.code)) this.loading = cause;
+    // other requests end while the cell still runs
+    if (message.header.msg_type === "status" && message.content.execution_state === "idle" && cause !== "" && cause === this.loading) {
+      this.loading = "";
       if (this.wanted && this.comm === null) this.connect();
     }
-    if (message.header.msg_type === "status" && /restarting|dead/.test(message.content.execution_state)) {
-      this.drop();
-      this.set("not loaded");
-    }
+  };
+
+  // A restart that is asked for here is told by no message of the kernel's, and its comms go without a word.
+  private onStatus = (_: unknown, status: string): void => {
+    if (!fateOf(status)) return;
+    this.drop();
+    this.set("not loaded");
   };
 
   private connect(): void {
@@ -133,6 +161,14 @@ export class KernelLink {
         this.message = `${data.heard.name}: ${data.heard.do} …`;
       }
       if (data.state) this.state = data.state;
+      if (data.schema) {
+        this.schema = data.schema;
+        this.message = "";
+      }
+      if (data.cleanup) {
+        this.cleanup = data.cleanup;
+        this.message = "";
+      }
       if (data.error) this.message = `${data.error.do} ${data.error.name}: ${data.error.message}`;
       if (data.done) this.message = `${data.done.name}: ${data.done.do} is done`;
       this.set("connected");
@@ -150,6 +186,7 @@ export class KernelLink {
     const comm = this.comm;
     this.comm = null;
     this.state = null;
+    this.cleanup = null;
     this.message = "";
     window.clearTimeout(this.unanswered);
     if (comm !== null && !comm.isDisposed) comm.close();

@@ -2,6 +2,7 @@
 import { Widget } from "@lumino/widgets";
 import type { IComm, IKernelConnection } from "@jupyterlab/notebook";
 import panel from "../../kernel_ext/static/panel.js";
+import { fateOf, tellPictures } from "./kernels";
 
 const TARGET = "kstreams_repl.picture";
 
@@ -41,7 +42,7 @@ export class PictureTab extends Widget {
   private comm: IComm;
   private end: (() => void) | null = null;
 
-  constructor(kernel: IKernelConnection, name: string) {
+  constructor(private kernel: IKernelConnection, name: string) {
     super();
     this.addClass("ks-picture-tab");
     this.comm = kernel.createComm(TARGET);
@@ -53,16 +54,25 @@ export class PictureTab extends Widget {
       model.take(data.set);
       if (this.end === null) this.end = panel.render({ model, el: this.node });
     };
-    this.comm.onClose = () => {
-      const last = document.createElement("p");
-      last.textContent = "The kernel has ended; this is the last picture.";
-      this.node.prepend(last);
-    };
+    this.comm.onClose = () => tellPictures(this.node, "ended");
+    kernel.statusChanged.connect(this.onStatus);
+    kernel.connectionStatusChanged.connect(this.onConnection);
     this.comm.open({ name });
   }
 
+  private onStatus = (_: unknown, status: string): void => {
+    const how = fateOf(status);
+    if (how) tellPictures(this.node, how);
+  };
+
+  private onConnection = (_: unknown, status: string): void => {
+    tellPictures(this.node, status === "connected" ? "connected" : "disconnected");
+  };
+
   dispose(): void {
     if (this.isDisposed) return;
+    this.kernel.statusChanged.disconnect(this.onStatus);
+    this.kernel.connectionStatusChanged.disconnect(this.onConnection);
     this.end?.();
     if (!this.comm.isDisposed) this.comm.close();
     super.dispose();

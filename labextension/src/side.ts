@@ -1,7 +1,7 @@
 // The side panel: lists, and buttons for what runs. Everything goes in as text; nothing that comes from the kernel is markup here.
 import { Widget } from "@lumino/widgets";
 import type { INotebookTracker } from "@jupyterlab/notebook";
-import { Application, KernelLink } from "./link";
+import { Application, KernelLink, Left } from "./link";
 
 const ASK_MS = 2000;
 const ACTIONS: Record<string, string[]> = {
@@ -9,6 +9,7 @@ const ACTIONS: Record<string, string[]> = {
   resume: ["paused", "stopped", "failed"],
   stop: ["running", "paused", "failed"],
 };
+const REMOVABLE = ["stopped", "failed"];
 const SIGNS: Record<string, string> = { running: "▶", starting: "…", paused: "‖", failed: "✖", stopped: "■", created: "○" };
 const SAID = {
   "no notebook": "Open a notebook: this panel shows what its kernel works on.",
@@ -55,7 +56,7 @@ export class SidePanel extends Widget {
 
   private draw(): void {
     if (this.link === undefined || !this.isVisible) return;
-    const now = JSON.stringify([this.link.linked, this.link.state, this.link.message, this.internal]);
+    const now = JSON.stringify([this.link.linked, this.link.state, this.link.message, this.link.cleanup, this.internal, this.link.schema]);
     if (now === this.shown) return;
     this.shown = now;
     const focused = this.node.contains(document.activeElement) ? (document.activeElement as HTMLElement).dataset.key : undefined;
@@ -74,19 +75,17 @@ export class SidePanel extends Widget {
     make("p", this.node, "ks-said", state.session ?? "No session in this notebook yet: session = kstreams_repl.connect()");
     const told = make("p", this.node, "ks-message", message || state.problem || "");
     told.setAttribute("role", "status");
-    const apart = state.apart ?? [];
-    const applications = this.section("Applications", state.applications.length + apart.length);
+    const left = state.left ?? [];
+    const applications = this.section("Applications", state.applications.length + left.length);
     for (const app of state.applications) this.application(applications, app);
-    for (const app of apart) {
-      const row = this.row(applications, app.name, app.status, true);
-      make("div", row, "ks-numbers", `another process drives it; session.attach(${JSON.stringify(app.name)}) takes it up here`);
-    }
+    for (const app of left) this.leftApplication(applications, app);
     this.rows("Brokers", ["address"], state.brokers.map((address) => [address]));
     const topics = state.topics.filter((topic) => this.internal || !topic.internal);
     const place = this.rows(
       "Topics", ["topic", "partitions", "records"],
       topics.map((topic) => [topic.name, topic.partitions, topic.records]),
     );
+    place.querySelectorAll("tbody tr").forEach((line, index) => this.topic(line as HTMLElement, topics[index].name));
     this.button(place, "internal", this.internal ? "hide internal topics" : "show internal topics", "", () => {
       this.internal = !this.internal;
       this.draw();
@@ -96,6 +95,33 @@ export class SidePanel extends Widget {
       const store = state.stores[index];
       make("div", line.firstChild!, "ks-numbers", `${store.kind}, of ${store.application}`);
     });
+  }
+
+  // A topic's name opens and closes its columns.
+  private topic(line: HTMLElement, name: string): void {
+    const place = line.firstChild as HTMLElement;
+    place.textContent = "";
+    const schema = this.link.schema?.name === name ? this.link.schema : null;
+    const button = this.button(place, `${name}/schema`, name, `Columns of ${name}, their types and an example`, () => {
+      if (schema === null) this.link.act("schema", name);
+      else this.link.schema = null;
+      this.draw();
+    });
+    button.className = "ks-topic";
+    button.setAttribute("aria-expanded", String(schema !== null));
+    if (schema === null) return;
+    const opened = document.createElement("tr");
+    opened.className = "ks-schema";
+    line.after(opened);
+    const cell = make("td", opened);
+    cell.colSpan = 3;
+    for (const [column, type, example] of schema.columns) {
+      const row = make("div", cell, "ks-column");
+      make("span", row, "ks-column-name", column);
+      make("span", row, "ks-column-type", type);
+      make("span", row, "ks-column-example", example).title = example;
+    }
+    make("div", cell, "ks-numbers", schema.note);
   }
 
   private application(parent: HTMLElement, app: Application): void {
@@ -112,6 +138,42 @@ export class SidePanel extends Widget {
       button.disabled = !states.includes(app.status);
     }
     this.button(bar, `${app.name}/picture`, "picture", `Open the picture of ${app.name}`, () => this.openPicture(app.name));
+    if (REMOVABLE.includes(app.status)) this.removal(row, bar, app.name);
+  }
+
+  // What an earlier or another kernel left in the directory.
+  private leftApplication(parent: HTMLElement, app: Left): void {
+    const row = this.row(parent, app.name, app.status, app.detached);
+    row.classList.add("is-left");
+    make("div", row, "ks-numbers", app.standing);
+    if (app.error) make("div", row, "ks-error", app.error);
+    const bar = make("div", row, "ks-bar");
+    this.button(bar, `${app.name}/attach`, "attach", `session.attach(${JSON.stringify(app.name)}): take it up in this kernel`, () =>
+      this.link.act("attach", app.name),
+    );
+    if (!app.driven) this.removal(row, bar, app.name);
+  }
+
+  // "remove" lists what it would delete; only then it can be done.
+  private removal(row: HTMLElement, bar: HTMLElement, name: string): void {
+    this.button(bar, `${name}/remove`, "remove …", `List what removing ${name} would delete`, () => this.link.act("remove", name));
+    const found = this.link.cleanup;
+    if (found?.name !== name) return;
+    const list = make("div", row, "ks-cleanup");
+    list.setAttribute("role", "alertdialog");
+    list.setAttribute("aria-label", `Remove ${name}`);
+    if (found.rows.length === 0) {
+      make("div", list, "ks-numbers", found.note);
+      return;
+    }
+    make("div", list, "ks-numbers", `This deletes ${found.rows.length === 1 ? "one thing" : `${found.rows.length} things`}, for good:`);
+    const items = make("ul", list);
+    for (const line of found.rows) make("li", items, "", line.join(" "));
+    this.button(list, `${name}/delete`, `delete`, `Delete what belongs to ${name}`, () => this.link.act("remove", name, { confirm: true }));
+    this.button(list, `${name}/keep`, "keep", "", () => {
+      this.link.cleanup = null;
+      this.draw();
+    });
   }
 
   private row(parent: HTMLElement, name: string, status: string, detached: boolean): HTMLElement {

@@ -11,11 +11,14 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,26 +33,46 @@ def extensions(home: Path) -> Path:
     return home / "share"
 
 
-@pytest.fixture
-def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[str, Path]]:
-    """JupyterLab on a free loopback port over a folder of its own: (address with token, folder). A parameter is what becomes of comms
-    while a cell runs: JupyterLab's setting ``commsOverSubshells``.
-    """
-    folder = tmp_path / "notebooks"
-    shutil.copytree(ROOT / "notebooks", folder, ignore=shutil.ignore_patterns(".kstreams", "flights-data", ".ipynb_checkpoints"))
+@dataclass(frozen=True)
+class Lab:
+    """A running JupyterLab: its address, the token it asks for, the folder it shows, and the folder of its settings."""
+
+    url: str
+    token: str
+    base: Path
+    server: subprocess.Popen[bytes]
+
+    def ask(self, path: str, method: str = "GET") -> Any:
+        """What its REST API answers."""
+        asked = urllib.request.Request(f"{self.url}/api/{path}?token={self.token}", method=method)
+        with urllib.request.urlopen(asked, timeout=60) as answer:
+            return json.loads(answer.read() or "null")
+
+    def end_kernels(self) -> None:
+        """End what the kernels are, and fail for a process that stays: the leak check takes the server's children for its own."""
+        deadline = time.monotonic() + 30
+        while kernels := self.ask("kernels"):
+            for kernel in kernels:
+                try:
+                    self.ask(f"kernels/{kernel['id']}", "DELETE")
+                except urllib.error.HTTPError:  # one that is being restarted cannot be ended yet
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.5)
+        _, stay = psutil.wait_procs(psutil.Process(self.server.pid).children(recursive=True), timeout=10)
+        if stay:
+            pytest.fail(f"left behind by the notebook's kernel: {stay}", pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """JupyterLab on a free loopback port, for the tests of one file."""
+    base = tmp_path_factory.mktemp("lab")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     token = secrets.token_hex(16)
-    home = tmp_path / "home"
-    # every cell in the page, also those that are out of sight
-    settings = home / "settings" / "@jupyterlab" / "notebook-extension" / "tracker.jupyterlab-settings"
-    settings.parent.mkdir(parents=True)
-    settings.write_text('{"windowingMode": "none"}')
-    if hasattr(request, "param"):
-        kernels = home / "settings" / "@jupyterlab" / "apputils-extension" / "kernels-settings.jupyterlab-settings"
-        kernels.parent.mkdir(parents=True)
-        kernels.write_text(json.dumps({"commsOverSubshells": request.param}))
+    home = base / "home"
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
@@ -63,17 +86,15 @@ def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[str, P
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
     }
     command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.root_dir={folder}", "--ServerApp.ip=127.0.0.1",
+        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.root_dir={base}", "--ServerApp.ip=127.0.0.1",
         f"--ServerApp.port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None",
     ]  # fmt: skip
-    with (tmp_path / "lab.log").open("wb") as log:
-        server = subprocess.Popen(
-            command, env=environment, cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
+    with (base / "lab.log").open("wb") as log:
+        server = subprocess.Popen(command, env=environment, cwd=base, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
     try:
-        _await(f"http://127.0.0.1:{port}/api?token={token}", server, tmp_path / "lab.log")
-        yield f"http://127.0.0.1:{port}/lab/tree/{{}}?reset&token={token}", folder
+        _await(f"http://127.0.0.1:{port}/api?token={token}", server, base / "lab.log")
+        yield Lab(f"http://127.0.0.1:{port}", token, base, server)
     finally:
         server.send_signal(signal.SIGTERM)
         try:
@@ -81,6 +102,30 @@ def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[str, P
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+
+
+@pytest.fixture
+def lab(running_lab: Lab, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[str, Path]]:
+    """JupyterLab over a folder of the test's own, with settings and kernels of its own: (address with token, folder). A parameter is
+    what becomes of comms while a cell runs: JupyterLab's setting ``commsOverSubshells``.
+    """
+    settings = running_lab.base / "home" / "settings"
+    shutil.rmtree(settings, ignore_errors=True)  # a test before may have chosen a theme
+    # every cell in the page, also those that are out of sight
+    given = {
+        "notebook-extension/tracker": {"windowingMode": "none", "scrollPastEnd": False},
+        "apputils-extension/notification": {"fetchNews": "false"},
+    }
+    if hasattr(request, "param"):
+        given["apputils-extension/kernels-settings"] = {"commsOverSubshells": request.param}
+    for name, values in given.items():
+        file = settings / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(values))
+    folder = running_lab.base / tmp_path.name
+    shutil.copytree(ROOT / "notebooks", folder, ignore=shutil.ignore_patterns(".kstreams", "flights-data", ".ipynb_checkpoints"))
+    yield f"{running_lab.url}/lab/tree/{folder.name}/{{}}?reset&token={running_lab.token}", folder
+    running_lab.end_kernels()
 
 
 def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
@@ -95,8 +140,9 @@ def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
             time.sleep(0.2)
 
 
-@pytest.fixture
-def page() -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser for the tests of one file."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -108,7 +154,15 @@ def page() -> Iterator[Any]:
                 "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE localhost , EXCLUDE 127.0.0.1",
             ],
         )
-        page = browser.new_page(viewport={"width": 1400, "height": 1000})
-        page.set_default_timeout(60_000)
-        yield page
+        yield browser
         browser.close()
+
+
+@pytest.fixture
+def page(chromium: Any) -> Iterator[Any]:
+    """A page in a profile of its own."""
+    context = chromium.new_context(viewport={"width": 1400, "height": 1000})
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    yield page
+    context.close()

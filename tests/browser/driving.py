@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,16 @@ def add_cell(page: Any, source: str) -> None:
     page.keyboard.press("Enter")
     page.keyboard.insert_text(source)
     page.keyboard.press("Control+Enter")
+
+
+def choose_theme(page: Any, name: str) -> None:
+    """As a user does it: Settings, Theme, name."""
+    page.get_by_role("menuitem", name="Settings", exact=True).click()
+    page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Theme$")).hover()
+    page.locator(".lm-Menu-itemLabel", has_text=re.compile(f"^{name}$")).click()
+    light = "false" if "Dark" in name else "true"
+    page.wait_for_function(f"() => document.body.dataset.jpThemeLight === '{light}'")
+    page.wait_for_timeout(500)
 
 
 def keep(page: Any, name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import CHROMIUM
-from tests.browser.driving import ARTEFACTS, keep, open_notebook, run_cells
+from tests.browser.driving import ARTEFACTS, choose_theme, keep, open_notebook, run_cells
 
 pytestmark = [
     pytest.mark.browser,
@@ -37,7 +37,7 @@ def records(panel: Any) -> int:
 
 def counted(panel: Any) -> dict[str, int]:
     """Rows of the count as the panel shows them behind the selected node; while it draws them anew a row may have no second cell yet."""
-    rows = [row.split("\t") for row in panel.locator(".behind .detail tbody tr").all_inner_texts()]
+    rows = [row.split("\t") for row in panel.locator(".behind .detail table").last.locator("tbody tr").all_inner_texts()]
     return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdigit()}
 
 
@@ -48,13 +48,6 @@ def until(page: Any, what: str, condition: Any, seconds: float = 60) -> None:
         page.wait_for_timeout(200)
     keep(page, "failed")
     raise AssertionError(f"{what} did not come")
-
-
-def dark_theme(page: Any) -> None:
-    """As from JupyterLab's menu of settings."""
-    page.get_by_role("menuitem", name="Settings", exact=True).click()
-    page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Theme$")).hover()
-    page.locator(".lm-Menu-itemLabel", has_text=re.compile("^JupyterLab Dark$")).click()
 
 
 def test_a_user_edits_pauses_and_resumes_from_the_picture(lab: tuple[str, Path], page: Any) -> None:
@@ -72,7 +65,8 @@ def test_a_user_edits_pauses_and_resumes_from_the_picture(lab: tuple[str, Path],
     first = records(panel)
     until(page, "another number", lambda: records(panel) > first)
     assert any(line.endswith("records/s") for line in lines(panel, "node:orders"))
-    assert any("running" in line for line in lines(panel, "node:count"))
+    assert not any("running" in line for line in lines(panel, "node:count")), "the header says it"
+    assert panel.locator(".chip").inner_text() == "▶ running"
 
     # a click on the count node shows its rows, its source and values as they pass
     panel.locator('[data-node="node:count"]').click()
@@ -109,7 +103,7 @@ def test_a_user_edits_pauses_and_resumes_from_the_picture(lab: tuple[str, Path],
     at_rest = counted(panel)
     page.wait_for_timeout(3000)
     assert counted(panel) == at_rest
-    assert any("paused" in line for line in lines(panel, "node:count"))
+    assert panel.locator(".chip").inner_text() == "‖ paused"
     keep(page, "03_paused")
     panel.locator("button.resume").click()
     until(page, "running", lambda: panel.get_attribute("data-status") == "running")
@@ -138,9 +132,7 @@ def test_a_user_edits_pauses_and_resumes_from_the_picture(lab: tuple[str, Path],
     until(page, "the tab", lambda: tab.count() == 1 and records(tab) > 0)
     here = records(tab)
     until(page, "another number", lambda: records(tab) > here)
-    dark_theme(page)
-    until(page, "the dark theme", lambda: page.evaluate("() => document.body.dataset.jpThemeLight") == "false")
-    page.wait_for_timeout(500)
+    choose_theme(page, "JupyterLab Dark")
     tab.locator('[data-node="store:counts"]').click()
     until(page, "rows", lambda: len(counted(tab)) == 4)
     keep(page, "03_dark_tab")

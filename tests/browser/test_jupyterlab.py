@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from nbformat.sign import NotebookNotary
 import kstreams_repl as ks
 from kstreams_repl.display import mimebundle, picture_of
 from tests.browser.conftest import CHROMIUM
-from tests.browser.driving import add_cell, keep, open_notebook, run_all, write_notebook
+from tests.browser.driving import IDLE, add_cell, keep, open_notebook, run_all, write_notebook
 
 pytestmark = [
     pytest.mark.browser,
@@ -38,8 +41,8 @@ def test_the_first_notebook_runs_and_shows_its_picture_and_tables(lab: tuple[str
     assert any("United Air Lines Inc." in text and "57979" in text for text in tables), tables
     page.locator("img.ks-image").last.scroll_into_view_if_needed()
     keep(page, "01_first_topology")
-    shown = page.locator(".jp-Notebook .jp-CodeCell").last.inner_text()
-    assert "Session(closed)" in shown
+    live = page.locator(".jp-Notebook .jp-CodeCell .ks-panel").last.inner_text()
+    assert "running" in live, "it ends with the live picture"
     outside = [url for url in asked if not url.startswith(("http://127.0.0.1:", "ws://127.0.0.1:", "data:", "blob:", "about:"))]
     assert outside == []
 
@@ -95,6 +98,56 @@ def test_the_panel_shows_rows_pauses_and_resumes(lab: tuple[str, Path], page: An
     assert "running" in panel.locator(".status").inner_text()
     panel.locator("button.pause").click()
     page.wait_for_function("() => document.querySelector('.ks-panel .status')?.innerText.includes('paused')")
+    panel.locator("button.resume").click()
+    page.wait_for_function("() => document.querySelector('.ks-panel').dataset.status === 'running'")
+
+    # a restart: the panel, the picture in its tab and the side panel say so, and nothing can be pressed
+    page.locator('li[data-id="kstreams-side-panel"]').click()
+    page.locator('[data-key="panel-words/picture"]').click()
+    page.locator(".ks-picture-tab .ks-panel[data-status=running]").wait_for()
+    page.get_by_role("tab", name="panel.ipynb").click()
+    page.get_by_role("menuitem", name="Kernel", exact=True).click()
+    page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Restart Kernel…$")).click()
+    began = time.monotonic()
+    page.get_by_role("button", name="Confirm Kernel Restart").click()
+    page.wait_for_function(GREY, arg=2, polling=50)
+    took = time.monotonic() - began
+    print(f"grey {took:.2f} s after the restart was asked for")
+    for one in page.locator(".ks-panel").all():
+        assert one.get_attribute("data-kernel") == "restarted"
+        said = one.locator(".lost").text_content()
+        assert "The kernel was restarted" in said and 'session.attach("panel-words")' in said
+    page.wait_for_function("() => document.querySelector('.ks-side').innerText.includes('not loaded')")
+    keep(page, "kernel_restarted")
+
+
+GREY = """count => {
+    const panels = [...document.querySelectorAll('.ks-panel')];
+    const live = panels.flatMap(panel => [...panel.querySelectorAll('.bar:not(.tools) button')]).filter(button => !button.disabled);
+    return panels.length === count && panels.every(panel => panel.dataset.status === 'no kernel') && live.length === 0;
+}"""
+
+
+def test_a_picture_without_its_kernel_says_so_within_two_seconds(lab: tuple[str, Path], page: Any) -> None:
+    """Killed from outside: JupyterLab itself notices seconds later. Then its server starts another one, and the picture stays grey."""
+    address, folder = lab
+    builds = "import kstreams_repl as ks\n%load_ext kstreams_repl\nfrom types import SimpleNamespace\nfrom kernel_ext.panel import Panel"
+    shows = "import os\nPanel(SimpleNamespace(name='shop', session=SimpleNamespace(closed=True)))"  # what it shows does not matter here
+    write_notebook(folder / "killed.ipynb", [builds, shows])
+    run_all(page, address.format("killed.ipynb"), seconds=120)
+    page.locator(".ks-panel").wait_for()
+    page.wait_for_timeout(3000)
+    assert page.locator(".ks-panel").get_attribute("data-kernel") is None
+    add_cell(page, f"open({str(folder / 'pid')!r}, 'w').write(str(os.getpid()))")
+    page.wait_for_function(IDLE)
+    pid = int((folder / "pid").read_text())
+    os.kill(pid, signal.SIGKILL)
+    killed = time.monotonic()
+    page.wait_for_function(GREY, arg=1, polling=50)
+    assert time.monotonic() - killed < 2.0
+    assert 'session.attach("shop")' in page.locator(".lost").text_content()
+    page.wait_for_timeout(6000)
+    assert page.evaluate(GREY, 1)
 
 
 STATUS = "() => document.querySelector('.ks-panel').dataset.status === '{}'"
@@ -163,6 +216,9 @@ def test_without_subshells_a_button_says_that_it_waits_for_the_running_cell(lab:
     assert panel.locator("button.pause").inner_text() == "pause"
 
 
+WRITTEN = "text => { document.querySelector('.jp-OutputArea-output').textContent = text; }"
+
+
 @pytest.mark.parametrize("trusted", [True, False])
 def test_a_notebook_that_is_opened_again_shows_the_picture_that_was_saved(lab: tuple[str, Path], page: Any, trusted: bool) -> None:
     """The widget is gone with its kernel; the picture below it in the ladder is not. Untrusted, JupyterLab takes that by itself."""
@@ -181,4 +237,11 @@ def test_a_notebook_that_is_opened_again_shows_the_picture_that_was_saved(lab: t
     image.wait_for()
     assert image.evaluate("image => image.complete && image.naturalWidth > 50")
     assert image.get_attribute("alt") == "saved: 2 nodes, 0 stores, 2 topics, 1 sub-topology"
-    assert ("run the cell for the live panel" in page.locator(".jp-OutputArea").inner_text()) == trusted
+    said = page.locator(".jp-OutputArea")
+    assert ("run the cell for the live panel" in said.inner_text()) == trusted
+    if trusted:  # JupyterLab writes there once more when its widgets are restored, whenever that is
+        page.evaluate(WRITTEN, "Error displaying widget: model not found")
+        assert image.is_visible() and "run the cell" in said.inner_text() and "Error" not in said.inner_text()
+        page.evaluate(WRITTEN, "the widget after all")
+        image.wait_for(state="detached")
+        assert said.inner_text().strip().endswith("the widget after all")

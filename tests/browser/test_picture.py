@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kernel_ext.live import START, marks
+from kernel_ext.front_end import one_module
+from kernel_ext.live_picture import START, marks
 from kstreams_repl.display import Mark, Picture, Table, picture_of, svg_of
 from kstreams_repl.display.arrange import room_for
 from kstreams_repl.display.markup import element, join
@@ -20,7 +21,7 @@ from tests.browser.conftest import CHROMIUM
 from tests.browser.driving import keep
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = (ROOT / "kernel_ext" / "static" / "panel.js").read_text(encoding="utf-8")
+SOURCE = one_module("panel.js")
 CORPUS: dict[str, list[str]] = json.loads((ROOT / "tests" / "data" / "hostile.json").read_text())
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")]
@@ -40,6 +41,7 @@ window.show = (state) => {
             for (const [wanted, call] of [...calls]) if (wanted.some((event) => events.includes(event))) call();
         },
         listeners: () => calls.length,
+        trigger: (event) => { for (const [wanted, call] of [...calls]) if (wanted.includes(event)) call(); },
     };
     const el = document.createElement("div");
     document.body.replaceChildren(el);
@@ -55,7 +57,7 @@ def panel(page: Any) -> Any:
     page.on("dialog", lambda dialog: (page.noticed.append(f"dialog {dialog.message}"), dialog.dismiss()))
     page.on("popup", lambda popup: page.noticed.append("popup"))
     page.set_content("<!doctype html><html lang=en><body></body></html>")
-    plain = SOURCE.replace("export default { render };", "window.ksPanel = { render };").replace("export function", "function")
+    plain = SOURCE.replace("export default { render };", "window.ksPanel = { render };")
     page.add_script_tag(type="module", content=plain)
     page.add_script_tag(content=MODEL)
     page.wait_for_function("() => window.ksPanel")
@@ -134,6 +136,36 @@ def test_what_is_shown_belongs_to_the_chosen_shape_before_the_kernel_has_answere
     panel.evaluate("texts => window.model.set({ selected: 'node:count-3', ...texts })", texts)
     assert "rows of count" in behind.inner_text()
     assert panel.locator('[data-node="node:count-3"]').get_attribute("aria-pressed") == "true"
+
+
+def test_a_failures_buttons_ask_and_act(panel: Any) -> None:
+    failure = (
+        '<div class="ks-ways"><button data-do="record" data-at="in-0@7">show this record</button>'
+        '<button data-do="skip" data-at="in-0@7" data-ask="Go on without &lt;b&gt;in-0@7?">skip it</button>'
+        '<button data-cell="of step" data-line="4">edit the function</button></div>'
+    )
+    panel.evaluate("state => window.show(state)", state_with(large(1), selected="node:count-3", failure=failure, status="failed"))
+    panel.evaluate("() => document.addEventListener('kstreams:show-cell', event => { window.shown = event.detail; })")
+
+    def press(name: str) -> list[dict[str, str]]:
+        panel.locator(".drawer").get_by_role("button", name=name, exact=True).click()
+        sent: list[dict[str, str]] = panel.evaluate("() => window.sent.filter(({ do: what }) => what === 'skip' || what === 'record')")
+        return [{name: told for name, told in message.items() if name != "view"} for message in sent]
+
+    record, skip = ({"do": what, "at": "in-0@7"} for what in ("record", "skip"))
+    assert press("show this record") == [record]
+    assert press("skip it") == [record] and "Go on without <b>in-0@7?" in panel.locator(".drawer").inner_text()
+    assert press("no") == [record] and "Go on" not in panel.locator(".drawer").inner_text()
+    press("skip it")
+    assert press("yes") == [record, skip]
+    press("edit the function")
+    assert panel.evaluate("() => window.shown") == {"cell": "of step", "line": 4}
+    panel.evaluate("() => window.model.set({ busy: true })")
+    assert panel.get_by_role("button", name="skip it").is_disabled()
+    panel.evaluate("() => window.model.set({ busy: false })")
+    assert panel.get_by_role("button", name="skip it").is_enabled()
+    panel.evaluate("() => window.model.set({ failure: '' })")
+    assert panel.get_by_role("button", name="skip it").count() == 0
 
 
 def test_a_choice_that_went_with_an_edit_hides_nothing(panel: Any) -> None:

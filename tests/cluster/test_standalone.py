@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kstreams_repl.errors import DeployError
-from kstreams_repl.spark import shortage
+from kstreams_repl.spark import missing_executors
 from kstreams_repl.spark.deployment import Deployment
-from kstreams_repl.spark.session import total_slots
+from kstreams_repl.spark.spark_session import total_slots
 from tests.cluster.standalone import SparkCluster
 from tests.spark.hosting import Host, counting, decoded, expected_counts, failed, numbered, processed, running, settle
 
@@ -86,7 +86,7 @@ def test_tasks_of_a_killed_executor_move_and_use_the_standby_copy(cluster: Spark
 
 def test_an_instance_whose_slot_was_lost_for_good_is_an_error(cluster: SparkCluster, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark queues its task for ever; the user is told, and goes on when a worker has come back."""
-    monkeypatch.setattr(shortage, "PATIENCE_SECONDS", 5.0)
+    monkeypatch.setattr(missing_executors, "PATIENCE_SECONDS", 5.0)
     source, sink = host.topic("in", 6), host.topic("out", 6)
     host.produce(source, numbered(4_000))
     deployment = host.deploy(counting(source, sink), num_stream_threads=6)

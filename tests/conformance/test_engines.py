@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kstreams_repl.runtime import fused_queue
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.testing import driver
-from kstreams_repl.testing.conformance import runner
 from kstreams_repl.testing.conformance.runner import read_cases, run_case
+from kstreams_repl.testing.driver import Mode
 
 CASES = Path(__file__).parent / "cases"
 FILES = sorted(CASES.glob("*.jsonl"))
@@ -35,31 +33,14 @@ def on_lmdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         each.close()
 
 
-@pytest.fixture
-def deferred(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As deployed: one changelog record per key and commit, so that immutable values are serialized when they are flushed."""
-    monkeypatch.setitem(runner.BASE_CONFIG, "repl.changelog.suppression", "true")
-
-
-@pytest.fixture
-def deployed_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record cache of deployed tasks instead of the exact one."""
-    task = partial(driver.StreamTask)
-
-    def deployed(*arguments: Any, **options: Any) -> Any:
-        return task(*arguments, **options | {"exact_cache": False})
-
-    monkeypatch.setattr(driver, "StreamTask", deployed)
-
-
-@pytest.fixture
-def loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sources run their loops for single records too, which the test driver feeds a task."""
-    monkeypatch.setattr(fused_queue, "LEAST", 1)
-
-
-def differences(path: Path, *, with_changelogs: bool) -> list[str]:
-    outcomes = [run_case(case if with_changelogs else without_changelogs(case)) for case in read_cases(path)]
+def differences(path: Path, *, mode: Mode = "exact", every_update: bool = True) -> list[str]:
+    """
+    Args:
+        every_update: the changelogs hold each of them, so they are compared, too.
+    """
+    config = {"repl.changelog.suppression": str(not every_update).lower()}
+    compared = read_cases(path) if mode == "exact" else map(without_changelogs, read_cases(path))
+    outcomes = [run_case({**case, "config": config | case.get("config", {})}, mode=mode) for case in compared]
     assert outcomes
     return [f"{outcome.case_id}\n{outcome.difference}" for outcome in outcomes if outcome.difference is not None and outcome.waived is None]
 
@@ -74,28 +55,11 @@ def without_changelogs(case: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 @pytest.mark.usefixtures("on_lmdb")
 def test_cases_on_lmdb_equal_the_jvm(path: Path) -> None:
-    assert differences(path, with_changelogs=True) == []
+    assert differences(path) == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-@pytest.mark.usefixtures("deferred")
-def test_cases_with_deferred_writes_equal_the_jvm(path: Path) -> None:
-    assert differences(path, with_changelogs=False) == []
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-@pytest.mark.usefixtures("on_lmdb", "deferred")
-def test_cases_on_lmdb_with_deferred_writes_equal_the_jvm(path: Path) -> None:
-    assert differences(path, with_changelogs=False) == []
-
-
+@pytest.mark.parametrize("every_update", [False, True], ids=["suppressed", "every update"])
 @pytest.mark.parametrize("path", WITHOUT_DUMPS, ids=lambda path: path.stem)
-@pytest.mark.usefixtures("on_lmdb", "deployed_cache")
-def test_cases_with_the_deployed_cache_equal_the_jvm(path: Path) -> None:
-    assert differences(path, with_changelogs=False) == []
-
-
-@pytest.mark.parametrize("path", WITHOUT_DUMPS, ids=lambda path: path.stem)
-@pytest.mark.usefixtures("loops", "deployed_cache")
-def test_cases_in_loops_over_columns_equal_the_jvm(path: Path) -> None:
-    assert differences(path, with_changelogs=False) == []
+def test_cases_as_deployed_equal_the_jvm(path: Path, every_update: bool) -> None:
+    """Loops over columns, stores in LMDB, the deployed record cache."""
+    assert differences(path, mode="deployed", every_update=every_update) == []

@@ -23,10 +23,10 @@ from pyspark import cloudpickle
 
 from kstreams_repl import StreamsBuilder, TimeWindows, serdes
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control import LeaseWriter, Signal
-from kstreams_repl.instance.plan import ApplicationPlan
-from kstreams_repl.instance.state_directory import control_directory, task_directory
-from kstreams_repl.instance.take_over import fence_instances
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.instance.control.file_control import LeaseWriter, Signal
+from kstreams_repl.instance.state.state_directory import control_directory, task_directory
+from kstreams_repl.instance.tasks.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
@@ -94,9 +94,10 @@ class Crew:
         through: str | None = None,
         user: Callable[[bytes], bytes] | None = None,
         keys: int = KEYS,
+        name: str | None = None,
         **config: Any,
     ) -> None:
-        self.name = f"c{uuid.uuid4().hex[:6]}"
+        self.name = name or f"c{uuid.uuid4().hex[:6]}"
         self.application_id = f"{self.name}-app"
         self.settings = ClientSettings(bootstrap)
         self.admin = Admin(self.settings)
@@ -148,6 +149,9 @@ class Crew:
             self._send("side", b"k%d" % key, b"row%d" % key, self._base - 1)
         assert self._producer.flush(30) == 0
 
+    def topology(self) -> Any:
+        return topology(self.name, self.user)
+
     # ---- input
 
     def write(self, count: int) -> None:
@@ -177,7 +181,7 @@ class Crew:
         config = self.config.with_(num_stream_threads=instances)
         settings = ClientSettings(config["bootstrap.servers"])
         self.plan = make_plan(
-            topology(self.name, self.user),
+            self.topology(),
             config,
             settings,
             admin=self.admin,

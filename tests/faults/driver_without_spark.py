@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kstreams_repl.spark.deployment import Deployment, Status
-from kstreams_repl.spark.session import get_session
+from kstreams_repl.spark.spark_session import get_session
 from tests.spark.hosting import counting, processed, settle
 
 

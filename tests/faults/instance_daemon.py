@@ -19,9 +19,9 @@ from typing import Any
 from pyspark import cloudpickle
 
 from kstreams_repl.commit import failpoints
-from kstreams_repl.instance.control import Control
-from kstreams_repl.instance.run import run_instance
-from kstreams_repl.instance.take_over import open_instance  # noqa: F401  imported before the fork
+from kstreams_repl.instance.control.file_control import Control
+from kstreams_repl.instance.instance_runner import run_instance
+from kstreams_repl.instance.tasks.task_initialization import open_instance  # noqa: F401  imported before the fork
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 
 

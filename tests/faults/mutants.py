@@ -35,15 +35,15 @@ class Mutant:
 
 _EOS = "kstreams_repl.commit.exactly_once"
 _ALOS = "kstreams_repl.commit.at_least_once"
-_TAKE = "kstreams_repl.instance.take_over"
-_TASK = "kstreams_repl.instance.active_task"
+_TAKE = "kstreams_repl.instance.tasks.task_initialization"
+_TASK = "kstreams_repl.instance.tasks.active_task"
 _LMDB = "kstreams_repl.stores.engine.lmdb"
-_LOCAL = "kstreams_repl.instance.local_state"
-_RESTORE = "kstreams_repl.instance.restore"
-_WARM = "kstreams_repl.instance.warm"
-_BRIDGE = "kstreams_repl.instance.bridge"
-_ADMIT = "kstreams_repl.instance.admission"
-_UPDATER = "kstreams_repl.instance.state_updater"
+_LOCAL = "kstreams_repl.instance.state.state_manager"
+_RESTORE = "kstreams_repl.instance.state.changelog_reader"
+_WARM = "kstreams_repl.instance.instance_cache"
+_BRIDGE = "kstreams_repl.instance.epoch_handover"
+_ADMIT = "kstreams_repl.instance.tasks.task_activation"
+_UPDATER = "kstreams_repl.instance.state.state_updater"
 _TXN = "kstreams_repl.kafka.transactional"
 
 _FINISH = "    positions = output.take_positions()\n    for task in tasks:\n        task.finish(commit_id, positions)\n"
@@ -69,7 +69,7 @@ MUTANTS: dict[str, Mutant] = {
         _EOS,
         (
             (
-                "    # 2. Flush caches until quiet; every record acknowledged.\n",
+                "    # 2. Flush caches until nothing is left to forward; wait for all acknowledgements.\n",
                 "    for task in tasks:\n        offsets.update(task.prepare(commit_id))\n"
                 "    producer.send_offsets(offsets, group)\n    producer.commit()\n    producer.begin()\n",
             ),
@@ -146,13 +146,13 @@ MUTANTS: dict[str, Mutant] = {
         "commit 4: fence on doubt",
     ),
     "a fatal error that a client raises ends the instance": Mutant(
-        "kstreams_repl.instance.run",
+        "kstreams_repl.instance.instance_runner",
         (("isinstance(raised, KStreamsError) else end_of_client(raised)", "isinstance(raised, KStreamsError) else None"),),
         "commit 4: fence on doubt",
         shows_as=("KafkaException",),  # what the rule makes an error of the project's of
     ),
     "a producer that has come to its end is taken for a refused record": Mutant(
-        "kstreams_repl.kafka.delivery",
+        "kstreams_repl.kafka.delivery_errors",
         (("return _end_of_producer(inside, topic) or _production_error(inside,", "return _production_error(inside,"),),
         "commit 4: fence on doubt",
     ),
@@ -280,8 +280,8 @@ MUTANTS: dict[str, Mutant] = {
         _RESTORE,
         (
             (
-                "        return lacked - self.lacking\n",
-                "        return {name for at in over for name in self._tasks_of[at]}\n",
+                "        complete = lacked - self.lacking\n",
+                "        complete = {name for at in over for name in self._tasks_of[at]}\n",
             ),
         ),
         "updater: a task goes over when its stores have reached the targets",
@@ -321,7 +321,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # ---- between epochs
     "the loop that goes on is not known to the next epoch": Mutant(
-        "kstreams_repl.instance.run",
+        "kstreams_repl.instance.instance_runner",
         (("        outcome = former.attend(until, patience)\n", "        outcome = None\n"),),
         "bridge 1: one runner of a slot in a process",
     ),

@@ -11,11 +11,11 @@ from typing import Any
 
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control import Signal
+from kstreams_repl.instance.control.file_control import Signal
 from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.loop import Loop
-from kstreams_repl.instance.state_directory import task_directory
-from kstreams_repl.instance.take_over import open_instance
+from kstreams_repl.instance.polling.poll_loop import Loop
+from kstreams_repl.instance.state.state_directory import task_directory
+from kstreams_repl.instance.tasks.task_initialization import open_instance
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.reading import ranges_of, read_ranges

@@ -73,7 +73,7 @@ def test_spark_that_goes_under_an_application_is_told_and_resume_starts_it_anew(
             assert line, driver.communicate()[1]
             what, kind, message, hint = json.loads(line)
             assert (what, kind) == (lost, "ApplicationFailedError")
-            assert "Spark was stopped under the application, or its JVM has ended" in message
+            assert "Spark was stopped while the application was running, or its JVM ended" in message
             assert "resume" in hint
             host.produce(source, numbered(1_000, start=number * 1_000))
         out, err = driver.communicate(timeout=100)

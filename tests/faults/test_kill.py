@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl.errors import WorkerDiedError
-from kstreams_repl.instance.state_directory import task_directory
+from kstreams_repl.instance.state.state_directory import task_directory
 from kstreams_repl.types import TaskId
 from tests.spark.hosting import (
     Host,

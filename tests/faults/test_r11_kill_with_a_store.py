@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kstreams_repl.instance.state_directory import task_directory
+from kstreams_repl.instance.state.state_directory import task_directory
 from kstreams_repl.stores.engine.snapshot import LmdbSnapshot
 from kstreams_repl.types import TopicPartition
 from tests.faults.counts import full

@@ -25,8 +25,8 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.attaching import journal_of
-from kstreams_repl.session.directory import SessionDirectory
+from kstreams_repl.session.application.journal_lookup import journal_of
+from kstreams_repl.session.session_directory import SessionDirectory
 from tests.faults.counts import full
 from tests.faults.kernel_process import tagging
 from tests.faults.reliability import note

@@ -16,11 +16,11 @@ import pytest
 from kstreams_repl import serdes
 from kstreams_repl.dsl import SessionWindows, StreamsBuilder, TimeWindows
 from kstreams_repl.errors import DeployError, ProductionError, TopologyError, UnknownTopicError
-from kstreams_repl.instance.assignment import assign_tasks
-from kstreams_repl.instance.collector import KafkaRecordCollector
+from kstreams_repl.instance.tasks.record_collector import KafkaRecordCollector
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.kafka.internal_topics import check_internal_topic
 from kstreams_repl.runtime.handlers import ErrorContext, Response
+from kstreams_repl.spark.task_assignment import assign_tasks
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.testing.driver import TopologyTestDriver
 from kstreams_repl.topology.partitions import resolve_partitions
@@ -343,7 +343,7 @@ def test_a_partition_added_live_leaves_the_groups_that_were_there_and_is_refused
     assert {task: after.tasks[task] for task in before.tasks} == before.tasks
     assert after.tasks[TaskId(0, 4)] == (TopicPartition("in", 4),)
     [changelog] = after.changelog_topics
-    with pytest.raises(DeployError, match="has 4 partitions and the topology needs 5") as failure:
+    with pytest.raises(DeployError, match="has 4 partitions but the topology needs 5") as failure:
         check_internal_topic(NewTopicSpec(changelog.name, changelog.partitions, {}), 4, {})
     assert "Hint:" in str(failure.value)
 

@@ -21,7 +21,7 @@ from tests.spark.hosting import settle
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).resolve().parents[2]
-STARTING = "from kstreams_repl.spark.session import get_session; print(flush=True); get_session(); print('ready', flush=True)"
+STARTING = "from kstreams_repl.spark.spark_session import get_session; print(flush=True); get_session(); print('ready', flush=True)"
 
 
 def started(directory: Path) -> subprocess.Popen[str]:

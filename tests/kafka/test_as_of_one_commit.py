@@ -13,13 +13,13 @@ import pytest
 
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.active_task import ActiveTask
-from kstreams_repl.instance.control import Signal
-from kstreams_repl.instance.loop import Loop
-from kstreams_repl.instance.take_over import open_instance
+from kstreams_repl.instance.control.file_control import Signal
+from kstreams_repl.instance.polling.poll_loop import Loop
+from kstreams_repl.instance.tasks.active_task import ActiveTask
+from kstreams_repl.instance.tasks.task_initialization import open_instance
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.session.state_rows import read_stores
+from kstreams_repl.session.views.store_reader import read_stores
 from kstreams_repl.spark.planning import make_plan
 
 pytestmark = pytest.mark.kafka
@@ -111,7 +111,8 @@ def test_the_totals_of_two_stores_are_those_of_one_commit_in_every_query(running
         if len(found["counts"].parts) < PARTITIONS or "not of one moment" in said:
             continue  # it says so
         assert totals["counts"] == totals["sums"], said
-        commit = max(int(pair.rpartition(":")[2]) for pair in said.removeprefix("as of commits ").split(", "))
+        told = found["counts"].commits.partition("commits ")[2].partition(" (")[0]
+        commit = max(int(pair.rpartition(":")[2]) for pair in told.split(", "))
         if commit < min(running.done_by_commit, default=1):  # stores that are only just made
             continue
         while commit not in running.done_by_commit:  # the loop's thread notes it right after the stores

@@ -19,13 +19,13 @@ from pyspark import cloudpickle
 
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance import bridge
-from kstreams_repl.instance.bridge import Patience
-from kstreams_repl.instance.control import Control, LeaseWriter, Signal
-from kstreams_repl.instance.outcome import Outcome
-from kstreams_repl.instance.plan import ApplicationPlan
-from kstreams_repl.instance.run import run_instance
-from kstreams_repl.instance.warm import WarmInstances
+from kstreams_repl.instance import epoch_handover
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.instance.control.file_control import Control, LeaseWriter, Signal
+from kstreams_repl.instance.epoch_handover import Patience
+from kstreams_repl.instance.epoch_result import Outcome
+from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
@@ -106,9 +106,9 @@ ELSEWHERE = """
 import sys, time
 from pathlib import Path
 from pyspark import cloudpickle
-from kstreams_repl.instance.control import Control
-from kstreams_repl.instance.run import run_instance
-from kstreams_repl.instance.warm import WarmInstances
+from kstreams_repl.instance.control.file_control import Control
+from kstreams_repl.instance.instance_runner import run_instance
+from kstreams_repl.instance.instance_cache import WarmInstances
 
 plan = cloudpickle.loads(Path(sys.argv[1]).read_bytes())
 warm = WarmInstances()
@@ -166,7 +166,7 @@ def test_records_go_through_between_two_epochs_and_are_told_by_the_next(epochs: 
 def test_an_epoch_that_comes_late_finds_the_instance_at_rest(epochs: Epochs, monkeypatch: pytest.MonkeyPatch) -> None:
     epochs.begin()
     with monkeypatch.context() as patched:
-        patched.setattr(bridge, "BRIDGE_SECONDS", 0.05)
+        patched.setattr(epoch_handover, "BRIDGE_SECONDS", 0.05)
         epochs.settle(lambda: not epochs.running.is_alive())
     epochs.send(b"b")
     late = epochs.epoch(0.5)

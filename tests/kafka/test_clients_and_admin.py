@@ -4,9 +4,10 @@ import os
 import random
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from kstreams_repl.errors import (
@@ -17,7 +18,7 @@ from kstreams_repl.errors import (
     KStreamsError,
     UnknownTopicError,
 )
-from kstreams_repl.kafka.admin import Admin, CommittedOffset
+from kstreams_repl.kafka.admin import Admin, CommittedOffset, NewTopicSpec
 from kstreams_repl.kafka.clients import (
     ClientSettings,
     ensure_reachable,
@@ -25,9 +26,13 @@ from kstreams_repl.kafka.clients import (
     make_producer,
     make_transactional_producer,
 )
-from kstreams_repl.kafka.failures import is_fenced
-from kstreams_repl.kafka.internal_topics import changelog_topic, ensure_internal_topics, journal_topic, repartition_topic
+from kstreams_repl.kafka.exact_metadata import fetch_offsets, send_offsets
+from kstreams_repl.kafka.failures import error_of, is_fenced
+from kstreams_repl.kafka.internal_topics import ensure_internal_topics, journal_topic
 from kstreams_repl.kafka.partitioning import partition_for_key
+from kstreams_repl.kafka.transactional import TransactionalProducer
+from kstreams_repl.topology.internal_topics import FOR_EVER, changelog_config, repartition_config
+from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import TopicPartition
 
 pytestmark = pytest.mark.kafka
@@ -142,7 +147,7 @@ def test_a_transaction_that_stays_open_is_told_apart_from_the_end(settings: Clie
 
 
 def test_the_older_holder_of_a_transactional_id_is_fenced(settings: ClientSettings, topic: Callable[..., str]) -> None:
-    from confluent_kafka import KafkaException
+
 
     name = topic()
     old, new = (make_transactional_producer(settings, transactional_id=name) for _ in range(2))
@@ -181,6 +186,45 @@ def test_committed_offsets_come_with_their_metadata_and_go_with_the_group(
     assert name not in admin.groups()
 
 
+def test_committed_metadata_has_exactly_the_bytes_that_were_written(
+    settings: ClientSettings, admin: Admin, topic: Callable[..., str], name: str
+) -> None:
+    """The JVM's text has no zero byte at its end, and refuses one in ours. 24 bytes fill their piece of memory: what is read too far
+    begins with the head of the next one."""
+    texts = {TopicPartition(log, n): (n, "A" * 4 * n) for log in [topic(40)] for n in range(40)}
+    producer = TransactionalProducer(settings, name, timeout_ms=10_000)
+    consumer = make_consumer(settings, group_id=name)
+    try:
+        producer.initialise()
+        producer.begin()
+        producer.send_offsets(texts, consumer.consumer_group_metadata())
+        producer.commit()
+        found = fetch_offsets(consumer, texts, 10.0)
+    finally:
+        producer.close()
+        consumer.close()
+    assert {told.partition: (told.offset, told.metadata.decode()) for told in found} == texts
+    assert admin.committed_offsets(name) == {at: CommittedOffset(*text) for at, text in texts.items()}
+
+
+def test_offsets_that_the_broker_refuses_are_the_client_s_error(settings: ClientSettings, topic: Callable[..., str], name: str) -> None:
+    """A transaction that never began: the same exception as confluent-kafka's own call, with what it says about going on."""
+    client = make_transactional_producer(settings, transactional_id=name)
+    client.init_transactions(10)
+    consumer = make_consumer(settings, group_id=name)
+    group = consumer.consumer_group_metadata()
+    at = TopicPartition(topic(), 0)
+    with pytest.raises(KafkaException) as plain:
+        client.send_offsets_to_transaction([ClientTopicPartition(*at, 1)], group, 5)
+    with pytest.raises(KafkaException) as ours:
+        send_offsets(client, {at: (1, "")}, group, 5)
+    consumer.close()
+    assert [error_of(each.value).code() for each in (ours, plain)] == [KafkaError._STATE] * 2  # type: ignore[union-attr]
+    assert str(ours.value) == str(plain.value)
+    with pytest.raises(RuntimeError, match="closed"):
+        fetch_offsets(consumer, [at], 1.0)
+
+
 def test_purged_records_raise_the_beginning(settings: ClientSettings, admin: Admin, topic: Callable[..., str]) -> None:
     at = TopicPartition(topic(), 0)
     producer = make_producer(settings)
@@ -193,42 +237,53 @@ def test_purged_records_raise_the_beginning(settings: ClientSettings, admin: Adm
     assert admin.end_offsets([at]) == {at: 10}
 
 
-def test_internal_topics_get_kafka_streams_configs(admin: Admin, name: str) -> None:
+def changelog(name: str, kind: StoreKind = StoreKind.TIMESTAMPED_KEY_VALUE, **options: Any) -> NewTopicSpec:
+    return NewTopicSpec(name, 2, changelog_config(StoreBuilder("s", kind, **options)))
+
+
+def test_internal_topics_get_configs_that_keep_what_stores_need(admin: Admin, name: str) -> None:
     specs = [
-        repartition_topic(f"{name}-repartition", 2),
-        changelog_topic(f"{name}-kv-changelog", 2),
-        changelog_topic(f"{name}-window-changelog", 2, kind="window", retention_ms=60_000),
-        changelog_topic(f"{name}-join-changelog", 2, kind="stream_join", retention_ms=60_000),
-        changelog_topic(f"{name}-versioned-changelog", 2, kind="versioned", retention_ms=60_000),
+        NewTopicSpec(f"{name}-repartition", 2, repartition_config()),
+        changelog(f"{name}-kv-changelog"),
+        changelog(f"{name}-window-changelog", StoreKind.TIMESTAMPED_WINDOW, retention_ms=60_000, window_size_ms=10),
+        changelog(f"{name}-join-changelog", StoreKind.WINDOW, retention_ms=60_000, window_size_ms=10, retain_duplicates=True),
+        changelog(f"{name}-versioned-changelog", StoreKind.VERSIONED, retention_ms=60_000),
         journal_topic(name),
     ]
     assert set(ensure_internal_topics(admin, specs)) == {spec.name for spec in specs}
     configs = admin.topic_configs(spec.name for spec in specs)
-    kept = str(60_000 + 86_400_000)
     assert configs[f"{name}-repartition"]["retention.ms"] == "-1"
     assert configs[f"{name}-repartition"]["segment.bytes"] == "52428800"
     assert configs[f"{name}-kv-changelog"]["cleanup.policy"] == "compact"
     assert set(configs[f"{name}-window-changelog"]["cleanup.policy"].split(",")) == {"compact", "delete"}
-    assert configs[f"{name}-window-changelog"]["retention.ms"] == kept
+    assert configs[f"{name}-window-changelog"]["retention.ms"] == FOR_EVER
     assert configs[f"{name}-join-changelog"]["cleanup.policy"] == "delete"
-    assert configs[f"{name}-versioned-changelog"]["min.compaction.lag.ms"] == kept
+    assert configs[f"{name}-versioned-changelog"]["min.compaction.lag.ms"] == FOR_EVER
     assert configs[f"{name}-journal"]["cleanup.policy"] == "compact"
     assert {config["message.timestamp.type"] for config in configs.values()} == {"CreateTime"}
     assert ensure_internal_topics(admin, specs) == ()
 
 
+def test_what_is_too_low_of_an_existing_internal_topic_is_raised(admin: Admin, name: str) -> None:
+    as_made_by_the_jvm = {"cleanup.policy": "compact,delete", "retention.ms": "86460000"}
+    admin.create_topic(name, 2, configs=as_made_by_the_jvm)
+    ensure_internal_topics(admin, [changelog(name, StoreKind.TIMESTAMPED_WINDOW, retention_ms=60_000, window_size_ms=10)])
+    configs = admin.topic_configs([name])[name]
+    assert (configs["retention.ms"], configs["message.timestamp.after.max.ms"]) == (FOR_EVER, FOR_EVER)
+
+
 def test_an_internal_topic_with_other_partitions_is_refused_and_nothing_is_created(admin: Admin, name: str) -> None:
     admin.create_topic(f"{name}-changelog", 3, configs={"cleanup.policy": "compact"})
-    with pytest.raises(DeployError, match="has 3 partitions and the topology needs 2") as caught:
-        ensure_internal_topics(admin, [repartition_topic(f"{name}-repartition", 2), changelog_topic(f"{name}-changelog", 2)])
+    with pytest.raises(DeployError, match="has 3 partitions but the topology needs 2") as caught:
+        ensure_internal_topics(admin, [NewTopicSpec(f"{name}-repartition", 2, repartition_config()), changelog(f"{name}-changelog")])
     assert "application.id" in str(caught.value)
     assert f"{name}-repartition" not in admin.topics()
 
 
 def test_a_changelog_that_would_lose_state_is_refused(admin: Admin, name: str) -> None:
     admin.create_topic(f"{name}-changelog", 2, configs={"cleanup.policy": "delete"})
-    with pytest.raises(DeployError, match="cleanup.policy=delete and needs compact"):
-        ensure_internal_topics(admin, [changelog_topic(f"{name}-changelog", 2)])
+    with pytest.raises(DeployError, match="cleanup.policy=delete but needs compact"):
+        ensure_internal_topics(admin, [changelog(f"{name}-changelog")])
 
 
 def test_a_record_may_be_as_large_as_of_a_java_producer(settings: ClientSettings, admin: Admin, topic: Callable[..., str]) -> None:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from kstreams_repl.errors import OutputRetryError, ProductionError
-from kstreams_repl.instance.collector import KafkaRecordCollector
-from kstreams_repl.instance.refusals import OutputRefusedError, Refusals
+from kstreams_repl.instance.failures.rejected_records import OutputRefusedError, Refusals
+from kstreams_repl.instance.tasks.record_collector import KafkaRecordCollector
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
@@ -87,6 +87,29 @@ def test_a_commit_under_exactly_once_learns_the_position_of_each_changelog(
         producer.flush(collector.check)
         producer.commit()
         assert collector.take_positions() == {TopicPartition(log, 1): 10}
+
+
+@pytest.mark.parametrize("refusals", [Refusals(), careful()], ids=["usual", "careful"])
+def test_changelog_records_keep_their_headers(settings: ClientSettings, admin: Admin, topic: Make, name: str, refusals: Refusals) -> None:
+    """The JVM reads a suppress changelog's record without its version header as one of the first version, and ends."""
+    log, now, version = topic(), int(time.time() * 1000), [("v", b"\x03")]
+    with transaction(settings, name, refusals) as producer:
+        collector = KafkaRecordCollector(producer.client, count=lambda topic: 1, changelogs=frozenset({log}), refusals=refusals)
+        send, send_many = collector.senders(log)
+        send(b"1", b"", now, version, 0)
+        send(b"2", b"", now, [], 0)
+        send_many([b"3", b"4", b"5", b"6"], [b""] * 4, [now] * 4, [version, version, [], version], 0)
+        send_many([b"7", b"8"], [b""] * 2, [now] * 2, None, 0)
+        send(b"9", b"", now, version, 0)
+        collector.seal()
+        producer.flush(collector.check)
+        collector.check()
+        producer.commit()
+    found = {}
+    for _, batch in read_ranges(settings, ranges_of(admin, log, settled=True)):
+        found |= dict(zip(batch.keys, batch.headers or [[]] * len(batch), strict=True))
+    assert {key for key, headers in found.items() if headers} == {b"1", b"3", b"4", b"6", b"9"}
+    assert all(list(headers) == version for headers in found.values() if headers)
 
 
 def test_only_the_record_that_is_too_large_is_asked_about_and_left_out_of_the_next_transaction(

@@ -10,9 +10,9 @@ import pytest
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.commit import failpoints
 from kstreams_repl.errors import TaskCorruptedError
-from kstreams_repl.instance.control import Signal
+from kstreams_repl.instance.control.file_control import Signal
 from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.loop import Loop
+from kstreams_repl.instance.polling.poll_loop import Loop
 from kstreams_repl.kafka.clients import make_transactional_producer
 from kstreams_repl.types import TopicPartition
 from tests.faults.one_task import BOTH, SECONDS, OneTask

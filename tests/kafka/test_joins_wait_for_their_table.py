@@ -15,11 +15,11 @@ import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control import Signal
+from kstreams_repl.instance.control.file_control import Signal
 from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.loop import Loop
-from kstreams_repl.instance.processing_threads import ThreadedLoop
-from kstreams_repl.instance.take_over import open_instance
+from kstreams_repl.instance.polling.poll_loop import Loop
+from kstreams_repl.instance.polling.processing_threads import ThreadedLoop
+from kstreams_repl.instance.tasks.task_initialization import open_instance
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer, make_transactional_producer
 from kstreams_repl.kafka.group_offsets import known_end

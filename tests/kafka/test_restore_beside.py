@@ -16,13 +16,15 @@ import pytest
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import TaskCorruptedError
-from kstreams_repl.instance import bridge, restore, take_over
-from kstreams_repl.instance.control import Control, LeaseWriter, Signal
-from kstreams_repl.instance.outcome import Outcome
-from kstreams_repl.instance.plan import ApplicationPlan
-from kstreams_repl.instance.run import run_instance
-from kstreams_repl.instance.state_directory import task_directory
-from kstreams_repl.instance.warm import WarmInstances
+from kstreams_repl.instance import epoch_handover
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.instance.control.file_control import Control, LeaseWriter, Signal
+from kstreams_repl.instance.epoch_result import Outcome
+from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.instance_runner import run_instance
+from kstreams_repl.instance.state import changelog_reader
+from kstreams_repl.instance.state.state_directory import task_directory
+from kstreams_repl.instance.tasks import task_initialization
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.reading import positions, ranges_of, read_ranges
@@ -153,8 +155,8 @@ def counts(
     config |= {"processing.guarantee": "exactly_once_v2", "state.dir": str(tmp_path)} | getattr(request, "param", {})
     plan = make_plan(builder.build(), StreamsConfig(config), settings, admin=admin, generation=1, state_root=tmp_path)
     hold = Hold()
-    monkeypatch.setattr(restore, "positions", hold.positions)
-    monkeypatch.setattr(take_over, "_MOMENT_SECONDS", 0.0)
+    monkeypatch.setattr(changelog_reader, "positions", hold.positions)
+    monkeypatch.setattr(task_initialization, "_MOMENT_SECONDS", 0.0)
     made = Counts(admin, settings, plan, LeaseWriter(Path(plan.control_directory)), source, sink, hold)
     yield made
     made.lease.write(made.plan.generation, Signal.STOP)
@@ -252,7 +254,7 @@ def test_an_error_of_the_restore_ends_the_instance_and_leaves_nothing_open(count
 def test_an_instance_that_rests_during_a_restore_goes_on_with_it(counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
     held(counts)
     with monkeypatch.context() as patched:
-        patched.setattr(bridge, "BRIDGE_SECONDS", 0.0)
+        patched.setattr(epoch_handover, "BRIDGE_SECONDS", 0.0)
         counts.settle(lambda: counts.outcomes[-1].warm)
         counts.settle(lambda: sum(outcome.warm for outcome in counts.outcomes) > 2)
         counts.hold.over.set()

@@ -38,6 +38,6 @@ def test_a_spoiled_transaction_tells_the_refusal_when_it_is_flushed_or_else_comm
 def test_a_timeout_that_the_broker_does_not_allow_is_an_error_of_the_settings(settings: ClientSettings, name: str) -> None:
     """It counted as a transaction in doubt, which the instance took over again and again for ever."""
     producer = TransactionalProducer(settings, f"{name}-0", timeout_ms=1_000_000)
-    with pytest.raises(ConfigError, match="more than the broker allows"):
+    with pytest.raises(ConfigError, match="higher than the broker allows"):
         producer.initialise()
     producer.close()

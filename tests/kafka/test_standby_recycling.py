@@ -19,15 +19,15 @@ from pyspark import cloudpickle
 
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control import Control, LeaseWriter, Signal
-from kstreams_repl.instance.plan import ApplicationPlan
-from kstreams_repl.instance.run import run_instance
-from kstreams_repl.instance.take_over import fence_instances
-from kstreams_repl.instance.warm import WarmInstances
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.instance.control.file_control import Control, LeaseWriter, Signal
+from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.instance_runner import run_instance
+from kstreams_repl.instance.tasks.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.generations import Previous
+from kstreams_repl.spark.generation_fencing import Previous
 from kstreams_repl.spark.planning import make_plan
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 
@@ -39,8 +39,8 @@ ELSEWHERE = """
 import sys, time
 from pathlib import Path
 from pyspark import cloudpickle
-from kstreams_repl.instance.control import Control
-from kstreams_repl.instance.run import run_instance
+from kstreams_repl.instance.control.file_control import Control
+from kstreams_repl.instance.instance_runner import run_instance
 
 plan = cloudpickle.loads(Path(sys.argv[1]).read_bytes())
 control = Control(plan.control_directory, plan.generation, 1)

@@ -17,11 +17,11 @@ from confluent_kafka import KafkaError, KafkaException
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.instance import standby
-from kstreams_repl.instance.local_state import AS_OF, owner_token
-from kstreams_repl.instance.plan import ApplicationPlan
-from kstreams_repl.instance.standby import StandbyCopies
-from kstreams_repl.instance.state_directory import task_directory, tasks_folder
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.instance.state import standby_tasks
+from kstreams_repl.instance.state.standby_tasks import StandbyCopies
+from kstreams_repl.instance.state.state_directory import task_directory, tasks_folder
+from kstreams_repl.instance.state.state_manager import AS_OF, owner_token
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.spark.planning import make_plan
@@ -33,7 +33,7 @@ PARTITIONS = 4
 HANG = 30.0
 RUN_ITS_TASK = """
 import sys
-from kstreams_repl.instance.local_state import owner_token
+from kstreams_repl.instance.state.state_manager import owner_token
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 environment = LmdbEnvironment(sys.argv[1])
 environment.take_ownership(owner_token(1, 0))
@@ -150,14 +150,14 @@ def test_a_copy_that_cannot_be_opened_keeps_no_other_back(copies: Copies) -> Non
 def test_an_error_between_fetching_and_writing_leaves_no_hole(
     copies: Copies, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    errors, original = [error], standby.columns
+    errors, original = [error], standby_tasks.columns
 
     def failing(*arguments: Any) -> Any:
         if errors:
             raise errors.pop()
         return original(*arguments)
 
-    monkeypatch.setattr(standby, "columns", failing)
+    monkeypatch.setattr(standby_tasks, "columns", failing)
     copies.send()
     copies.start()
     settle(copies.complete)
@@ -203,7 +203,7 @@ def test_a_damaged_environment_that_somebody_has_open_is_not_thrown_away(copies:
 
 
 def test_a_copy_that_keeps_up_says_so_and_one_that_stopped_does_not(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standby, "_AS_OF_SECONDS", 0.0)
+    monkeypatch.setattr(standby_tasks, "_AS_OF_SECONDS", 0.0)
     copies.send()
     kept = copies.start()
     settle(copies.complete)

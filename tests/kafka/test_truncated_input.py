@@ -16,11 +16,11 @@ import pytest
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import InputOffsetError
-from kstreams_repl.instance.control import Control, LeaseWriter, Signal
-from kstreams_repl.instance.outcome import Outcome
-from kstreams_repl.instance.plan import ApplicationPlan
-from kstreams_repl.instance.run import run_instance
-from kstreams_repl.instance.warm import WarmInstances
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.instance.control.file_control import Control, LeaseWriter, Signal
+from kstreams_repl.instance.epoch_result import Outcome
+from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.group_offsets import pause, resume
@@ -172,7 +172,7 @@ def test_retention_that_overtakes_a_running_instance_costs_one_take_over(bank: B
     with caplog.at_level(logging.WARNING):
         assert bank.epoch(plan, "a", "b", "e", "f").state == "running"
     again, warning = told(caplog)
-    assert "takes its tasks over again" in again
+    assert "re-initializing the tasks" in again
     assert "the committed offset 2 is not in the log any more" in warning
 
 

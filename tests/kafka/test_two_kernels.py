@@ -13,9 +13,9 @@ import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control import Control, LeaseWriter, Signal
-from kstreams_repl.instance.outcome import Outcome
-from kstreams_repl.instance.run import run_instance
+from kstreams_repl.instance.control.file_control import Control, LeaseWriter, Signal
+from kstreams_repl.instance.epoch_result import Outcome
+from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.journal import JournalControl, ensure_journal, generation_in_force

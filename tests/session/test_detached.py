@@ -18,8 +18,8 @@ import kstreams_repl as ks
 from kstreams_repl.cli.detached import main
 from kstreams_repl.errors import DeployError, DetachedApplicationError, KStreamsError, StreamsProcessingError
 from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.detached.mailbox import Mailbox, end
-from kstreams_repl.session.directory import SessionDirectory
+from kstreams_repl.session.application.detached.mailbox import Mailbox, end
+from kstreams_repl.session.session_directory import SessionDirectory
 from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -103,10 +103,23 @@ def test_it_goes_on_when_its_kernel_is_killed_and_another_one_controls_it(broker
         assert app.status == "paused" and counts(app) == {"a": 2, "b": 1}
         app.resume()
         assert app.wait(60) and counts(app) == {"a": 2, "b": 2}
+        # its counts, in all and of an edit; what a failure leaves when it is stopped
+        app.edit(counting(topic, lambda key, value: 1 / len(value[3:]) > 0))
+        session.produce(topic, [("a", "word", 3000)])
+        assert app.wait(60) and counts(app) == {"a": 3, "b": 2}
+        settle(lambda: app.counts.records == 5, "the counts")
+        mine = app.counts.this_version
+        assert mine is not None and (mine.records, mine.nodes["kept"].given) == (1, 1)
+        assert app.restarts == []
+        session.produce(topic, [("a", "wor", 4000)])
+        settle(lambda: app.status == "failed", "the failure")
         app.stop()
-        assert app.status == "stopped"
+        assert app.status == "failed" and isinstance(app.error, StreamsProcessingError) and app.error.fields["node"] == "kept"
+        assert "5 records (1 since version 2), lag 1" in repr(app) and session.applications[name].standing == "failed, detached"
         _, alive = psutil.wait_procs(processes, timeout=10)
         assert alive == [] and session.detached == {}
+        session._applications.clear()
+        assert session.attach(name).status == "failed"  # another kernel sees it, too
 
 
 def counting(topic: str, keep: Any = lambda key, value: True) -> ks.StreamsBuilder:
@@ -186,4 +199,4 @@ def test_what_cannot_start_detached_is_told_and_leaves_no_process(broker: Any, t
         with pytest.raises(DeployError, match="slots"):
             app.resume()
         assert app.status == "failed" and session.detached == {}
-        assert session.cleanup(name, confirm=True).applied
+        assert session.cleanup(name, dry_run=False).applied

@@ -11,22 +11,24 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
+from tests.unit.public_api import members
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
-ON_SPARK = {"Session.deploy", "Session.spark_frame"}
+RESULTS_OF_A_SESSION, RESULTS_OF_AN_APPLICATION = (ks.SqlResult, ks.Cleanup), (ks.StoreView, ks.MetricsView, ks.Applications)
+ON_SPARK = {"Session.attach", "Session.deploy", "Session.spark_frame"}
 AT_THE_END = ("Session.close", "Application.edit", "Application.rollback", "Application.pause", "Application.stop")
 
 
 def places(kind: type) -> list[str]:
     """Methods and properties that a user meets, those that end something last."""
-    names = [name for name, value in vars(kind).items() if not name.startswith("_") and (callable(value) or isinstance(value, property))]
+    names = [name for name, value in members(kind) if callable(value) or isinstance(value, property)]
     found = [f"{kind.__name__}.{name}" for name in names]
     return sorted(found, key=lambda place: AT_THE_END.index(place) if place in AT_THE_END else -1)
 
 
 def run(place: str, names: dict[str, Any]) -> None:
     kind, _, name = place.partition(".")
-    text = inspect.getdoc(vars(getattr(ks, kind))[name]) or ""
+    text = inspect.getdoc(getattr(getattr(ks, kind), name)) or ""
     test = doctest.DocTestParser().get_doctest(text, names, place, None, 0)
     report: list[str] = []
     options = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.REPORT_ONLY_FIRST_FAILURE
@@ -62,7 +64,7 @@ WORDS = [("a", "to"), ("b", "be"), ("b", "or"), ("b", "not"), ("a", "to")]
 
 @pytest.mark.slow
 def test_the_examples_of_a_session_run(names: dict[str, Any]) -> None:
-    for place in places(ks.Session):
+    for place in [*(place for kind in RESULTS_OF_A_SESSION for place in places(kind)), *places(ks.Session)]:
         if place not in ON_SPARK and place != "Session.spark":
             run(place, names)
 
@@ -73,11 +75,12 @@ def test_the_examples_of_an_application_run(names: dict[str, Any]) -> None:
     session, builder = names["session"], names["builder"]
     names["app"] = session.deploy(builder, "word-count", processing_guarantee="exactly_once_v2")
     assert names["app"].wait(120)
-    for place in [*places(ks.Application), *(place for place in places(ks.Session) if place in ON_SPARK)]:
+    results = [place for kind in RESULTS_OF_AN_APPLICATION for place in places(kind)]
+    for place in [*results, *places(ks.Application), *(place for place in places(ks.Session) if place in ON_SPARK)]:
         run(place, names)
 
 
 @pytest.mark.parametrize("kind", [ks.Session, ks.Application])
 def test_every_method_has_an_example(kind: type) -> None:
-    lacking = [place for place in places(kind) if ">>>" not in (inspect.getdoc(vars(kind)[place.partition(".")[2]]) or "")]
+    lacking = [place for place in places(kind) if ">>>" not in (inspect.getdoc(getattr(kind, place.partition(".")[2])) or "")]
     assert [place for place in lacking if place != "Session.spark"] == []

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from kstreams_repl.instance.control.file_control import LEASE, write_whole
+from kstreams_repl.instance.state.state_directory import control_directory
 from kstreams_repl.session import Records
 from tests.unit.kernel_ext.test_extension import completions, new_shell, run
 
@@ -44,16 +47,16 @@ def test_peek_at_a_topic_and_at_a_stream(shell: InteractiveShell, topic: str) ->
 def test_output_goes_into_a_dataframe(shell: InteractiveShell, topic: str) -> None:
     run(shell, f"%%topo_sql -o sums\nSELECT key, CAST(sum(n) AS BIGINT) AS total\nFROM {topic} GROUP BY key")
     assert shell.user_ns["sums"].to_dict("records") == [{"key": "a", "total": 10}]
-    assert run(shell, "%topo_sql SELECT total FROM sums")[0].result.rows == ((10,),)
+    assert run(shell, "%topo_sql SELECT total FROM sums")[0].result.fetchall() == [(10,)]
 
 
 def test_a_query_keeps_its_braces_and_dollars(shell: InteractiveShell) -> None:
     run(shell, "x = 5")
-    assert run(shell, "%topo_sql SELECT '{x} $x' AS t")[0].result.rows == (("{x} $x",),)
+    assert run(shell, "%topo_sql SELECT '{x} $x' AS t")[0].result.fetchall() == [("{x} $x",)]
 
 
 def test_tail_shows_what_holds_and_ends(shell: InteractiveShell, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
-    result = shell.run_cell(f"%topo_tail {topic} -n 3 --seconds 0.5 --where \"n > 2 AND key = 'a'\"")
+    result = shell.run_cell(f"%topo_tail {topic} -n 3 --timeout 0.5 --where \"n > 2 AND key = 'a'\"")
     assert result.success
     shown = capsys.readouterr().out
     assert "key" in shown
@@ -72,10 +75,10 @@ def test_a_dry_run_shows_the_plan(shell: InteractiveShell, topic: str) -> None:
 
 def test_a_dry_run_from_a_date_shows_where_it_would_begin(shell: InteractiveShell, topic: str) -> None:
     run(shell, f"%%topo demo\nbuilder.stream('{topic}').group_by_key().count(store='n')")
-    rows = run(shell, "%topo_deploy demo --dry-run --from 1970-01-01T00:00:01.003")[0].result.rows
+    rows = run(shell, "%topo_deploy demo --dry-run --start 1970-01-01T00:00:01.003")[0].result.rows
     begins = {row[1]: row[2] for row in rows if row[0] == "partition"}
     assert sorted(begins.values()) == [0, 0, 0, 3], "records 3 and 4 of the five are of that time or later"
-    result = shell.run_cell("%topo_deploy demo --dry-run --from yesterday")
+    result = shell.run_cell("%topo_deploy demo --dry-run --start yesterday")
     assert "no place to begin" in str(result.error_in_exec)
 
 
@@ -84,3 +87,48 @@ def test_topics_and_columns_complete_inside_sql(shell: InteractiveShell, topic: 
     completions(shell, f"%%topo_sql\nSELECT * FROM {topic} WHERE timest")
     found = completions(shell, f"%%topo_sql\nSELECT * FROM {topic} WHERE timest")
     assert "timestamp" in found
+
+
+def test_names_complete_inside_strings_of_calls(shell: InteractiveShell, topic: str) -> None:
+    """Topics, columns and serdes where our methods take them; jedi and file names stay away, and other people's methods get nothing."""
+    run(shell, "import kstreams_repl as ks; builder = ks.StreamsBuilder(); class_of = type('Other', (), {'read': print})()")
+
+    def found(text: str) -> list[str]:
+        completions(shell, text)  # what was looked up too late is there the second time
+        return completions(shell, text)
+
+    start = topic[:4]
+    calls = ("session.read('", 'session.peek("', "x = session.record('a', '", 'builder.stream("', 'builder.table("')
+    for before in (*calls, 'builder.stream(["a", "'):
+        assert found(before + start) == [topic], before
+    assert topic in found('builder.stream("')
+    assert found(f"builder.stream('{topic}').map_values(lambda v: v['n']).to(\"{start}") == [topic]
+    assert "timestamp" in found(f'session.sql("SELECT timest FROM {topic} WHERE timest')
+    assert found(f"session.sql('SELECT n, FROM {topic} ORDER BY n, ti") == ["timestamp"]
+    assert found(f'session.sql("""\nSELECT n\nFROM {start}') == [topic]
+    assert found("builder.stream('a', value_serde='js") == ["json"]
+    assert topic not in found(f"class_of.read('{start}") and topic not in found(f"open('{start}")
+
+
+def test_a_dead_application_is_listed_and_removed_once_it_is_confirmed(
+    shell: InteractiveShell, broker: Any, topic: str, tmp_path: Path
+) -> None:
+    shell.user_ns["session"].close()
+    run(shell, f"%topo_connect {broker.bootstrap_servers} --directory {tmp_path}")
+    session, name = shell.user_ns["session"], f"{topic}-dead"
+    changelog = f"{name}-n-changelog"
+    session.create_topic(changelog)
+    folder = control_directory(session._state_root(), name)
+    folder.mkdir(parents=True)
+    write_whole(folder / LEASE, {"generation": 3, "signal": "stop", "pid": 0})
+    assert f"%topo_remove {name}" in run(shell, "%topo")[0].result.note
+    assert name in completions(shell, f"%topo_remove {name[:4]}")
+    listed = run(shell, f"%topo_remove {name}")[0].result
+    assert listed.topics == (changelog,) and "nothing is deleted yet" in repr(listed)
+    assert f"%topo_remove {name} --confirm" in repr(listed)
+    assert changelog in session.admin.topics() and folder.exists()
+    removed = run(shell, f"%topo_remove {name} --confirm")[0].result
+    assert removed.applied and "deleted" in repr(removed)
+    assert changelog not in session.admin.topics() and not folder.exists()
+    assert "no applications" in run(shell, "%topo")[0].result.note
+    assert "nothing to delete" in repr(run(shell, f"%topo_remove {name}")[0].result)

@@ -12,15 +12,15 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-import kernel_ext.live as live_module
-import kernel_ext.watched as watched
+import kernel_ext.live_picture as live_module
+import kernel_ext.view_heartbeat as watched
 import kstreams_repl as ks
-from kernel_ext.live import LivePicture
+from kernel_ext.live_picture import LivePicture
 from kernel_ext.side_panel import SidePanel, state_of
-from kernel_ext.stale import StaleNodes
+from kernel_ext.stale_nodes import StaleNodes
 from kernel_ext.workspace import Workspace
 from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.directory import SessionDirectory
+from kstreams_repl.session.session_directory import SessionDirectory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

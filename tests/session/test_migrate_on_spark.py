@@ -14,7 +14,7 @@ import kstreams_repl as ks
 from kstreams_repl.errors import KStreamsError, TopologyError
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal import JournalControl
-from kstreams_repl.session.directory import SessionDirectory
+from kstreams_repl.session.session_directory import SessionDirectory
 from tests.spark.hosting import spark
 
 __all__ = ["spark"]

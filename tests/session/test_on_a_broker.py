@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import uuid
@@ -19,18 +20,21 @@ import kstreams_repl as ks
 from kstreams_repl.errors import (
     InvalidNameError,
     KStreamsError,
+    PartialResultWarning,
+    ProductionError,
     SerializationError,
     StreamsProcessingError,
     TopologyError,
     UnknownTopicError,
 )
-from kstreams_repl.instance.control import LEASE, write_whole
-from kstreams_repl.instance.state_directory import control_directory
+from kstreams_repl.instance.control.file_control import LEASE, write_whole
+from kstreams_repl.instance.state.state_directory import control_directory
 from kstreams_repl.kafka.clients import ClientSettings, make_transactional_producer
 from kstreams_repl.kafka.journal import JournalControl, ensure_journal
 from kstreams_repl.kafka.journal_records import DesiredState
-from kstreams_repl.session.attaching import journal_of
-from kstreams_repl.session.directory import SessionDirectory
+from kstreams_repl.session.application.copartitioning import CopartitionLook
+from kstreams_repl.session.application.journal_lookup import journal_of
+from kstreams_repl.session.session_directory import SessionDirectory
 
 pytestmark = pytest.mark.kafka
 
@@ -116,9 +120,9 @@ def test_a_recording_is_what_lies_between_its_bounds(session: ks.Session, name: 
     assert [r.timestamp for r in session.record(name, n=3)] == [1097, 1098, 1099]
     part = session.record(name, offsets={1: (2, 5)})
     assert [(r.partition, r.offset) for r in part] == [(1, 2), (1, 3), (1, 4)]
-    assert len(session.record(name, seconds=0.1)) == 0
+    assert len(session.record(name, timeout=0.1)) == 0
     with pytest.raises(KStreamsError, match="one bound"):
-        session.record(name, n=1, seconds=1)
+        session.record(name, n=1, timeout=1)
 
 
 def words(name: str) -> tuple[ks.StreamsBuilder, ks.KStream]:
@@ -139,7 +143,7 @@ def test_peek_shows_the_values_between_two_nodes(session: ks.Session, name: str)
 def test_peek_grows_its_sample_until_enough_came_out(session: ks.Session, name: str) -> None:
     session.produce(name, [("a", "question" if i < 5 else "be", 1000 + i) for i in range(3000)], partitions=1)
     _, long = words(name)
-    assert len(session.peek(long, n=5, seconds=30)) == 5
+    assert len(session.peek(long, n=5, timeout=30)) == 5
 
 
 def test_peek_at_a_builder_shows_every_node(session: ks.Session, name: str) -> None:
@@ -192,10 +196,25 @@ def test_peek_at_an_unknown_node_comes_with_the_nearest_name(session: ks.Session
 def test_sql_reads_topics_bounded_and_says_so(session: ks.Session, name: str) -> None:
     session.produce(name, [("a", {"n": i}, 1000 + i) for i in range(100)], partitions=1)
     result = session.sql(f'SELECT count(*), min(n) FROM "{name}"', records=10)
-    assert result.fetchall() == [(10, 90)]
+    with pytest.warns(PartialResultWarning, match="only the last 10 of 100 records were read; records=None reads all"):
+        assert result.fetchall() == [(10, 90)]
     assert f"topic {name}: the last 10 of 100 offsets of 1 partition" in repr(result)
     assert session.sql(f'SELECT count(*) FROM "{name}"', records=None).fetchall() == [(100,)]
-    assert session.sql(f'SELECT count(*) FROM "{name}"', since=1050).fetchall() == [(50,)]
+    assert session.sql(f'SELECT count(*) FROM "{name}"', start=1050).fetchall() == [(50,)]
+
+
+def test_a_topics_schema_has_columns_types_and_examples(session: ks.Session, name: str) -> None:
+    session.produce(name, [("a", {"n": i, "leg": {"from": "EWR"}}, 1000 + i) for i in range(300)], partitions=1)
+    assert session.schema(name).rows[:3] == (
+        ("key", "VARCHAR", "a"),
+        ("n", "BIGINT", "299"),
+        ("leg", 'STRUCT("from" VARCHAR)', '{"from": "EWR"}'),
+    )
+    assert session.schema(name).note == "from the last 200 records"
+    session.create_topic(f"{name}-empty")
+    assert "not known yet" in session.schema(f"{name}-empty").note
+    with pytest.raises(UnknownTopicError):
+        session.schema("nope")
 
 
 def test_sql_finds_the_callers_dataframes(session: ks.Session, name: str) -> None:
@@ -248,7 +267,7 @@ def test_cleanup_shows_first(session: ks.Session, name: str) -> None:
     found = session.cleanup(name)
     assert f"{name}-x-changelog" in found.topics and not found.applied
     assert f"{name}-x-changelog" in session.admin.topics()
-    session.cleanup(name, confirm=True)
+    session.cleanup(name, dry_run=False)
     assert f"{name}-x-changelog" not in session.admin.topics()
 
 
@@ -301,7 +320,7 @@ def test_headers_may_be_a_dict(session: ks.Session, name: str) -> None:
     [
         ([("a", "x", 1000, [("trace", 1)])], "record 0 for topic .* cannot be sent"),
         ([("a", "x", 1000, ["trace"])], "record 0 for topic .* cannot be sent"),
-        ([("a", "x", 10**30)], "record 0 for topic .* cannot be sent"),
+        ([("a", "x", 10**30)], "record 0 for topic .* has the timestamp 1000.* the 0 records before it are written"),
         (5, "a int is no collection of records"),
     ],
     ids=["a header that is a number", "a header without a value", "a time of 30 digits", "no collection"],
@@ -316,5 +335,59 @@ def test_a_time_before_1970_is_the_beginning(session: ks.Session, name: str, mom
     """-1 ms is the end for a broker, -3 ms the latest time, and most others are refused."""
     session.produce(name, [("a", 1, 1000), ("a", 2, 3000), ("a", 3, 2000)], partitions=1)
     assert [record.value for record in session.read(name, start=moment)] == [1, 3, 2]
-    assert session.sql(f'SELECT count(*) FROM "{name}"', since=moment).fetchall() == [(3,)]
-    assert session.sql(f'SELECT count(*) FROM "{name}"', until=moment).fetchall() == [(0,)]
+    assert session.sql(f'SELECT count(*) FROM "{name}"', start=moment).fetchall() == [(3,)]
+    assert session.sql(f'SELECT count(*) FROM "{name}"', end=moment).fetchall() == [(0,)]
+
+
+def test_a_timestamp_far_ahead_is_told_with_how_many_records_are_written(session: ks.Session, name: str) -> None:
+    import time
+
+    now = int(time.time() * 1000)
+    records = [("a", n, now) for n in range(7)]
+    with pytest.raises(ProductionError, match=r"record 7 for topic .* more than 1 h ahead.*the 7 records before it are written") as caught:
+        session.produce(name, [*records, ("a", 8, now + 2 * 3_600_000), ("a", 9, now)])
+    assert caught.value.written == 7 and len(session.read(name, None)) == 7
+    with pytest.raises(ProductionError, match="year 9999") as caught:
+        session.produce(name, [("a", 1, now * 1_000_000)])
+    assert "not micro- or nanoseconds" in caught.value.hint
+    free = f"{name}-free"
+    session.create_topic(free, configs={"message.timestamp.after.max.ms": str(2**62)})
+    assert session.produce(free, [("a", 1, now + 2 * 3_600_000)]) == 1
+
+
+def by_another_hash(session: ks.Session, topic: str, keys: list[str]) -> None:
+    """As librdkafka's producers do unless they are told."""
+    from confluent_kafka import Producer
+
+    session.create_topic(topic, partitions=4)
+    producer = Producer({"bootstrap.servers": session.bootstrap_servers, "partitioner": "consistent_random"})
+    for key in keys:
+        producer.produce(topic, key=key.encode(), value=b'{"n": 1}')
+    producer.flush(20)
+
+
+def test_keys_that_lie_elsewhere_than_a_join_looks_for_them_are_told(session: ks.Session, name: str) -> None:
+    orders, customers, others = f"{name}-orders", f"{name}-customers", f"{name}-others"
+    keys = [f"customer-{n}" for n in range(60)]
+    session.produce(orders, [(key, {"customer": key}) for key in keys])
+    by_another_hash(session, customers, keys)
+    by_another_hash(session, others, keys)
+
+    def told(left: str, right: str, how: str = "stream", **config: Any) -> list[str]:
+        builder = ks.StreamsBuilder()
+        table = builder.table(right, key_serde="string", value_serde="json")
+        if how == "stream":
+            builder.stream(left, key_serde="string", value_serde="json").join(table, lambda a, b: a).to("out")
+        elif how == "foreign key":
+            mine = builder.table(left, key_serde="string", value_serde="json")
+            mine.join(table, lambda a, b: a, foreign_key=lambda value: value["customer"]).to_stream().to("out")
+        look = CopartitionLook(session.admin, builder.build(), **config)
+        look.patience = 20  # the machine's, not the look's
+        return look.wait()
+
+    found = told(orders, customers)
+    assert len(found) == 1 and re.search(rf"(\d+) of 60 keys of '{customers}' do not lie", found[0]) and "repartition()" in found[0]
+    assert 30 <= int(re.findall(r"(\d+) of 60", found[0])[0]) <= 58
+    assert len(told(orders, customers, "foreign key")) == 1, "the repartition topics of a foreign-key join are murmur2's"
+    assert told(customers, others) == [], "another partitioner, the same for both"
+    assert told(orders, orders + "-none") == [] and told(orders, customers, wanted=False) == []

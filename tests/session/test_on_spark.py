@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +21,8 @@ import kstreams_repl as ks
 from kstreams_repl.display import svg_of
 from kstreams_repl.errors import DeployError, SessionFileError, StreamsProcessingError, TopologyError
 from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.directory import SessionDirectory
+from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.spark.spark_session import spark_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -52,11 +55,12 @@ def counts(app: ks.Application) -> dict[str, int]:
     return dict(app.sql("counts").df()[["key", "value"]].itertuples(index=False, name=None))
 
 
-def test_life_of_an_application(session: ks.Session, name: str) -> None:
+def test_life_of_an_application(session: ks.Session, name: str, caplog: pytest.LogCaptureFixture) -> None:
     """Deploy returns at once, counts are exact, pause and resume go on, state outlives the session object's application."""
     topic = f"{name}-in"
     session.produce(topic, [(f"k{i % 5}", "word", 1000 + i) for i in range(1000)])
-    app = session.deploy(counting(topic), name, config=EXACTLY_ONCE)
+    caplog.set_level(logging.INFO, "kstreams_repl")
+    app = session.deploy(counting(topic), name, config={**EXACTLY_ONCE, "repl.log.level": "INFO"})
     assert app.status in ("starting", "running")
     assert app.wait(120)
     assert counts(app) == {f"k{i}": 200 for i in range(5)}
@@ -78,6 +82,14 @@ def test_life_of_an_application(session: ks.Session, name: str) -> None:
     assert "running" in picture["text/plain"] and "data:image/svg+xml" in picture["text/html"]
     app.stop()
     assert app.status == "stopped"
+    told = [text for text in caplog.messages if text.startswith(f"{name}: ")]
+    assert [text.removeprefix(f"{name}: ").partition(" (")[0] for text in told if " -> " in text] == [
+        "created -> running", "running -> paused", "paused -> running", "running -> stopped",
+    ]  # fmt: skip
+    lines = spark_log().read_text(encoding="utf-8")  # what workers write to stderr
+    assert f"INFO kstreams_repl.instance {name}[0]: restoring -> running" in lines
+    assert re.search(rf"{re.escape(name)}\[0\]: assigned 0_0\b.*; 0 records restored", lines)
+    assert re.search(rf"{re.escape(name)}\[0\] 0_0: running -> closed", lines)
 
 
 def test_an_edit_keeps_counts_and_a_rollback_goes_back(session: ks.Session, name: str) -> None:

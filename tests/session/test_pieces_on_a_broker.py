@@ -14,12 +14,12 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.inspection import store_table
-from kstreams_repl.inspection.pieces import Pieces, planned
+from kstreams_repl.inspection.scan_partitions import Pieces, planned
 from kstreams_repl.inspection.stores import LogRows
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
-from kstreams_repl.session import spark_frames
-from kstreams_repl.session.directory import SessionDirectory
+from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.session.views import spark_frames
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 
 pytestmark = pytest.mark.kafka
@@ -33,7 +33,7 @@ def session(broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         plan: Pieces = pickle.loads(pickle.dumps(read.__self__))
         return [pa.Table.from_batches(list(plan.read(number)), schema=schema) for number in range(pieces)]
 
-    monkeypatch.setattr("kstreams_repl.spark.frames.frame_of", frame_of)
+    monkeypatch.setattr("kstreams_repl.spark.dataframe_reader.frame_of", frame_of)
     monkeypatch.setattr(ks.Session, "spark", None)
     with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as session:
         session.topic_configs["retention.ms"] = "-1"
@@ -62,8 +62,9 @@ def test_the_pieces_of_a_topic_are_what_sql_shows(session: ks.Session, topic: st
 
 @pytest.mark.parametrize(
     ("given", "sql"),
-    [({"records": 90}, {"records": 90}), ({"since": 1100, "until": 1300}, {"since": 1100, "until": 1300})],
+    [({"records": 90}, {"records": 90}), ({"start": 1100, "end": 1300}, {"start": 1100, "end": 1300})],
 )
+@pytest.mark.filterwarnings("ignore:.*only the last 90 of 500 records")
 def test_bounds_are_those_of_sql(session: ks.Session, topic: str, given: dict[str, Any], sql: dict[str, Any]) -> None:
     assert rows(pa.concat_tables(session.spark_frame(topic, **given))) == rows(session.sql(f"SELECT * FROM {topic}", **sql).arrow())
 

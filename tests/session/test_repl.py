@@ -19,7 +19,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.directory import SessionDirectory
+from kstreams_repl.session.session_directory import SessionDirectory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -144,3 +144,51 @@ def test_an_application_runs_from_the_terminal_and_ends_with_it(terminal: Termin
     assert f"{topic}-app: paused" in terminal.run(f"%topo_pause {topic}-app")
     assert f"{topic}-app: already paused" in terminal.run(f"%topo_pause {topic}-app")
     assert terminal.end() == 0
+
+
+STATEMENTS = """%load_ext kstreams_repl
+import kstreams_repl as ks
+least = 1
+def enough(order):
+    return order["amount"] > least
+
+builder = ks.StreamsBuilder()
+orders = builder.stream("{topic}", key_serde="string", value_serde="json", name="orders")
+paid = orders.filter(lambda key, order: enough(order), name="paid")
+counted = paid.group_by_key(key_serde="string", value_serde="json").count(store="counts")
+{last}
+"""
+
+
+def plain_ipython(folder: Path, last: str, topic: str, seconds: float) -> str:
+    """What ``ipython --simple-prompt`` prints when these lines are typed into it, one prompt after the other."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder), "TERM": "dumb"}
+    command = [sys.executable, "-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor", "--no-confirm-exit"]
+    typed = STATEMENTS.format(topic=topic, last=last)
+    done = subprocess.run(command, input=typed, capture_output=True, text=True, cwd=folder, env=environment, timeout=seconds, check=True)
+    return done.stdout + done.stderr
+
+
+def test_every_statement_of_a_plain_terminal_is_in_the_text_of_what_it_built(tmp_path: Path) -> None:
+    last = """from kstreams_repl.session.source.source_slice import program_of
+program = program_of(builder, builder.build(), globals())
+print("same:", str(program.run().describe()) == str(builder.build().describe()), program.missing)
+print(program.text)
+"""
+    said = plain_ipython(tmp_path, last, "orders", 60)
+    assert "same: True ()" in said, said
+    assert "least = 1" in said and "def enough(order):" in said
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_plain_terminal_deploys_detached(broker: Any, topic: str, tmp_path: Path) -> None:
+    name = f"plain-{uuid.uuid4().hex[:6]}"
+    last = f"""session = ks.connect("{broker.bootstrap_servers}", directory="kept")
+app = session.deploy(builder, "{name}", detached=True)
+print("caught up:", app.wait(120), app.status)
+app.stop()
+session.close()
+"""
+    said = plain_ipython(tmp_path, last, topic, 240)
+    assert "caught up: True" in said and "SessionFileError" not in said, said

@@ -11,7 +11,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.directory import SessionDirectory
+from kstreams_repl.session.session_directory import SessionDirectory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 CONFIG = {"processing.guarantee": "exactly_once_v2", "commit.interval.ms": 50}
@@ -32,7 +32,7 @@ def test_frames_have_the_values_of_the_sql_view(broker: Any, tmp_path: Path) -> 
         builder = ks.StreamsBuilder()
         grouped = builder.stream(topic, key_serde="string", value_serde="json").group_by_key()
         grouped.count(store="counts")
-        grouped.windowed_by(ks.TimeWindows.of_size(1000)).count(store="windows", history=5000)
+        grouped.windowed_by(ks.TimeWindows.of_size(1000)).count(store="windows", retention=5000)
         grouped.aggregate(lambda: {}, lambda key, order, last: order, store="last", value_serde="json")
         app = session.deploy(builder, name, config=CONFIG)
         assert app.wait(120)

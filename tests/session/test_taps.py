@@ -15,11 +15,11 @@ import pytest
 import kstreams_repl as ks
 from kernel_ext.magics import NodeValues
 from kstreams_repl.errors import TopologyError
-from kstreams_repl.instance.state_directory import control_directory, state_root
-from kstreams_repl.instance.taps import TapRequests
+from kstreams_repl.instance.control.node_taps import TapRequests
+from kstreams_repl.instance.state.state_directory import control_directory, state_root
 from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.directory import SessionDirectory
-from kstreams_repl.session.live_taps import LiveTap
+from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.session.views.live_taps import LiveTap
 from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -74,11 +74,11 @@ def test_a_tap_shows_values_and_leaves_state_and_output_exact(session: ks.Sessio
     try:
         settle(lambda: app.reports.records > 0, "records", story=lambda: app)
         # looked at twice, with values between nodes, on the rows' way to the topic and at the sink
-        seen = app.peek("shaped", 20, seconds=30)
+        seen = app.peek("shaped", 20, timeout=30)
         assert len(seen) == 20
         assert all(record.key == f"k{record.value['n'] % 7}" for record in seen)
         assert "live from" in repr(seen)
-        counted = app.peek("counted", 5, seconds=30)
+        counted = app.peek("counted", 5, timeout=30)
         assert len(counted) == 5 and all(isinstance(record.value, int) for record in counted)
         tail = app.tail(shaped)
         assert next(tail).key.startswith("k")
@@ -119,6 +119,6 @@ def test_a_quiet_node_says_so(session: ks.Session) -> None:
     app = session.deploy(builder, name)
     settle(lambda: app.status == "running", "the start")
     started = time.monotonic()
-    found = app.peek("all", seconds=0.5)
+    found = app.peek("all", timeout=0.5)
     assert len(found) == 0 and "nothing passed within 0.5 s" in repr(found)
     assert time.monotonic() - started >= 0.5

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from kstreams_repl.spark.claims import FileClaim
+from kstreams_repl.spark.slot_assignment import FileClaim
 
 
 def claim(directory: Path, partition: int, epoch: str) -> FileClaim:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kstreams_repl.instance.state_directory import task_directory
+from kstreams_repl.instance.state.state_directory import task_directory
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.types import TaskId
 from tests.spark.hosting import Host, counting, decoded, expected_counts, numbered, processed, settle

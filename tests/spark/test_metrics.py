@@ -6,8 +6,7 @@ import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.metrics.catalogue import ABSENT, DEBUG, SPECS, TAGS
-from kstreams_repl.session.metrics_view import MetricsView
-from kstreams_repl.session.node_rates import node_rates
+from kstreams_repl.session.views.metrics_view import MetricsView
 from kstreams_repl.spark.deployment import Deployment
 from tests.spark.hosting import Host, counting, numbered, processed, settle
 from tests.unit.metrics.prometheus_page import read_page
@@ -96,8 +95,6 @@ def test_every_node_and_store_is_counted_at_debug(host: Host) -> None:
     assert told.total("bytes-consumed-total") == sum(len(key) + len(value) for key, value in numbered(RECORDS))
     assert told.total("process-total", group="stream-task-metrics") == RECORDS
     assert all(metric.value is not None and metric.value >= 0 for metric in told["put-latency-max"])  # type: ignore[operator]
-    rates = node_rates(deployment.topology, deployment.metrics, deployment.reports)
-    assert {name: (rate.records, rate.counted) for name, rate in rates.items()}["keyed"] == (RECORDS, True)
 
 
 def test_restored_records_are_counted_and_nothing_remains(host: Host) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.instance.snapshot_directory import LocalDirectory
-from kstreams_repl.instance.snapshots import manifests
-from kstreams_repl.instance.state_directory import task_directory
+from kstreams_repl.instance.state.snapshot_directory import LocalDirectory
+from kstreams_repl.instance.state.snapshots import manifests
+from kstreams_repl.instance.state.state_directory import task_directory
 from kstreams_repl.spark.deployment import Deployment
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.types import TaskId

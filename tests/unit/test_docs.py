@@ -14,7 +14,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl import dsl
-from kstreams_repl.dsl.examples import EXAMPLES
+from tests.unit.public_api import classes, methods
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -51,8 +51,13 @@ def test_the_examples_of_a_page_run(page: Path) -> None:
 def test_the_examples_of_a_module_run(module: str) -> None:
     loaded = importlib.import_module(module)
     for test in doctest.DocTestFinder().find(loaded):
-        if test.examples:
+        if test.examples and not needs_a_cluster(test.docstring or ""):
             run(test)
+
+
+def needs_a_cluster(text: str) -> bool:
+    """Whether an example uses a `session` or an `app`; tests/session/test_examples.py runs those."""
+    return re.search(r"(>>>|\.\.\.) .*\b(session|app)\.", text) is not None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
@@ -72,31 +77,19 @@ def test_an_operators_page_has_its_counterpart_its_semantics_and_an_example(page
 CALLED_BY_USERS = ("K", "Time", "Session", "Sliding", "Cogrouped", "Branched", "StreamsBuilder")
 
 
+DSL = {name: getattr(dsl, name) for name in dsl.__all__ if not issubclass(getattr(dsl, name), Enum)}
+
+
 def public_methods() -> list[str]:
     """`Class.method` of everything the DSL exports that a user calls on a stream, table or grouping."""
-    found = []
-    for name in dsl.__all__:
-        kind = getattr(dsl, name)
-        if inspect.isclass(kind) and name.startswith(CALLED_BY_USERS) and not name.endswith("Windows"):
-            found += [f"{name}.{method}" for method, value in vars(kind).items() if not method.startswith("_") and callable(value)]
-    return found
+    called = [name for name in DSL if name.startswith(CALLED_BY_USERS) and not name.endswith("Windows")]
+    return [f"{name}.{method}" for name in called for method in methods(DSL[name])]
 
 
-def test_every_method_of_the_dsl_has_an_example() -> None:
-    lacking = []
-    for kind in (getattr(dsl, name) for name in dsl.__all__):
-        for name, value in vars(kind).items() if inspect.isclass(kind) and not issubclass(kind, Enum) else ():
-            method = getattr(value, "__func__", value)
-            if not name.startswith("_") and inspect.isfunction(method) and ">>>" not in (inspect.getdoc(method) or ""):
-                lacking.append(f"{kind.__name__}.{name}")
-    assert lacking == []
-
-
-@pytest.mark.parametrize("place", EXAMPLES)
-def test_the_example_of_a_method_runs_and_what_it_builds_is_a_topology(place: str) -> None:
+@pytest.mark.parametrize("place", [f"{name}.{method}" for name, kind in DSL.items() for method in methods(kind)])
+def test_every_method_of_the_dsl_has_an_example_that_runs_and_builds_a_topology(place: str) -> None:
     kind, _, name = place.partition(".")
-    member = vars(getattr(dsl, kind))[name]
-    text = inspect.getdoc(getattr(member, "__func__", member)) or ""
+    text = inspect.getdoc(methods(DSL[kind])[name]) or ""
     test = doctest.DocTestParser().get_doctest(text, {}, place, None, 0)
     report: list[str] = []
     results = doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=report.append, clear_globs=False)
@@ -125,6 +118,48 @@ def test_every_method_of_a_topology_a_context_and_a_driver_has_an_example_that_r
     report: list[str] = []
     results = doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=report.append)
     assert results.attempted > 1 and results.failed == 0, "".join(report)
+
+
+WITHOUT = {
+    "Admin", "Chart", "ClientSettings", "DiffText", "EditPlan", "Listeners", "Program", "Saved", "Savepoint", "SecretReference",
+    "SessionFiles",
+    "kip28.DefaultPartitionGrouper", "kip28.PartitionGrouper",
+}  # fmt: skip
+"""Classes whose methods have no example of their own yet. None may be added."""
+ONE_BY_ONE = {
+    "Cancellable.cancel", "CustomSensor.fold", "FixedKeyProcessor.close", "FixedKeyProcessor.init", "FixedKeyProcessorContext.forward",
+    "FixedKeyRecord.with_headers", "FixedKeyRecord.with_timestamp", "FixedKeyRecord.with_value", "Metric.matches", "MetricsView.value",
+    "Serde.writes_like", "StoreBuilder.with_", "StreamsMetrics.fold",
+}  # fmt: skip
+"""Methods without an example in classes that have examples: of protocols, deprecated or called by the library only."""
+
+
+def examples_of(function: Any) -> str:
+    text = inspect.getdoc(function) or ""
+    return text if ">>>" in text else ""
+
+
+def test_every_public_method_has_an_example() -> None:
+    lacking = {f"{kind}.{name}" for kind, cls in classes().items() for name, function in methods(cls).items() if not examples_of(function)}
+    assert {place for place in lacking if place.rpartition(".")[0] not in WITHOUT} <= ONE_BY_ONE
+    assert {place.rpartition(".")[0] for place in lacking} >= WITHOUT, "has examples now: take it off the list"
+
+
+def in_a_module_that_needs_a_cluster() -> dict[str, str]:
+    """Examples that need none themselves, of modules whose other examples do."""
+    found = {}
+    for kind, cls in classes().items():
+        for name, function in methods(cls).items():
+            text = examples_of(function)
+            here = str(inspect.unwrap(function).__module__).split(".")[1] in NEED_A_CLUSTER
+            if here and text and not needs_a_cluster(text):
+                found[f"{kind}.{name}"] = text
+    return found
+
+
+@pytest.mark.parametrize(("place", "text"), in_a_module_that_needs_a_cluster().items())
+def test_an_example_that_needs_no_cluster_runs(place: str, text: str) -> None:
+    run(doctest.DocTestParser().get_doctest(text, {}, place, None, 0))
 
 
 def described() -> str:

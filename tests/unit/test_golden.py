@@ -200,7 +200,7 @@ NOT_OURS = set(
     log.summary.interval.ms max.warmup.replicas metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy
     metric.reporters poll.ms probing.rebalance.interval.ms processor.wrapper.class rack.aware.assignment.non_overlap_cost
     rack.aware.assignment.strategy rack.aware.assignment.tags rack.aware.assignment.traffic_cost receive.buffer.bytes
-    reconnect.backoff.max.ms reconnect.backoff.ms repartition.purge.interval.ms request.timeout.ms retry.backoff.ms rocksdb.config.setter
+    reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms retry.backoff.ms rocksdb.config.setter
     security.protocol send.buffer.bytes state.cleanup.dir.max.age.ms task.assignor.class task.timeout.ms upgrade.from window.size.ms
     windowed.inner.class.serde windowstore.changelog.additional.retention.ms""".split()
 )

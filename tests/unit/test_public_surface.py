@@ -11,30 +11,39 @@ from pathlib import Path
 import pytest
 
 import kstreams_repl
+from tests.unit.public_api import classes, handed_out
 
 ROOT = Path(__file__).resolve().parents[2]
 
 EXPECTED = [
-    "Application", "Branched", "EmitStrategy", "ErrorContext", "FixedKeyProcessor", "FixedKeyRecord",
-    "GlobalKTable", "JoinWindows", "KStream",
-    "KStreamsError", "KTable", "Materialized", "MockProcessorContext", "Processor", "ProcessorContext", "PunctuationType",
-    "Record", "Recording", "Response", "Session", "SessionWindows", "SlidingWindows",
-    "StoreBuilder", "StoreKind", "StreamsBuilder", "StreamsConfig", "Suppressed", "TimeWindows", "Topology", "TopologyTestDriver",
-    "UnlimitedWindows", "ValueAndTimestamp", "VersionedRecord", "Windowed", "connect", "errors", "serdes",
-    "tables", "timestamps",
+    "Admin", "Application", "ApplicationReport", "ApplicationState", "Applications", "AutoOffsetReset", "Branched",
+    "BranchedKStream", "Cancellable", "CapturedForward", "CapturedPunctuator", "Chart", "ChartKind", "Cleanup", "ClientSettings",
+    "CogroupedKStream", "CommittedOffset", "Counts", "CustomSensor", "DescribedNode", "DescribedSubtopology", "DiffText",
+    "EditPlan", "EmitStrategy", "ErrorContext", "FixedKeyProcessor", "FixedKeyProcessorContext", "FixedKeyRecord", "GlobalKTable",
+    "InstanceReport", "JoinWindows", "KGroupedStream", "KGroupedTable", "KStream", "KStreamsError", "KTable", "LeftApplication",
+    "Listeners", "Markup", "Materialized", "Metric", "MetricsView", "MockProcessorContext", "Node", "NodeCount", "NodeRate",
+    "NodeSample", "Picture", "Problem", "ProcessingContext", "Processor", "ProcessorContext", "ProducedRecord", "Program",
+    "PunctuationType", "ReadRecord", "Record", "RecordMetadata", "RecordedRecord", "Recording", "Records", "Response", "Sample",
+    "Saved", "SavedVersion", "Savepoint", "SecretReference", "Serde", "Session", "SessionFiles", "SessionWindowedCogroupedKStream",
+    "SessionWindowedKStream", "SessionWindows", "SlidingWindowedKStream", "SlidingWindows", "SqlResult", "StoreBuilder",
+    "StoreKind", "StoreView", "Stores", "StreamsBuilder", "StreamsConfig", "StreamsMetrics", "Subtopology", "Suppressed", "Table",
+    "TaskId", "TaskReport", "TestInputTopic", "TestOutputTopic", "TestRecord", "TimeWindowedCogroupedKStream",
+    "TimeWindowedKStream", "TimeWindows", "TopicDescription", "TopicPartition", "Topology", "TopologyDescription",
+    "TopologyTestDriver", "UncaughtResponse", "UnlimitedWindows", "ValueAndTimestamp", "Version", "VersionedRecord", "Windowed",
+    "connect", "errors", "secret", "serdes", "tables", "timestamps",
 ]  # fmt: skip
 
 SESSION = [
     "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "create_topic", "deploy", "detached", "files", "logs",
     "master", "peek", "plan",
     "produce", "read",
-    "record", "sample", "serdes_of", "settings", "spark", "spark_frame", "sql", "start", "started", "topics",
+    "record", "sample", "savepoints", "schema", "serdes_of", "settings", "spark", "spark_frame", "sql", "start", "started", "topics",
 ]  # fmt: skip
 APPLICATION = [
-    "bootstrap_servers", "changes", "describe", "edit", "error", "export", "generation", "log", "metrics", "node_rates", "outdated",
-    "pause", "peek",
-    "picture", "remaining", "reports", "resume", "rollback", "sql", "standing", "start", "status", "stop", "store", "stores", "tail",
-    "versions", "wait",
+    "bootstrap_servers", "changes", "counts", "describe", "edit", "error", "export", "failed_record", "generation", "listen", "log",
+    "metrics", "node_rates", "outdated", "pause", "peek",
+    "picture", "remaining", "reports", "restarts", "resume", "rollback", "savepoint", "skip", "sql", "standing", "start", "status",
+    "stop", "store", "stores", "tail", "versions", "wait",
 ]  # fmt: skip
 
 
@@ -49,9 +58,12 @@ def test_name_is_loaded_on_use_and_documented(name: str) -> None:
     assert name in dir(kstreams_repl)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+FIRST_OF_ITS_PLACE = [*kstreams_repl._MODULES, *sorted({place: name for name, place in kstreams_repl._PLACE_OF.items()}.values())]
+
+
+@pytest.mark.parametrize("name", FIRST_OF_ITS_PLACE)
 def test_name_can_be_the_first_thing_loaded(name: str) -> None:
-    """No order of imports is needed: each name works in a fresh interpreter."""
+    """No order of imports is needed: each module that has public names can be the first in a fresh interpreter."""
     done = subprocess.run([sys.executable, "-c", f"from kstreams_repl import {name}"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -66,6 +78,27 @@ def test_methods_are_these_and_documented(cls: str, wanted: list[str]) -> None:
         assert inspect.getdoc(target) or name in ("bootstrap_servers",), name
 
 
+def test_what_a_public_function_returns_can_be_imported() -> None:
+    known = {*kstreams_repl.__all__, *importlib.import_module("kstreams_repl.dsl.kip28").__all__}
+    assert {name: where for name, where in handed_out().items() if name not in known} == {}
+
+
+def test_what_shows_a_table_gives_its_rows_to_pandas_polars_and_arrow() -> None:
+    tabular = {name: cls for name, cls in classes().items() if hasattr(cls, "table") and not name.endswith("Builder")}
+    assert {"Table", "Records", "SqlResult", "EditPlan", "MetricsView", "Recording", "Counts"} <= set(tabular)
+    for name, cls in {**tabular, "StoreView": kstreams_repl.StoreView}.items():
+        assert [way for way in ("df", "pl", "arrow") if not callable(getattr(cls, way, None))] == [], name
+
+
+def test_the_rows_are_the_same_on_every_way_out() -> None:
+    record = kstreams_repl.RecordedRecord("t", 0, 7, 1000, b"a", None, [("h", b"1")])
+    counts = kstreams_repl.Counts({"n": kstreams_repl.NodeRate(3, 2)})
+    for result in (kstreams_repl.Table.of(("a", "b"), [(1, "x"), (None, 2)]), kstreams_repl.Recording([record], {"t": 1}), counts):
+        rows = [tuple(row.values()) for row in result.arrow().to_pylist()]
+        assert len(rows) == len(result.table()) and result.pl().rows() == rows
+        assert list(result.df().columns) == list(result.table().columns) and len(result.df()) == len(rows)
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'StreamBuilder'"):
         kstreams_repl.StreamBuilder  # noqa: B018
@@ -76,5 +109,5 @@ def test_every_error_is_a_kstreams_error_that_says_when() -> None:
     classes = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, Exception)]
     assert len(classes) > 15
     for cls in classes:
-        assert issubclass(cls, errors.KStreamsError)
+        assert issubclass(cls, errors.KStreamsError | UserWarning)
         assert cls.__doc__

@@ -1,8 +1,7 @@
-"""Kafka Streams itself on the JVM: compiled from `StreamsPeer.java` with the JDK that is found, on jars that `jars.lock`
-pins.
+"""Kafka Streams itself on the JVM: `StreamsPeer.java`, compiled with the JDK that is found, with the jars pinned in `jars.lock`.
 
-Its clock runs from the first record *processed* to the last one processed: commits and output may still be on their
-way when it stops, which favours it by up to one commit interval.
+Its clock runs from the first record *processed* to the last one processed: commits and output may still be pending when it stops,
+which favours it by up to one commit interval.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from typing import Any
 import click
 
 from kstreams_repl.bench.deployed import Settings
+from kstreams_repl.bench.environment import COMPRESSION, LINGER_MS, Site
 from kstreams_repl.bench.processes import ProcessSampler, tree
-from kstreams_repl.bench.site import COMPRESSION, LINGER_MS, Site
 from kstreams_repl.bench.workloads import Topics
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.java import MINIMUM_MAJOR, major_version
@@ -35,12 +34,12 @@ KAFKA_STREAMS = "kafka-streams"
 SOURCE = "StreamsPeer.java"
 _CLASS = "StreamsPeer"
 _GRACE_SECONDS = 90
-"""What start and close may take beside the run itself."""
+"""Additional time for start and close of the peer."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerRun:
-    """One run of the peer: records within its clock; `complete` when it saw every record of the input and closed in order."""
+    """One run of the peer: records within its clock; `complete` if it processed every record of the input and closed normally."""
 
     records: int
     seconds: float
@@ -54,18 +53,18 @@ class PeerRun:
 
 
 def peer_option(command: Any) -> Any:
-    """`--peer kafka-streams`."""
+    """Add `--peer kafka-streams`."""
     return click.option("--peer", type=click.Choice([KAFKA_STREAMS]), help="Run this one too; needs a JDK (javac).")(command)
 
 
 @cache
 def peer_jars() -> tuple[LockedJar, ...]:
-    """The peer's pinned class path."""
+    """Return the peer's pinned class path."""
     return parse_lock(files(__package__).joinpath("jars.lock").read_text(encoding="utf-8"))
 
 
 def find_jdk(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The home of a JDK (a Java with a compiler) of at least version 17: JAVA_HOME's, else the one on PATH; None when there
+    """Return the home of a JDK (a Java with a compiler) of at least version 17: JAVA_HOME's, else the one on PATH; None if there
     is none."""
     candidates = []
     if environment.get("JAVA_HOME"):
@@ -81,7 +80,7 @@ def find_jdk(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def chosen_jdk(peer: str | None) -> Path | None:
-    """What to run the peer with if one was asked for; None, and a word about it, where there is no JDK."""
+    """Return the JDK to run a requested peer with; None, with a message, if there is no JDK."""
     if peer is None:
         return None
     jdk = find_jdk()
@@ -96,15 +95,15 @@ def _major(compiler: Path) -> int:
 
 
 class KafkaStreamsPeer:
-    """The compiled peer; a context manager, because what it compiled is temporary.
+    """The compiled peer; a context manager, because its compiled files are temporary.
 
     Args:
         jdk: home of the JDK to compile and run with.
-        jars: its class path; None: the pinned one, fetched when it is not in the cache.
-        scratch: where its files go; the site's own directory goes even if this process is killed.
+        jars: its class path; None: the pinned one, downloaded if it is not in the cache.
+        scratch: directory for its files; the site's own directory is removed even if this process is killed.
 
     Raises:
-        KStreamsError: the jars cannot be had, or the source does not compile.
+        KStreamsError: the jars are not available, or the source does not compile.
     """
 
     def __init__(self, jdk: Path, jars: tuple[Path, ...] | None = None, *, scratch: Path | None = None) -> None:
@@ -140,13 +139,13 @@ class KafkaStreamsPeer:
     def run(
         self, site: Site, workload: str, topics: Topics, records: int, settings: Settings, name: str, *, after: int = 0
     ) -> PeerRun:
-        """Run one workload to the end of its input, and delete what it made but its output.
+        """Run one workload to the end of its input, and delete everything it made except its output.
 
         Args:
-            after: its clock starts when so many records are processed; 0: with the first.
+            after: number of processed records after which its clock starts; 0: with the first record.
 
         Raises:
-            KStreamsError: it failed, or did not end in time.
+            KStreamsError: the peer failed, or did not finish in time.
         """
         state = Path(tempfile.mkdtemp(prefix="kstreams-peer-state-", dir=self._scratch))
         options = {
@@ -200,7 +199,7 @@ class KafkaStreamsPeer:
 
 
 def _line_of(process: subprocess.Popen[bytes], seconds: float) -> bytes:
-    """The process's one line; nothing when it ended without, or is not done in time."""
+    """Return the process's one line of output; empty if it ended without a line, or is too slow."""
     import selectors
 
     assert process.stdout is not None

@@ -1,8 +1,8 @@
-"""Quix Streams, Bytewax and Faust on the same topics, each in the user's own environment that has it.
+"""Quix Streams, Bytewax and Faust on the same topics, each in the user's own environment in which it is installed.
 
-A peer is as many processes as we have instances. Its clock runs from the first record it *processed* to the last one or
-to the end of its time; what it had not sent or committed by then counts for it. Outputs are not compared: their formats
-differ. What they promise differs too: Bytewax here keeps nothing beyond its process, Faust is at least once.
+A peer runs as many processes as this package runs instances. Its clock runs from the first record it *processed* to the last one
+or to its time limit; records not sent or committed by then count in its favour. Outputs are not compared, because their formats
+differ. The guarantees differ too: Bytewax here keeps nothing beyond its process, Faust is at least once.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from kstreams_repl.bench.deployed import Settings
+from kstreams_repl.bench.environment import COMPRESSION, LINGER_MS, PARTITIONS, Site
 from kstreams_repl.bench.peers.kafka_streams import PeerRun
 from kstreams_repl.bench.peers.python import counter
 from kstreams_repl.bench.processes import ProcessSampler, tree
-from kstreams_repl.bench.site import COMPRESSION, LINGER_MS, PARTITIONS, Site
 from kstreams_repl.bench.workloads import Topics
 from kstreams_repl.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
@@ -32,12 +32,12 @@ from kstreams_repl.errors import KStreamsError
 _LOOK_SECONDS = 0.02
 _START_SECONDS = 90
 _SETTLED_SECONDS = 3.0
-"""A peer that has counted nothing new for so long has seen everything it is going to see."""
+"""A peer that has counted no new record for this long has processed everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonPeer:
-    """One of them: its script, the package its environment must have, and the guarantees it offers ("none" for Bytewax)."""
+    """One peer: its script, the package that its environment needs, and the guarantees it offers ("none" for Bytewax)."""
 
     name: str
     script: str
@@ -45,10 +45,10 @@ class PythonPeer:
     guarantees: tuple[str, ...]
 
     def run(self, python: Path, site: Site, workload: str, topics: Topics, records: int, settings: Settings, run: str) -> PeerRun:
-        """Process up to `records` or until `settings.max_seconds` have passed, then kill it and delete its internal topics.
+        """Process up to `records` or for `settings.max_seconds`, then kill it and delete its internal topics.
 
         Raises:
-            KStreamsError: it ended or counted nothing; its last words are told.
+            KStreamsError: the peer ended or counted nothing; the message has the last lines of its log.
         """
         scratch = Path(tempfile.mkdtemp(prefix="kstreams-peer-", dir=site.scratch))
         try:
@@ -119,7 +119,7 @@ PEERS = {
 
 
 def peers_of(python: Path) -> list[PythonPeer]:
-    """Those whose package this interpreter can import."""
+    """Return the peers whose package this interpreter can import."""
     asked = "import importlib.util, sys; print(*(n for n in sys.argv[1:] if importlib.util.find_spec(n)))"
     packages = [peer.package for peer in PEERS.values()]
     try:
@@ -133,7 +133,7 @@ def peers_of(python: Path) -> list[PythonPeer]:
 
 
 def _environment() -> dict[str, str]:
-    """Ours without what would let the peer's interpreter see this project's packages."""
+    """Return this process's variables without those that would make this project's packages importable for the peer."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
@@ -148,7 +148,7 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, for peers that talk to each other."""
+    """Return ports that are currently free, for peers that communicate with each other."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:

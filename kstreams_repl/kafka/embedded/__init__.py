@@ -1,4 +1,4 @@
-"""A real single-node Kafka as a child process, for everybody who has no cluster at hand."""
+"""A real single-node Kafka broker as a child process, for use without a cluster."""
 
 from kstreams_repl.kafka.embedded.broker import EmbeddedBroker
 from kstreams_repl.kafka.embedded.jars import cache_directory, ensure_jars

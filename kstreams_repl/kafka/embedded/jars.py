@@ -1,8 +1,8 @@
 """The broker's class path: a pinned list of jars, fetched once and verified before each use.
 
-`jars.lock` names each jar by coordinates, size and sha256. What is missing from the cache is fetched by `jgo` one artifact at a time
-(nothing transitive), into a directory of its own, checked there and only then moved into the cache; so a torn download, a lying mirror or
-two processes that fetch at once never put a wrong jar on a class path.
+`jars.lock` lists each jar with coordinates, size and sha256. Jars missing from the cache are fetched by `jgo` one at a time (without
+transitive dependencies) into a separate directory, verified there and then moved into the cache; an incomplete download, a tampered mirror
+or two processes fetching at the same time therefore never put a wrong jar on a class path.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from kstreams_repl.disk import free_bytes, is_full, room
+from kstreams_repl.disk_errors import free_bytes, is_full, room
 from kstreams_repl.errors import EmbeddedBrokerError
 
 KAFKA_VERSION = "4.3.1"
@@ -26,12 +26,12 @@ MIRROR_VARIABLE = "KSTREAMS_MAVEN_MIRROR"
 CACHE_VARIABLE = "KSTREAMS_CACHE"
 
 Progress = Callable[[str, int, int], None]
-"""Called with (file name, bytes done so far in all, bytes in all) while jars are fetched; never called when nothing is missing."""
+"""Called with (file name, bytes done in total, bytes in total) while jars are fetched; not called when none is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockedJar:
-    """One line of ``jars.lock``."""
+    """A line of ``jars.lock``."""
 
     group: str
     artifact: str
@@ -44,7 +44,7 @@ class LockedJar:
         return f"{self.artifact}-{self.version}.jar"
 
     def matches(self, path: Path) -> bool:
-        """Whether the file has this jar's size and sha256; False when it is not there."""
+        """Return whether the file exists with this jar's size and sha256."""
         try:
             if path.stat().st_size != self.size:
                 return False
@@ -55,7 +55,7 @@ class LockedJar:
 
 
 def parse_lock(text: str) -> tuple[LockedJar, ...]:
-    """Reads the lines ``group:artifact:version size sha256``; blank lines and ``#`` lines are skipped."""
+    """Parse lines of the form ``group:artifact:version size sha256``; blank lines and ``#`` lines are skipped."""
     jars = []
     for line in text.splitlines():
         if line.strip() and not line.startswith("#"):
@@ -67,12 +67,12 @@ def parse_lock(text: str) -> tuple[LockedJar, ...]:
 
 @cache
 def locked_jars() -> tuple[LockedJar, ...]:
-    """The broker's pinned jars, in class path order."""
+    """Return the broker's pinned jars in class path order."""
     return parse_lock(files(__package__).joinpath("jars.lock").read_text(encoding="utf-8"))
 
 
 def cache_directory() -> Path:
-    """Where jars are kept: ``$KSTREAMS_CACHE/jars``, else ``$XDG_CACHE_HOME`` or ``~/.cache``, then ``kstreams_repl/jars``."""
+    """Return the jar cache: ``$KSTREAMS_CACHE/jars``, else ``kstreams_repl/jars`` in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
     own = os.environ.get(CACHE_VARIABLE)
     if own:
         return Path(own).expanduser() / "jars"
@@ -81,7 +81,7 @@ def cache_directory() -> Path:
 
 
 def missing_jars(directory: Path | None = None, *, jars: Iterable[LockedJar] | None = None) -> tuple[LockedJar, ...]:
-    """The jars (the broker's, unless others are given) that are not in the cache, or are there with other bytes than the lock says."""
+    """Return the jars (by default the broker's) that are not in the cache, or whose content differs from the lock file."""
     where = directory or cache_directory()
     return tuple(jar for jar in (locked_jars() if jars is None else jars) if not jar.matches(where / jar.file_name))
 
@@ -93,14 +93,14 @@ def ensure_jars(
     mirror: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[Path, ...]:
-    """The class path (the broker's, unless other ``jars`` are given), complete and verified; fetches what is missing.
+    """Return the class path (by default the broker's), complete and verified; fetch missing jars.
 
-    Every jar's size and sha256 are checked on every call (38 MB, some 40 ms), so a jar damaged on disk is fetched again instead of being
-    run. ``mirror`` (else ``$KSTREAMS_MAVEN_MIRROR``) is the root of a Maven repository to fetch from instead of the default one. Without
-    ``progress`` a bar is shown on the terminal while something is fetched.
+    The size and sha256 of every jar are checked on every call (38 MB, about 40 ms), so a jar damaged on disk is fetched again instead of
+    being run. ``mirror`` (default: ``$KSTREAMS_MAVEN_MIRROR``) is the root of a Maven repository to use instead of Maven Central. Without
+    ``progress`` a progress bar is shown in the terminal while jars are fetched.
 
     Raises:
-        EmbeddedBrokerError: a jar could not be fetched, or what came has another size or sha256.
+        EmbeddedBrokerError: a jar could not be fetched, or the fetched file has another size or sha256.
     """
     where = directory or cache_directory()
     wanted = locked_jars() if jars is None else tuple(jars)
@@ -118,7 +118,7 @@ def ensure_jars(
             if is_full(error):
                 raise EmbeddedBrokerError(
                     f"no room for the broker's jars in {where}: {room(where, 2 * total)}",
-                    hint=f"free some space on that disk, or set {CACHE_VARIABLE} to a folder on another one",
+                    hint=f"free some space on that disk, or set {CACHE_VARIABLE} to a directory on another one",
                     path=str(where),
                     free_bytes=free_bytes(where),
                     needed_bytes=2 * total,
@@ -126,8 +126,8 @@ def ensure_jars(
             if isinstance(error, EmbeddedBrokerError):
                 raise
             raise EmbeddedBrokerError(
-                f"the cache of the broker's jars {where} cannot be used: {error.strerror or error}",
-                hint=f"set {CACHE_VARIABLE} to a folder that you may write to",
+                f"cannot use the jar cache {where}: {error.strerror or error}",
+                hint=f"set {CACHE_VARIABLE} to a directory that you can write to",
                 path=str(where),
             ) from error
     return tuple(where / jar.file_name for jar in wanted)
@@ -149,13 +149,13 @@ def _fetch(jars: Iterable[LockedJar], where: Path, mirror: str | None, total: in
 
 
 def _fetch_one(jar: LockedJar, scratch: Path, mirror: str | None) -> Path:
-    """Fetches and verifies one jar inside ``scratch``; jgo is only imported when something is missing."""
+    """Fetch and verify one jar in ``scratch``. jgo is imported only when a jar is missing."""
     try:
         from jgo.maven import MavenContext, PythonResolver
     except ModuleNotFoundError as error:
         raise EmbeddedBrokerError(
-            f"the broker's jar {jar.file_name} is not in the cache, and the package that fetches it (jgo) is not installed",
-            hint="pip install 'kstreams-repl[broker]', or connect to a cluster of your own",
+            f"the broker's jar {jar.file_name} is not in the cache, and the package that downloads it (jgo) is not installed",
+            hint="pip install 'kstreams-repl[broker]', or connect to an existing cluster",
             path=str(cache_directory() / jar.file_name),
         ) from error
     mirror = mirror or os.environ.get(MIRROR_VARIABLE)
@@ -170,12 +170,12 @@ def _fetch_one(jar: LockedJar, scratch: Path, mirror: str | None) -> Path:
     except Exception as error:
         raise EmbeddedBrokerError(
             f"the broker's jar {jar.file_name} could not be fetched: {error}",
-            hint=f"the first start needs a Maven repository; set {MIRROR_VARIABLE} to a mirror, or {CACHE_VARIABLE} to a cache that has it",
+            hint=f"the first start needs a Maven repository; set {MIRROR_VARIABLE} to a mirror, or {CACHE_VARIABLE} to a filled cache",
             path=str(cache_directory() / jar.file_name),
         ) from error
     if not jar.matches(path):
         raise EmbeddedBrokerError(
-            f"the jar fetched as {jar.file_name} is not the one that jars.lock pins (size or sha256 differs); it was thrown away",
+            f"the jar fetched as {jar.file_name} is not the one that jars.lock pins (size or sha256 differs); it was discarded",
             hint=f"check the mirror in {MIRROR_VARIABLE}" if mirror else "the download was damaged or tampered with; try again",
             path=jar.file_name,
         )

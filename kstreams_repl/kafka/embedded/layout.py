@@ -1,14 +1,14 @@
-"""The embedded broker's directory: what is in it, how it is formatted, who owns it.
+"""The embedded broker's directory: its files, its formatting and its lock.
 
-    broker.lock         flock'ed by the broker's JVM as long as it lives: the one answer to "is it running?"
+    broker.lock         flock'ed by the broker's JVM as long as it lives: tells whether the broker is running
     broker.json         endpoint and process ids of the last start
     server.properties   written at every start
-    log4j2.properties   rolling log into broker.log (10 MB, two old ones)
-    broker.log  jvm.out what the broker, and what the JVM itself had to say
-    data/               Kafka's own: meta.properties, bootstrap.checkpoint, partitions
+    log4j2.properties   rolling log into broker.log (10 MB, two old files)
+    broker.log  jvm.out the broker's log, and the JVM's own output
+    data/               Kafka's data: meta.properties, bootstrap.checkpoint, partitions
 
-Formatting writes what ``kafka-storage format`` writes, without starting a JVM for it: ``meta.properties`` with fresh ids, and the
-checkpoint of feature levels of this very Kafka version, which is the same for every cluster and therefore committed beside this module.
+Formatting writes what ``kafka-storage format`` writes, without starting a JVM: ``meta.properties`` with new ids, and the checkpoint of the
+feature levels of this Kafka version. The checkpoint is the same for every cluster and is therefore committed next to this module.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from kstreams_repl.disk import free_bytes, is_full, room
+from kstreams_repl.disk_errors import free_bytes, is_full, room
 from kstreams_repl.errors import EmbeddedBrokerError
 from kstreams_repl.kafka.embedded.jars import KAFKA_VERSION
 
@@ -34,7 +34,7 @@ MINIMUM_FREE_BYTES = 256 * 1024 * 1024
 NODE_ID = 1
 
 DEFAULT_PROPERTIES: Mapping[str, str] = {
-    # One node: no replication anywhere, and few partitions of the internal topics (each costs files, memory and start time).
+    # One node: no replication, and few partitions of the internal topics (each costs files, memory and start time).
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
@@ -45,9 +45,11 @@ DEFAULT_PROPERTIES: Mapping[str, str] = {
     "share.coordinator.state.topic.num.partitions": "1",
     "default.replication.factor": "1",
     "num.partitions": "1",
-    # A notebook's consumer should not wait three seconds for others to join; a misspelt topic is an error, not a new topic.
+    # A notebook's consumer does not wait three seconds for other members; a misspelt topic is an error, not a new topic.
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
+    # Records of a data set are often older than seven days; a topic created by another client would lose them during the read.
+    "log.retention.ms": "-1",
     # Memory: the log cleaner alone would take 128 MB of a small heap.
     "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),
     "log.cleaner.io.buffer.size": str(256 * 1024),
@@ -93,7 +95,7 @@ _EXCEPTION = re.compile(r"(Caused by: )?[\w.$]+(Exception|Error)\b")
 
 @dataclass(frozen=True, slots=True)
 class BrokerRecord:
-    """What ``broker.json`` tells about the last start of a directory's broker."""
+    """The content of ``broker.json``: the last start of a directory's broker."""
 
     port: int
     controller_port: int
@@ -104,7 +106,7 @@ class BrokerRecord:
 
 
 class BrokerDirectory:
-    """One broker's directory; creating the object touches nothing."""
+    """The directory of one broker; creating the object does not touch the file system."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.expanduser().resolve()
@@ -141,10 +143,10 @@ class BrokerDirectory:
         return self.path / "data"
 
     def create(self) -> None:
-        """Makes the directory, readable by its owner only, and checks that there is room for a broker.
+        """Create the directory, readable by its owner only, and check that the disk has enough free space.
 
         Raises:
-            EmbeddedBrokerError: the directory cannot be made or written, or its disk has less than 256 MB left.
+            EmbeddedBrokerError: the directory cannot be created or written to, or its disk has less than 256 MB left.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -154,25 +156,25 @@ class BrokerDirectory:
             if is_full(error):
                 raise self.no_room() from error
             raise EmbeddedBrokerError(
-                f"the broker's directory {self.path} cannot be used: {error.strerror or error}",
-                hint="give a directory that you may write to",
+                f"cannot use the broker's directory {self.path}: {error.strerror or error}",
+                hint="pass a directory that you can write to",
                 path=str(self.path),
             ) from error
         if free < MINIMUM_FREE_BYTES:
             raise self.no_room()
 
     def no_room(self) -> EmbeddedBrokerError:
-        """The error for a disk with too little left for a broker."""
+        """Return the error for a disk with too little free space for a broker."""
         return EmbeddedBrokerError(
             f"no room for a broker in {self.path}: {room(self.path, MINIMUM_FREE_BYTES)}",
-            hint="free some space on that disk, or give a directory on another one",
+            hint="free some space on that disk, or pass a directory on another one",
             path=str(self.path),
             free_bytes=free_bytes(self.path),
             needed_bytes=MINIMUM_FREE_BYTES,
         )
 
     def acquire(self) -> int:
-        """Takes the directory's lock and returns its file descriptor, which the broker's JVM inherits.
+        """Take the directory's lock and return its file descriptor, which the broker's JVM inherits.
 
         Raises:
             EmbeddedBrokerError: a broker is running there.
@@ -183,19 +185,19 @@ class BrokerDirectory:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return descriptor
             except BlockingIOError:
-                time.sleep(0.02)  # somebody may only be asking
+                time.sleep(0.02)  # another process may be in is_locked()
         os.close(descriptor)
         record = self.read_record()
         who = f" by the broker with process id {record.jvm_pid} on port {record.port}" if record and record.jvm_pid else ""
         raise EmbeddedBrokerError(
             f"the directory {self.path} is in use{who}",
-            hint="EmbeddedBroker.attach(directory) joins it and its stop() ends it; or start in another directory",
+            hint="use EmbeddedBroker.attach(directory) to connect to it, or start in another directory",
             path=str(self.path),
             port=record.port if record else None,
         )
 
     def is_locked(self) -> bool:
-        """Whether a broker runs there. Asks with a shared lock for a moment, which `acquire` sits out."""
+        """Return whether a broker is running there. Takes a shared lock for a moment; `acquire` retries because of that."""
         try:
             descriptor = os.open(self.lock_path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -209,7 +211,7 @@ class BrokerDirectory:
         return False
 
     def read_record(self) -> BrokerRecord | None:
-        """The last start's ports and process ids; None when there was none or the file is damaged."""
+        """Return the ports and process ids of the last start; None if there was none or the file is damaged."""
         try:
             fields = json.loads(self.record_path.read_text(encoding="utf-8"))
             return BrokerRecord(**{name: fields[name] for name in BrokerRecord.__slots__ if name in fields})
@@ -223,17 +225,17 @@ class BrokerDirectory:
         return (self.data_path / "meta.properties").exists()
 
     def format(self) -> None:
-        """Prepares an empty data directory for this Kafka version; does nothing when it is formatted already."""
+        """Format an empty data directory for this Kafka version; do nothing if it is formatted."""
         if self.is_formatted():
             return
         self.data_path.mkdir(mode=0o700, exist_ok=True)
         checkpoint = files(__package__).joinpath(f"bootstrap-{KAFKA_VERSION}.checkpoint").read_bytes()
         (self.data_path / "bootstrap.checkpoint").write_bytes(checkpoint)
         identity = f"version=1\nnode.id={NODE_ID}\ncluster.id={_kafka_uuid()}\ndirectory.id={_kafka_uuid()}\n"
-        write_atomically(self.data_path / "meta.properties", identity)  # last: a directory with it is a formatted one
+        write_atomically(self.data_path / "meta.properties", identity)  # written last: its presence marks a formatted directory
 
     def write_configuration(self, port: int, controller_port: int, properties: Mapping[str, str]) -> None:
-        """Writes ``server.properties`` and the logging configuration; ``properties`` win over the defaults, not over the listeners."""
+        """Write ``server.properties`` and the logging configuration; ``properties`` override the defaults, except the listeners."""
         settings = {
             **DEFAULT_PROPERTIES,
             **properties,
@@ -255,7 +257,7 @@ class BrokerDirectory:
             return 0
 
     def last_error(self, since: int = 0) -> str | None:
-        """The line of the log (from byte ``since`` on) or of the JVM's output that best tells why the broker did not start."""
+        """Return the line of the log (from byte ``since`` on) or of the JVM's output that best explains why the broker did not start."""
         lines = _read_tail(self.log_path, since)
         for at in range(len(lines) - 1, -1, -1):
             if " ERROR " in lines[at] or " FATAL " in lines[at]:
@@ -266,7 +268,7 @@ class BrokerDirectory:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replaces the file as a whole, readable by its owner only; a crash leaves the old text or the new, never half."""
+    """Replace the file atomically, readable by its owner only; after a crash it contains the old or the new text."""
     scratch = path.with_name(f"{path.name}.{os.getpid()}.new")
     with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
         stream.write(text)
@@ -274,7 +276,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def _kafka_uuid() -> str:
-    """A random id in Kafka's form: 16 bytes, URL-safe base64 without padding, never starting with a dash."""
+    """Return a random id in Kafka's format: 16 bytes, URL-safe base64 without padding, not starting with a dash."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
         if not text.startswith("-"):

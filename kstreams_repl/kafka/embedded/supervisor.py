@@ -1,16 +1,17 @@
-"""The embedded broker's watchdog: a tiny process between the owner and the JVM, run as a script with the standard library only.
+"""The embedded broker's watchdog: a small process between the owner and the JVM, run as a script with the standard library only.
 
-It starts the JVM as its child and then waits for the first of these:
+It starts the JVM as its child and then waits for the first of these events:
 
-1. end-of-file on the pipe whose only writer is the owner: the owner stopped the broker, or died in whatever way (kill -9 included);
-2. a parent that is no longer the owner (a forked child of the owner may still hold the pipe's writing end);
+1. end-of-file on the pipe whose only writer is the owner: the owner stopped the broker, or died (kill -9 included);
+2. its parent is no longer the owner (a forked child of the owner may still hold the pipe's writing end);
 3. SIGTERM; 4. the end of the JVM.
 
-It ends the JVM (SIGTERM, after a grace SIGKILL) and, once the owner is gone too, removes a temporary directory. A *detached* broker has
-no owner: only 3 and 4 apply. Should this process itself be killed, the kernel kills the JVM (PR_SET_PDEATHSIG, set in the child; the
-signal is tied to the *thread* that forked, so the JVM is started from the main thread, which lives as long as this process).
+It then ends the JVM (SIGTERM, after a grace period SIGKILL) and, once the owner has ended too, removes a temporary directory. A *detached*
+broker has no owner: only 3 and 4 apply. If the supervisor itself is killed, the kernel kills the JVM (PR_SET_PDEATHSIG, set in the child;
+the signal is tied to the *thread* that forked, so the JVM is started from the main thread, which lives as long as this process).
 
-Its own session keeps a notebook's Ctrl-C away from the broker. The lock file is an inherited descriptor that only the JVM keeps open.
+The supervisor runs in its own session, so that Ctrl-C in a notebook does not reach the broker. The lock file is an inherited descriptor
+that only the JVM keeps open.
 """
 
 from __future__ import annotations
@@ -59,19 +60,19 @@ def _start_jvm(plan: dict[str, Any]) -> subprocess.Popen[bytes]:
     return jvm
 
 
-def _end(jvm: subprocess.Popen[bytes]) -> None:
+def _end(jvm: subprocess.Popen[bytes], grace: float) -> None:
     if jvm.poll() is None:
         jvm.terminate()
         try:
-            jvm.wait(GRACE_SECONDS)
+            jvm.wait(grace)
         except subprocess.TimeoutExpired:
             jvm.kill()
             jvm.wait()
 
 
 def _remove(directory: str) -> None:
-    """A session keeps its state there too, and when its process is killed its Spark ends at the same time as this: until it has, it may
-    write into what is being removed.
+    """Remove a temporary directory, retrying for some seconds: a session keeps its state there too, and when its process is killed, its
+    Spark may still write into the directory until it has ended.
     """
     deadline = time.monotonic() + REMOVE_SECONDS
     while True:
@@ -82,9 +83,9 @@ def _remove(directory: str) -> None:
 
 
 def supervise(plan: dict[str, Any]) -> None:
-    """Runs one broker until there is nothing left to watch; ``plan`` is what `broker.py` wrote for it."""
+    """Run one broker until it and its owner have ended; ``plan`` is written by `broker.py`."""
     if plan["owner_pipe"] is None and os.fork():
-        os._exit(0)  # detached: nobody's child, so nobody has to wait for it
+        os._exit(0)  # detached: not a child of the owner, so the owner need not wait for it
     wake_read, wake_write = os.pipe()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -97,7 +98,7 @@ def supervise(plan: dict[str, Any]) -> None:
         return
     _write_record(plan["record_path"], {**plan["record"], "supervisor_pid": os.getpid(), "jvm_pid": jvm.pid})
     if plan["ready"] is not None:
-        os.close(plan["ready"])  # tells the owner that the record is written
+        os.close(plan["ready"])  # signals the owner that the record is written
 
     def await_end() -> None:
         jvm.wait()
@@ -117,8 +118,8 @@ def supervise(plan: dict[str, Any]) -> None:
         if wake_read in ready:
             if os.read(wake_read, 1) == b"t" or owner_pipe is None:
                 break
-            # The JVM ended by itself: stay for the owner, whose temporary directory may have to go when it goes.
-    _end(jvm)
+            # The JVM ended by itself: wait for the owner's end, which may require removing a temporary directory.
+    _end(jvm, plan["grace"])
     if plan["remove"] and command != b"k":
         _remove(plan["directory"])
 

@@ -1,1 +1,1 @@
-"""Ordered maps from bytes to bytes that commit atomically with their positions: in memory, and in LMDB."""
+"""Ordered maps from bytes to bytes that commit atomically with their changelog positions: in memory and in LMDB."""

@@ -1,8 +1,8 @@
-"""The floor that every store stands on: named ordered maps of one task which commit together.
+"""The storage interface under every store: named ordered maps of one task that commit together.
 
-Actors: an `Environment` (one per task; many named engines, the changelog positions, the commit id, the owner token, small attributes) and
-its `Engine`s. Invariants: a read sees every write made before it, committed or not; a crash or `rollback` loses exactly the writes
-since the last `commit`; entries, positions and commit id become durable in one step or not at all. Keys are compared as unsigned bytes.
+Actors: an `Environment` (one per task; named engines, changelog positions, commit id, owner token, small attributes) and its
+`Engine`s. Invariants: a read sees every earlier write, committed or not; a crash or `rollback` loses exactly the writes since the
+last `commit`; entries, positions and commit id become durable in one step or not at all. Keys compare as unsigned bytes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ class Engine(Protocol):
     def get(self, key: bytes, /) -> bytes | None: ...
 
     def put(self, key: bytes, value: bytes | None, /) -> None:
-        """None deletes."""
+        """Put a value; None deletes the key."""
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None], /) -> None:
-        """The same as one `put` after the other."""
+        """Put columns of rows; equivalent to one `put` after the other."""
 
     def range(
         self, low: bytes | None = None, high: bytes | None = None, reverse: bool = False, limit: int | None = None
     ) -> Iterator[Row]:
-        """Rows with low <= key < high as they are now, at most `limit`: later writes do not show in an iterator that is open."""
+        """Iterate over rows with low <= key < high, at most `limit` of them, as of now: later writes do not show in an open
+        iterator."""
 
     def delete_range(self, low: bytes, high: bytes) -> None: ...
 
@@ -44,28 +45,29 @@ class Environment(Protocol):
 
     @property
     def positions(self) -> Mapping[str, int]:
-        """Committed: ``topic-partition`` of a changelog -> offset of the next record to apply."""
+        """The committed positions: ``topic-partition`` of a changelog -> offset of the next record to apply."""
 
     @property
     def commit_id(self) -> int:
-        """Of the last commit; -1 before the first."""
+        """The id of the last commit; -1 before the first."""
 
     def engine(self, name: str, *, persistent: bool = True) -> Engine:
-        """The engine of that name, made when it is new. Not persistent: lives in memory, empty at every open."""
+        """Return the engine with this name, created if necessary. One that is not persistent lives in memory and is empty at each open."""
 
     def attribute(self, name: str) -> bytes | None:
-        """A small value kept beside the rows (a store's observed time, a topic id)."""
+        """Return a small value stored along with the rows (a store's observed time, a topic id)."""
 
     def set_attribute(self, name: str, value: bytes | None) -> None: ...
 
     def commit(self, positions: Mapping[str, int], commit_id: int) -> None: ...
 
     def put_off(self) -> None:
-        """What was written is committed elsewhere and will be here with the next `commit`; until then a crash or `rollback` loses it, to
-        be read again from the changelogs. Engines in memory, which nothing restores to an earlier commit, keep it at once."""
+        """Defer the writes so far to the next `commit`: they are already committed in Kafka. Until then a crash or `rollback` loses them
+        and they are restored from the changelogs. In-memory engines, which nothing restores to an earlier commit, keep them
+        immediately."""
 
     def rollback(self) -> None:
-        """Forget every write since the last commit."""
+        """Discard every write since the last commit."""
 
     def restore(
         self,
@@ -76,17 +78,17 @@ class Environment(Protocol):
         positions: Mapping[str, int] | None = None,
         persistent: bool = True,
     ) -> None:
-        """Write a batch past the uncommitted writes, together with the positions it reaches, in one transaction."""
+        """Write a batch that bypasses the uncommitted writes, together with the positions it reaches, in one transaction."""
 
     def before_commit(self, callback: Callable[[], None]) -> None:
-        """Called at the start of each commit, while writes are still taken."""
+        """Register a callback for the start of each commit; it may still write."""
 
     def after_rollback(self, callback: Callable[[], None]) -> None: ...
 
     def take_ownership(self, token: str) -> None: ...
 
     def recycle(self) -> None:
-        """Forget what the stores of a former task left here, so that those of the next may use the environment as it is."""
+        """Discard what the stores of the previous task left in memory, so that the next task can use the open environment."""
 
     def reader_check(self) -> int: ...
 
@@ -94,7 +96,7 @@ class Environment(Protocol):
 
 
 class Hooks:
-    """The callbacks of an environment and its uncommitted attributes; shared by both kinds."""
+    """The callbacks of an environment and its uncommitted attributes; shared by both implementations."""
 
     def __init__(self) -> None:
         self._before_commit: list[Callable[[], None]] = []
@@ -108,11 +110,11 @@ class Hooks:
 
 
 def after(key: bytes) -> bytes:
-    """The smallest key larger than `key`: turns an inclusive upper bound into an exclusive one."""
+    """Return the smallest key larger than `key`: turns an inclusive upper bound into an exclusive one."""
     return key + b"\x00"
 
 
 def after_prefix(prefix: bytes) -> bytes | None:
-    """The smallest key larger than every key with this prefix; None when there is none (all 0xff)."""
+    """Return the smallest key larger than every key with this prefix; None when there is none (all 0xff)."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes((stripped[-1] + 1,)) if stripped else None

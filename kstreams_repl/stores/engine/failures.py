@@ -1,4 +1,4 @@
-"""What LMDB and the file system say when they fail, as the project's errors."""
+"""Translate failures of LMDB and the file system into the project's errors."""
 
 from __future__ import annotations
 
@@ -6,54 +6,54 @@ import os
 
 import lmdb
 
-from kstreams_repl.disk import free_bytes, is_full, room
+from kstreams_repl.disk_errors import free_bytes, is_full, room
 from kstreams_repl.errors import StateStoreError, TaskCorruptedError
 
 _FULL_BYTES = 1 << 20
 
 
 def storage_error(error: Exception, path: str, doing: str) -> StateStoreError:
-    """A typed error for a failed read or write of an environment; the environment must be opened again before it is used."""
+    """Return a typed error for a failed read or write of an environment, which must be reopened before further use."""
     used = _bytes_used(path)
     fields = {"path": path, "bytes": used}
     if isinstance(error, lmdb.MapFullError):
         return StateStoreError(
-            f"{doing} {path}: the map of this environment is full ({used:,} bytes on disk)",
-            hint="what was committed before is intact. The stores of a task get 64 GiB of address space, or less where the process is "
-            "limited (ulimit -v): lift the limit and resume, or reset the application and spread its state over more partitions",
+            f"{doing} {path}: the LMDB map of this environment is full ({used:,} bytes on disk)",
+            hint="earlier commits are intact. The stores of a task get 64 GiB of address space, or less where the process is "
+            "limited (ulimit -v): raise the limit and resume, or reset the application and spread its state over more partitions",
             **fields,
         )
     if isinstance(error, lmdb.ReadersFullError):
         return StateStoreError(
-            f"{doing} {path}: no reader is free; each iterator that was kept over a commit has one",
-            hint="read an iterator to its end within the call that opened it, copy what is needed with list(), and keep none",
+            f"{doing} {path}: no LMDB reader slot is free; each iterator kept open across a commit occupies one",
+            hint="read an iterator to its end within the call that opened it, or copy its rows with list()",
             **fields,
         )
-    if isinstance(error, lmdb.DiskError) or is_full(error) or _is_cut_short(error, path):
+    if isinstance(error, lmdb.DiskError) or is_full(error) or _is_partial_write(error, path):
         return StateStoreError(
             f"{doing} {path}: the disk is full ({room(path)}, {used:,} bytes in this environment)",
-            hint="make room and resume the application: it goes on from its last commit",
+            hint="make room and resume the application: it continues from its last commit",
             free_bytes=free_bytes(path),
             **fields,
         )
     if isinstance(error, lmdb.CorruptedError | lmdb.InvalidError | lmdb.PageNotFoundError | lmdb.VersionMismatchError | lmdb.PanicError):
         return corrupted(path, f"{doing} failed: {error}")
     return StateStoreError(
-        f"{doing} {path} failed: {error}", hint="check the disk; the task restores from its last commit and goes on", **fields
+        f"{doing} {path} failed: {error}", hint="check the disk; the task restores from its last commit and continues", **fields
     )
 
 
 def corrupted(path: str, reason: str) -> TaskCorruptedError:
     return TaskCorruptedError(
-        f"the local state in {path} cannot be trusted: {reason}",
-        hint="it is rebuilt from its changelog into a fresh directory",
+        f"the local state in {path} is corrupted: {reason}",
+        hint="no action needed: the state is rebuilt from its changelog into a fresh directory",
         path=path,
         reason=reason,
     )
 
 
-def _is_cut_short(error: Exception, path: str) -> bool:
-    """LMDB calls a write of which only a part fitted an input/output error."""
+def _is_partial_write(error: Exception, path: str) -> bool:
+    """Return whether the disk is full: LMDB reports a partial write as an input/output error."""
     return "Input/output error" in str(error) and free_bytes(path) < _FULL_BYTES
 
 

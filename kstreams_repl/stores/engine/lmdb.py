@@ -1,12 +1,12 @@
-"""The LMDB environment of one task: many named engines, positions, commit id and owner token in one file that commits atomically.
+"""The LMDB environment of one task: named engines, positions, commit id and owner token in one file that commits atomically.
 
-Rules, each paid for by an experiment (docs: guarantees):
-- `writemap=False`: a full disk is an error and not a SIGBUS. `sync=False`: the changelog is the durable truth; a crash of the *machine* is
-  noticed by the boot id without a clean-close mark, and then nothing here is trusted.
+Rules, each backed by an experiment (docs: guarantees):
+- `writemap=False`: a full disk raises an error instead of SIGBUS. `sync=False`: the changelog is the durable truth; a changed boot
+  id without a clean-close mark reveals a crash of the *machine*, and then nothing here is trusted.
 - A large sparse map from the start: growing it would break readers in other processes.
 - One environment per process and path, never across a fork.
-- The owner token is compared inside every write transaction: a task that lost its stores commits nothing.
-- After any failed commit the environment refuses to work until it is opened again, so a position never moves over a hole.
+- Every write transaction compares the owner token: a task that lost its stores commits nothing.
+- After a failed commit the environment refuses to work until it is reopened, so a position never moves past missing rows.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from kstreams_repl.stores.engine.base import Engine, Hooks
 from kstreams_repl.stores.engine.failures import corrupted, storage_error
 from kstreams_repl.stores.engine.lmdb_engine import LmdbEngine, LmdbTree
 from kstreams_repl.stores.engine.memory import MemoryEngine
-from kstreams_repl.stores.engine.seal import PageSeal, check
+from kstreams_repl.stores.engine.page_checksums import PageSeal, check
 from kstreams_repl.stores.engine.write_lock import LockedError, OnLocked, within
 
 FORMAT = b"1"
@@ -44,16 +45,16 @@ _OPEN_LOCK = threading.Lock()
 
 
 class LmdbEnvironment(Hooks):
-    """Open (or make) the environment in a directory.
+    """Open or create the environment in a directory.
 
     Args:
-        path: the directory; made when it is missing.
-        map_bytes: address space to reserve; halved until the system gives it.
-        lock_timeout: seconds to wait for the write lock when opening and taking ownership; None waits for ever.
-        on_locked: asked when it was not free in that time; it may end the holder and say that another wait is worth it.
+        path: the directory; created if missing.
+        map_bytes: address space to reserve, in bytes; halved until the system grants it.
+        lock_timeout: seconds to wait for the write lock when opening and when taking ownership; None waits forever.
+        on_locked: called with the owner's token after a timeout; may end the owner's process and return True to wait once more.
 
     Raises:
-        TaskCorruptedError: the file is damaged, of another format, or was left open by a crash of the machine.
+        TaskCorruptedError: the file is damaged, has another format, or was left open by a crash of the machine.
         LockedError: the write lock was not free in time.
         StateStoreError: already open in this process, or the disk failed.
     """
@@ -90,7 +91,7 @@ class LmdbEnvironment(Hooks):
             check(self._where)
             self._env = _open_map(self._where, map_bytes)
             try:
-                # Opening a named database takes the write lock, which a stopped process may hold.
+                # Opening a named database takes the write lock, which a suspended process may hold.
                 self._meta = within(lock_timeout, self._where, lambda: open_database(self._env, META), self._ended)
                 self._load(check=True)
             except LockedError:
@@ -103,15 +104,15 @@ class LmdbEnvironment(Hooks):
             self._seal = PageSeal(self._where)
             _OPEN[self._where] = self
 
-    # ---- what was committed --------------------------------------------------------------------------------------------------------
+    # ---- committed state -----------------------------------------------------------------------------------------------------------
 
     def _load(self, *, check: bool = False) -> None:
         with self._env.begin(db=self._meta) as transaction:
             meta = dict(transaction.cursor())
         if check and meta and meta.get(b"format") != FORMAT:
-            raise corrupted(self._where, f"format {meta.get(b'format')!r} instead of {FORMAT!r}")
+            raise corrupted(self._where, f"expected format {FORMAT!r}, got {meta.get(b'format')!r}")
         if check and meta and meta.get(b"clean") != b"1" and meta.get(b"boot") != boot_id():
-            raise corrupted(self._where, "the machine went down while it was open")
+            raise corrupted(self._where, "the machine crashed while the environment was open")
         self._positions = {key[2:].decode(): _LONG.unpack(value)[0] for key, value in meta.items() if key[:2] == b"p:"}
         self._attributes = {key[2:].decode(): value for key, value in meta.items() if key[:2] == b"a:"}
         self._commit_id: int = _LONG.unpack(meta.get(b"commit", _LONG.pack(-1)))[0]
@@ -126,17 +127,17 @@ class LmdbEnvironment(Hooks):
 
     @property
     def owner(self) -> str | None:
-        """The token of whoever took the stores last; read afresh."""
+        """The token of the last owner; read from the file on each access."""
         self._check_usable()
         try:
             with self._env.begin(db=self._meta) as transaction:
                 token = transaction.get(b"owner")
         except lmdb.Error as error:
-            raise storage_error(error, self._where, "asking for the owner of") from error
+            raise storage_error(error, self._where, "reading the owner of") from error
         return None if token is None else token.decode()
 
     def _peek_owner(self) -> str | None:
-        """The owner's token, without the write lock."""
+        """Return the owner's token without taking the write lock."""
         try:
             with self._env.begin() as transaction:
                 token = transaction.get(b"owner", db=self._env.open_db(META, txn=transaction, create=False))
@@ -146,7 +147,7 @@ class LmdbEnvironment(Hooks):
 
     @property
     def closed_in_order(self) -> bool:
-        """Whether the last to write here has closed it, or nobody ever wrote; read afresh."""
+        """Whether the last owner closed the environment cleanly, or it was never written; read from the file on each access."""
         with self._env.begin(db=self._meta) as transaction:
             return bool(transaction.get(b"clean", b"1") == b"1")
 
@@ -168,7 +169,7 @@ class LmdbEnvironment(Hooks):
         return engine
 
     def _read(self) -> Any:
-        """The read transaction since the last commit."""
+        """Return the read transaction since the last commit, begun if necessary."""
         reading = self._reading
         if reading is None:
             self._check_usable()
@@ -179,7 +180,7 @@ class LmdbEnvironment(Hooks):
         return reading
 
     def _end_reading(self) -> None:
-        # The last reference ends the transaction: ours, or that of an iterator's cursor, which goes on seeing what it began with.
+        # The last reference ends the transaction: ours, or that of an iterator's cursor, which keeps reading its own snapshot.
         self._reading = None
 
     def attribute(self, name: str) -> bytes | None:
@@ -194,11 +195,11 @@ class LmdbEnvironment(Hooks):
     # ---- writing -------------------------------------------------------------------------------------------------------------------
 
     def commit(self, positions: Mapping[str, int], commit_id: int) -> None:
-        """Write every overlay, the attributes, the positions and the commit id in one transaction, if still the owner.
+        """Write all uncommitted rows, the attributes, the positions and the commit id in one transaction, if still the owner.
 
         Raises:
             TaskMigratedError: another owner took the stores; nothing was written.
-            StateStoreError: the disk failed; nothing was written and the environment must be opened again.
+            StateStoreError: the disk failed; nothing was written and the environment must be reopened.
         """
         self._check_usable()
         for callback in self._before_commit:
@@ -218,15 +219,14 @@ class LmdbEnvironment(Hooks):
 
     def _write_meta(self, transaction: Any, positions: Mapping[str, int], commit_id: int | None) -> None:
         put, delete, meta = transaction.put, transaction.delete, self._meta
-        for topic_partition, position in positions.items():
-            put(b"p:" + topic_partition.encode(), _LONG.pack(position), db=meta)
-        for name, value in self._changed_attributes.items():
-            if value is None:
-                delete(b"a:" + name.encode(), db=meta)
-            else:
-                put(b"a:" + name.encode(), value, db=meta)
+        numbers = {b"p:" + topic_partition.encode(): position for topic_partition, position in positions.items()}
         if commit_id is not None:
-            put(b"commit", _LONG.pack(commit_id), db=meta)
+            numbers |= {b"commit": commit_id, b"time": int(time.time() * 1000)}  # the time is informational
+        for key, number in numbers.items():
+            put(key, _LONG.pack(number), db=meta)
+        for name, value in self._changed_attributes.items():
+            key = b"a:" + name.encode()
+            delete(key, db=meta) if value is None else put(key, value, db=meta)
 
     def _remember(self, positions: Mapping[str, int], commit_id: int | None) -> None:
         self._positions.update(positions)
@@ -245,7 +245,7 @@ class LmdbEnvironment(Hooks):
 
     @property
     def unwritten(self) -> tuple[int, int]:
-        """Rows that wait for the next commit, and about how many bytes their values have."""
+        """The number of rows that wait for the next commit, and the approximate size of their values in bytes."""
         waiting = [engine.overlay for engine in self._engines.values()]
         return sum(len(overlay.rows) for overlay in waiting), sum(overlay.size for overlay in waiting)
 
@@ -282,7 +282,7 @@ class LmdbEnvironment(Hooks):
 
     @contextmanager
     def _writing(self, doing: str) -> Iterator[Any]:
-        """One write transaction under the owner's token; a failure closes the environment for use."""
+        """One write transaction under the owner's token; a failure makes the environment unusable."""
         self._check_usable()
         self._end_reading()
         try:
@@ -290,7 +290,7 @@ class LmdbEnvironment(Hooks):
                 owner = transaction.get(b"owner", db=self._meta)
                 if owner is not None and owner != (self._token or "").encode():
                     raise TaskMigratedError(
-                        f"another owner took the stores in {self._where} over; nothing was committed", path=self._where
+                        f"the stores in {self._where} were taken over by another owner; nothing was committed", path=self._where
                     )
                 self._mark_open(transaction)
                 yield transaction
@@ -310,20 +310,20 @@ class LmdbEnvironment(Hooks):
             put(b"clean", b"0", db=self._meta)
 
     def take_ownership(self, token: str, *, unless: Callable[[str, bool], bool] | None = None) -> None:
-        """Make `token` the owner; from then on the former owner's commits fail.
+        """Make `token` the owner; from then on commits of the former owner fail.
 
         Args:
-            unless: asked inside the transaction with the owner there is and whether it closed the environment in order; True: leave it.
+            unless: called inside the transaction with the current owner and whether it closed the environment cleanly; True cancels.
 
         Raises:
-            TaskMigratedError: it was left to its owner.
-            LockedError: the write lock was not free in `lock_timeout`.
+            TaskMigratedError: `unless` returned True.
+            LockedError: the write lock was not free within `lock_timeout` seconds.
         """
         self._end_reading()
         self._bounded(lambda: self._take_ownership(token, unless))
 
     def _bounded(self, work: Callable[[], T]) -> T:
-        """Wait for the write lock as long as was said at open; after that the thread that waits keeps the handle."""
+        """Wait for the write lock for at most `lock_timeout` seconds; after that the waiting thread keeps the handle."""
         try:
             return within(self._lock_timeout, self._where, work, self._ended)
         except LockedError as error:
@@ -338,7 +338,7 @@ class LmdbEnvironment(Hooks):
                 owner = transaction.get(b"owner", db=self._meta)
                 closed = transaction.get(b"clean", db=self._meta) == b"1"
                 if unless is not None and owner is not None and unless(owner.decode(), closed):
-                    raise TaskMigratedError(f"the stores in {self._where} are in use", path=self._where)
+                    raise TaskMigratedError(f"the stores in {self._where} are in use by their owner", path=self._where)
                 transaction.put(b"owner", token.encode(), db=self._meta)
                 self._mark_open(transaction)
         except lmdb.Error as error:
@@ -347,17 +347,17 @@ class LmdbEnvironment(Hooks):
         self._seal.follow()
         self._marked = True
         self._token = token
-        self._load()  # the former owner may have committed between our open and now
+        self._load()  # the former owner may have committed since this environment was opened
 
-    # ---- upkeep --------------------------------------------------------------------------------------------------------------------
+    # ---- maintenance ---------------------------------------------------------------------------------------------------------------
 
     def reader_check(self) -> int:
-        """Free the slots of readers that died (they pin pages); returns how many. Call it at open and regularly."""
+        """Free the reader slots of dead processes, which pin pages, and return how many. Call it at open and regularly."""
         self._check_usable()
         return int(self._env.reader_check())
 
     def recycle(self) -> None:
-        """Forget what the stores of a former task left here (uncommitted writes, callbacks, rows in memory), for those of the next."""
+        """Discard what the stores of the previous task left in memory (uncommitted writes, callbacks, in-memory rows)."""
         self._before_commit.clear()
         self._after_rollback.clear()
         self.rollback()
@@ -366,8 +366,8 @@ class LmdbEnvironment(Hooks):
         self._memory.clear()
 
     def copy_to(self, path: str) -> None:
-        """A compacted copy of the last commit, into an empty directory: owned by nobody, closed in order. Another thread may go on
-        committing here meanwhile.
+        """Write a compacted copy of the last commit into an empty directory, without an owner and cleanly closed. Another thread may
+        keep committing to this environment during the copy.
         """
         os.makedirs(path, mode=0o700, exist_ok=True)
         try:
@@ -394,14 +394,14 @@ class LmdbEnvironment(Hooks):
         if self._pid != os.getpid() or self._abandoned:
             self._forget()
             self._seal.close()
-            return  # of another process, or with a thread still inside that waits for the lock
+            return  # opened by another process, or a thread is still waiting for the lock inside LMDB
         self._end_reading()
         mine = False
         try:
             if self._failure is None:
                 mine = self._mark_closed()
         except (lmdb.Error, OSError):
-            pass  # Without the mark the next open after a crash of the machine rebuilds: the safe side.
+            pass  # Without the mark, the next open after a crash of the machine rebuilds the state, which is safe.
         finally:
             try:
                 self._env.close()
@@ -410,12 +410,12 @@ class LmdbEnvironment(Hooks):
                 self._forget()
 
     def _forget(self) -> None:
-        """From here on this process may open the path again."""
+        """Allow this process to open the path again."""
         with _OPEN_LOCK:
             _OPEN.pop(self._where, None)
 
     def _mark_closed(self) -> bool:
-        """Say that everything is on the disk; False when the stores are somebody else's by now."""
+        """Record that everything is on the disk; return False if another owner has taken the stores."""
         with self._env.begin(db=self._meta) as transaction:
             owner = transaction.get(b"owner")
         if owner is not None and owner != (self._token or "").encode():
@@ -437,18 +437,18 @@ class LmdbEnvironment(Hooks):
 
     @property
     def failed(self) -> StateStoreError | None:
-        """Why the environment must be opened again, or None."""
+        """The failure after which the environment must be reopened, or None."""
         return self._failure
 
 
 def open_database(env: Any, name: bytes, *, create: bool = True) -> Any:
-    """A named database of a writable environment. `open_db` alone would wait for the write lock with the GIL held."""
+    """Return a named database of a writable environment. `open_db` alone would wait for the write lock while holding the GIL."""
     with env.begin(write=True) as transaction:
         return env.open_db(name, txn=transaction, create=create)
 
 
 def _open_map(path: str, map_bytes: int) -> Any:
-    """LMDB's environment with as much of the wanted address space as the system gives."""
+    """Open LMDB's environment with as much of the requested address space as the system grants."""
     while True:
         try:
             return lmdb.open(
@@ -473,13 +473,13 @@ def _open_map(path: str, map_bytes: int) -> Any:
 
 
 def is_open_here(path: str | os.PathLike[str]) -> bool:
-    """Whether this process has the environment open."""
+    """Return whether this process has the environment open."""
     with _OPEN_LOCK:
         return os.path.realpath(path) in _OPEN
 
 
 def boot_id() -> bytes:
-    """What tells one run of the machine from the next; empty where the system does not say."""
+    """Return an id of the current boot of the machine; empty if the system has none."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
             return file.read().strip()
@@ -488,7 +488,7 @@ def boot_id() -> bytes:
 
 
 def _forget_after_fork() -> None:
-    # A child shares no LMDB environment with its parent: what was open there is unusable here, and its path is free to open.
+    # An LMDB environment cannot be used after a fork: in the child, mark it as failed and allow its path to be opened again.
     for environment in list(_OPEN.values()):
         environment._reading = None
         environment._failure = StateStoreError(

@@ -1,4 +1,4 @@
-"""One named ordered map of an LMDB environment: the committed tree under an overlay of uncommitted writes."""
+"""One named ordered map of an LMDB environment: the committed tree below an overlay of uncommitted writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from kstreams_repl.stores.engine import long_keys
 from kstreams_repl.stores.engine.base import Row
 from kstreams_repl.stores.engine.long_keys import BUCKET_SIZE
-from kstreams_repl.stores.engine.overlay import Overlay
+from kstreams_repl.stores.engine.uncommitted_writes import Overlay
 
 DELETIONS_PER_COMMIT = 20_000
 _MISSING: Any = object()
@@ -18,7 +18,7 @@ _MISSING: Any = object()
 class LmdbTree:
     """The committed rows of one engine; the transaction is an argument.
 
-    LMDB knows no empty key: that row lives beside the environment's own data.
+    LMDB does not allow an empty key: its row is stored among the environment's own data.
     """
 
     __slots__ = ("database", "_meta", "_empty")
@@ -37,7 +37,7 @@ class LmdbTree:
         return None if bucket is None else long_keys.find(bucket, key)
 
     def range(self, transaction: Any, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[Row]:
-        """Rows with low <= key < high, buckets unfolded."""
+        """Iterate over rows with low <= key < high; buckets of long keys are expanded."""
         cursor = transaction.cursor(db=self.database)
         rows: Iterator[Row]
         if reverse:
@@ -53,7 +53,7 @@ class LmdbTree:
         return rows
 
     def write(self, transaction: Any, rows: dict[bytes, bytes | None]) -> None:
-        """Put and delete rows in key order: neighbours share pages."""
+        """Put and delete rows in key order, because neighbours share pages."""
         if rows and b"" not in rows and None not in rows.values() and max(map(len, rows)) < BUCKET_SIZE:
             keys = sorted(rows)  # the common case, without a loop over rows
             transaction.cursor(db=self.database).putmulti(zip(keys, map(rows.__getitem__, keys), strict=True))
@@ -81,7 +81,7 @@ class LmdbTree:
                 transaction.put(prefix, data, db=database)
 
     def delete_range(self, transaction: Any, low: bytes, high: bytes, budget: int) -> tuple[int, bool]:
-        """Delete low <= key < high, at most `budget` tree rows; (how many, whether that was all)."""
+        """Delete low <= key < high, at most `budget` tree rows; return (deleted rows, whether the range is finished)."""
         if not low and high:
             self._write_empty(transaction, None)
         deleted = 0
@@ -118,10 +118,10 @@ class LmdbTree:
 
 
 class LmdbEngine:
-    """Reads merge overlay and tree; `write` is called by the environment inside its write transaction.
+    """Reads merge the overlay and the tree; the environment calls `write` inside its write transaction.
 
-    A deleted range is hidden at once and removed from the tree a bounded number of rows per commit, so dropping a segment of
-    millions of rows never stalls one commit. What a crash leaves over is hidden again by the store's own expiry.
+    A deleted range is hidden immediately and removed from the tree a bounded number of rows per commit, so that dropping a segment
+    of millions of rows never stalls a commit. Rows that a crash leaves behind are hidden again by the store's own expiry.
     """
 
     __slots__ = ("name", "tree", "overlay", "get", "put", "put_many", "_transaction", "_doomed", "_committed_doomed")
@@ -154,7 +154,7 @@ class LmdbEngine:
 
     @property
     def dirty(self) -> bool:
-        """Whether a commit has something to write here."""
+        """Whether the next commit has something to write for this engine."""
         return bool(self.overlay.rows or self._doomed)
 
     def _is_doomed(self, key: bytes) -> bool:
@@ -179,7 +179,7 @@ class LmdbEngine:
         return self.tree.count(self._transaction()) + len(self.overlay.rows)
 
     def write(self, transaction: Any) -> list[tuple[bytes, bytes]]:
-        """Apply deleted ranges, then the overlay, in one write transaction; returns the ranges that are not finished."""
+        """Apply the deleted ranges, then the overlay, in one write transaction; return the ranges that are not finished."""
         left = self._doomed
         if left:
             left = self._delete_doomed(transaction)
@@ -187,7 +187,7 @@ class LmdbEngine:
         return left
 
     def restore(self, transaction: Any, rows: dict[bytes, bytes | None]) -> None:
-        """Write rows past the overlay, and take some more of the deleted ranges away."""
+        """Write rows that bypass the overlay, and delete a further part of the deleted ranges."""
         if self._doomed:
             self._doomed[:] = self._delete_doomed(transaction)
             self._committed_doomed = list(self._doomed)

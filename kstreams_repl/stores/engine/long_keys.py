@@ -1,8 +1,8 @@
-"""Keys longer than LMDB takes (511 bytes), in order.
+"""Keys longer than LMDB's limit (511 bytes), kept in order.
 
-A key of up to 510 bytes is stored as it is. Longer ones share a *bucket* under their first 511 bytes; the bucket's value lists the rest of
-each key with its value, sorted. Every key in a bucket lies between its neighbours in the tree, so iteration stays in key order
-whatever the lengths. A bucket is rewritten once per commit, however many of its keys changed.
+A key of up to 510 bytes is stored as it is. Longer keys share a *bucket* under their first 511 bytes; the bucket's value lists
+the rest of each key with its value, sorted. Every key in a bucket lies between the bucket's neighbours in the tree, so iteration
+is in key order for all lengths. A bucket is rewritten once per commit, however many of its keys changed.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def encode(bucket: Bucket) -> bytes:
 
 
 def find(data: bytes, key: bytes) -> bytes | None:
-    """The value of a full key in its bucket."""
+    """Return the value of a full key in its bucket."""
     bucket, rest = decode(data), key[BUCKET_SIZE:]
     at = bisect_left(bucket, (rest,))
     return bucket[at][1] if at < len(bucket) and bucket[at][0] == rest else None
 
 
 def change(data: bytes | None, changes: Iterable[tuple[bytes, bytes | None]]) -> bytes | None:
-    """The bucket with full keys put (None: deleted); None when nothing is left."""
+    """Return the bucket with full keys put (None: deleted); None when the bucket becomes empty."""
     rows = dict(decode(data)) if data is not None else {}
     for key, value in changes:
         if value is None:

@@ -1,7 +1,7 @@
-"""Engines in memory: a dict with an index that is built by the first range read, and an undo log instead of an overlay.
+"""In-memory engines: a dict with an index that the first range read builds, and an undo log instead of an overlay.
 
-Point reads and writes are dict operations; a store that is never iterated pays nothing for order. The index is brought up to date lazily:
-new keys wait in a list, deleted ones stay in it as *stale* until they are many.
+Point reads and writes are dict operations; a store that is never iterated pays nothing for ordering. The index is updated lazily:
+new keys wait in a list, deleted keys stay in the index as *stale* until there are many of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kstreams_repl.stores.engine.base import Hooks, Row
 
 
 class MemoryEngine:
-    """One ordered map in memory. `rows` is the live dict; write through `put` only."""
+    """One ordered map in memory. `rows` is the live dict; write only through `put`."""
 
     __slots__ = ("name", "rows", "get", "put", "_undo", "_undo_columns", "_index", "_fresh", "_stale")
 
@@ -62,7 +62,7 @@ class MemoryEngine:
         self.rows.update(zip(keys, values, strict=True))  # type: ignore[arg-type]
 
     def _begin_column(self) -> None:
-        """What was written one by one comes before the next column."""
+        """Move the undo entries of single writes into the column log before the next column, so that the order is kept."""
         undo = self._undo
         if undo:
             self._undo_columns.append((list(undo), list(undo.values())))
@@ -117,7 +117,7 @@ class MemoryEngine:
 
 
 class MemoryEnvironment(Hooks):
-    """Engines of one task in memory: the test driver's, and what stores that are not persistent live in."""
+    """The in-memory engines of one task: used by the test driver and for stores that are not persistent."""
 
     path: str | None = None
 
@@ -159,7 +159,7 @@ class MemoryEnvironment(Hooks):
     def commit(self, positions: Mapping[str, int], commit_id: int) -> None:
         self._check_open()
         if self._token != self._owner:
-            raise TaskMigratedError("another owner took these stores over; nothing was committed")
+            raise TaskMigratedError("these stores were taken over by another owner; nothing was committed")
         for callback in self._before_commit:
             callback()
         for engine in self._engines.values():

@@ -1,7 +1,7 @@
-"""A read-only look at an environment from any process, while its task writes.
+"""A read-only snapshot of an environment, readable from any process while its task writes.
 
-A reader pins the pages of its snapshot, so it copies out and ends: every read here is one short transaction that takes at most so many
-rows and so many seconds. Reading never blocks the writer and never asks it.
+A reader pins the pages of its snapshot, so it copies rows out and ends: every read here is one short transaction with a limit on
+rows and on seconds. Reads never block the writer and need no cooperation from it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kstreams_repl.stores.engine.failures import storage_error
 from kstreams_repl.stores.engine.lmdb import _OPEN, ENGINE_PREFIX, MAX_DATABASES, MAX_READERS, META, open_database
 from kstreams_repl.stores.engine.lmdb_engine import LmdbTree
 from kstreams_repl.stores.engine.long_keys import BUCKET_SIZE
-from kstreams_repl.stores.engine.seal import check_head
+from kstreams_repl.stores.engine.page_checksums import check_head
 from kstreams_repl.stores.engine.write_lock import within
 
 _LONG = struct.Struct(">q")
@@ -34,7 +34,7 @@ _LOCK_SECONDS = 5.0
 class LmdbSnapshot:
     """The committed state in a directory; `transaction()` gives one consistent view of all stores.
 
-    Inside the process that has the environment open, its handle is shared (LMDB forbids a second one).
+    Inside the process that has the environment open, its handle is shared, because LMDB forbids a second one.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -45,7 +45,7 @@ class LmdbSnapshot:
             if shared is not None:
                 self._env = shared._env
             elif not os.path.exists(os.path.join(self.path, "data.mdb")):
-                raise InvalidStateStoreError(f"there is no local state in {self.path}", path=self.path)
+                raise InvalidStateStoreError(f"no local state in {self.path}", path=self.path)
             else:
                 check_head(self.path)
                 self._env = lmdb.open(
@@ -64,7 +64,7 @@ class LmdbSnapshot:
 
     @contextmanager
     def transaction(self) -> Iterator[SnapshotView]:
-        """One view of the last commit; end it soon, it pins pages."""
+        """A view of the last commit; end it soon, because it pins pages."""
         with self._begin() as transaction:
             yield SnapshotView(self, transaction)
 
@@ -83,23 +83,23 @@ class LmdbSnapshot:
         return self._env.open_db(name, create=False)
 
     def names(self) -> list[str]:
-        """The engines in it."""
+        """Return the names of the engines."""
         prefix = ENGINE_PREFIX.encode()
         with self._begin() as transaction:
             return [key[len(prefix) :].decode() for key, _ in transaction.cursor() if key.startswith(prefix)]
 
     def tree(self, name: str) -> LmdbTree:
-        """The engine of that name.
+        """Return the engine with this name.
 
         Raises:
-            InvalidStateStoreError: it was never written.
+            InvalidStateStoreError: nothing was ever written to it.
         """
         tree = self._trees.get(name)
         if tree is None:
             try:
                 tree = self._trees[name] = LmdbTree(self._database((ENGINE_PREFIX + name).encode()), self.meta(), name)
             except lmdb.NotFoundError:
-                raise InvalidStateStoreError(f"there is no store {name!r} in {self.path}", store=name, path=self.path) from None
+                raise InvalidStateStoreError(f"no store {name!r} in {self.path}", store=name, path=self.path) from None
         return tree
 
     def meta(self) -> Any:
@@ -107,7 +107,7 @@ class LmdbSnapshot:
             try:
                 self._meta = self._database(META)
             except lmdb.NotFoundError:
-                raise InvalidStateStoreError(f"nothing was committed yet in {self.path}", path=self.path) from None
+                raise InvalidStateStoreError(f"no commit yet in {self.path}", path=self.path) from None
         return self._meta
 
     def read(
@@ -120,13 +120,13 @@ class LmdbSnapshot:
         limit: int | None = None,
         seconds: float = DEFAULT_SECONDS,
     ) -> tuple[list[Row], bool]:
-        """(rows with low <= key < high, whether that is all of them) as of now; fewer when `limit` or `seconds` is reached."""
+        """Return (rows with low <= key < high, whether these are all) as of now; fewer rows when `limit` or `seconds` is reached."""
         self.tree(name)
         with self.transaction() as view:
             return view.read(name, low, high, reverse=reverse, limit=limit, seconds=seconds)
 
     def batches(self, name: str, low: bytes | None = None, high: bytes | None = None, size: int = 100_000) -> Iterator[list[Row]]:
-        """All rows in batches, each from its own short transaction: not one point in time, but nothing is pinned for long."""
+        """Iterate over all rows in batches, each from its own short transaction: not one point in time, but pins no pages for long."""
         while True:
             rows, _ = self.read(name, low, high, limit=size)
             if rows:
@@ -174,13 +174,19 @@ class SnapshotView:
         return -1 if data is None else int(_LONG.unpack(data)[0])
 
     @property
+    def commit_time_ms(self) -> int | None:
+        """Time of the commit in epoch milliseconds, by the clock of its machine; None if written by a release that did not record it."""
+        data = self._meta_value(b"time")
+        return None if data is None else int(_LONG.unpack(data)[0])
+
+    @property
     def closed_in_order(self) -> bool:
-        """Whether its owner has closed it since."""
+        """Whether the owner has closed the environment cleanly since."""
         return self._meta_value(b"clean") == b"1"
 
     @property
     def owner(self) -> str | None:
-        """The token of who holds the environment; None when nobody does."""
+        """The owner's token; None if the environment has no owner."""
         data = self._meta_value(b"owner")
         return None if data is None else data.decode()
 
@@ -201,7 +207,7 @@ class SnapshotView:
     def columns(
         self, name: str, *, limit: int | None = None, seconds: float = DEFAULT_SECONDS
     ) -> tuple[Sequence[bytes], Sequence[bytes], bool]:
-        """(keys, values, whether that is all): as `read`, in columns, which is several times faster for large stores."""
+        """Return (keys, values, whether these are all): `read` in columns, which is several times faster for large stores."""
         tree = self._snapshot.tree(name)
         if limit is None or tree.count(self._transaction) < limit:
             cursor = self._transaction.cursor(db=tree.database)

@@ -1,8 +1,8 @@
-"""Waiting for an environment's write lock with a bound.
+"""Waits for an environment's write lock with a timeout.
 
-The lock is freed when its holder dies, but a holder that is *stopped* inside a write transaction keeps it for ever. The wait happens on
-a thread of its own, because LMDB's has no time-out; a wait that is given up goes on there, and its environment must neither be used nor
-closed any more.
+The lock is freed when its holder dies, but a process *suspended* inside a write transaction keeps it forever. The wait runs on its
+own thread, because LMDB's wait has no timeout. After a timeout that thread keeps waiting, so its environment must neither be used
+nor closed any more.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from kstreams_repl.errors import StateStoreError
 T = TypeVar("T")
 
 OnLocked = Callable[[str | None], bool]
-"""Given the owner's token when the lock was not free in time; True when the holder was ended and another wait is worth it."""
+"""Called with the owner's token when the lock was not free in time; returns True if it ended the holder and to wait once more."""
 
 
 class LockedError(StateStoreError):
-    """The write lock of an environment was not free in time: its holder is stopped inside a transaction.
+    """The write lock of an environment was not free in time: its holder is suspended inside a transaction.
 
-    Kill that process (the lock is then free), or begin with a fresh directory. Fields: ``path``.
+    Kill that process, which frees the lock, or start with a fresh directory. Fields: ``path``.
     """
 
 
 def within(timeout: float | None, path: str, work: Callable[[], T], ended: Callable[[], bool] | None = None) -> T:
-    """Do `work`, which waits for the write lock, for `timeout` seconds at most.
+    """Run `work`, which waits for the write lock, for at most `timeout` seconds.
 
     Args:
-        ended: asked after the time is over; True gives the same wait as much time again, once.
+        ended: called after the timeout; if it returns True, wait once more for the same time.
 
     Raises:
         LockedError: the lock was not free in time.
@@ -43,7 +43,7 @@ def within(timeout: float | None, path: str, work: Callable[[], T], ended: Calla
     def run() -> None:
         try:
             results.append(work())
-        except BaseException as error:  # handed to the caller below
+        except BaseException as error:  # re-raised to the caller below
             failures.append(error)
 
     thread = threading.Thread(target=run, name="wait-for-write-lock", daemon=True)
@@ -56,7 +56,7 @@ def within(timeout: float | None, path: str, work: Callable[[], T], ended: Calla
     if not results:
         raise LockedError(
             f"the write lock of {path} was not free within {timeout} s",
-            hint="its holder is stopped inside a transaction: kill that process, or begin with a fresh directory",
+            hint="its holder is suspended inside a transaction: kill that process, or start with a fresh directory",
             path=path,
         )
     return results[0]

@@ -1,1 +1,1 @@
-"""Conformance cases: topology + input + clock -> what Kafka Streams does, checked on the JVM."""
+"""Conformance cases: topology, input and clock, with the result of Kafka Streams, which was recorded on the JVM."""

@@ -11,14 +11,14 @@ from kstreams_repl.types import VersionedRecord, Windowed
 
 
 def processor_supplier(behaviour: str, params: dict[str, Any] | None, stores: Sequence[str]) -> Callable[[], Processor]:
-    """A supplier of the named behaviour; an unknown name fails here, when the case is built."""
+    """Return a supplier of the named behaviour; raise for an unknown name, when the case is built."""
     if behaviour not in _ON_RECORD:
         raise KeyError(f"unknown processor behaviour {behaviour!r}")
     return lambda: _Behaviour(behaviour, params or {}, list(stores))
 
 
 def fixed_key_supplier(behaviour: str, params: dict[str, Any] | None, stores: Sequence[str]) -> Callable[[], FixedKeyProcessor]:
-    """The same for `process_values`."""
+    """Return a supplier of the named behaviour for `process_values`."""
     if behaviour not in _FIXED:
         raise KeyError(f"unknown fixed-key behaviour {behaviour!r}")
     return lambda: _FixedBehaviour(behaviour, params or {}, list(stores))
@@ -286,7 +286,7 @@ def _versioned_ops(self: _Behaviour, record: Record) -> None:
 
 
 _PUT_CURRENT = -1
-"""What Kafka Streams' `put` answers when the version is the current one."""
+"""The result of Kafka Streams' `put` when the version is the current one."""
 
 _ON_RECORD: dict[str, Callable[[_Behaviour, Record], None]] = {
     **dict.fromkeys(("forward", "tick", "tick-at", "tick-n", "n-ticks", "meta-tick"), _forward),

@@ -1,10 +1,11 @@
-"""From a case's JSON ops to a topology, through our own DSL or Processor API. An unknown op or field value is an error, never
+"""Builds a topology from a case's JSON ops with our own DSL or Processor API. An unknown op or field value is an error, never
 skipped."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kstreams_repl import serdes
@@ -33,15 +34,15 @@ from kstreams_repl.topology import Topology
 
 
 def build_topology(case: Mapping[str, Any], config: Mapping[str, Any]) -> Topology:
-    """The topology of a case.
+    """Return the topology of a case.
 
     Args:
         case: one case as read from its file.
         config: the application's settings (``topology.optimization``).
 
     Raises:
-        KStreamsError: the DSL refuses it.
-        KeyError: the case uses an op or name that there is not.
+        KStreamsError: the DSL rejects the topology.
+        KeyError: the case uses an unknown op or name.
     """
     if case.get("api", "dsl") == "topology":
         topology = Topology()
@@ -60,7 +61,7 @@ def build_topology(case: Mapping[str, Any], config: Mapping[str, Any]) -> Topolo
 
 
 class _Step:
-    """One op with what it refers to."""
+    """One op and the nodes that it refers to."""
 
     def __init__(self, builder: StreamsBuilder, nodes: dict[str, Any], op: Op) -> None:
         self.builder = builder
@@ -85,7 +86,7 @@ class _Step:
         return _typed(self.source, KTable)  # type: ignore[no-any-return]
 
     def kept(self, value_serde: Any = serdes.json, *, always: bool = False) -> dict[str, Any]:
-        """Keyword arguments for a `Materialized`; none at all when the op names no store, unless the call always takes one."""
+        """Return keyword arguments of a `Materialized`; none if the op names no store, unless the call always needs one."""
         op = self.op
         if not always and op.get("store") is None:
             return {}
@@ -118,7 +119,7 @@ def _stream(step: _Step) -> KStream:
 
 
 def _table(step: _Step) -> KTable:
-    # the serdes of Consumed are the defaults and win over those of Materialized
+    # the serdes of Consumed are the defaults and override those of Materialized
     kept = {name: value for name, value in step.kept().items() if not name.endswith("_serde")}
     return step.builder.table(step.op["topic"], **step.named, **kept)
 
@@ -134,7 +135,7 @@ def _add_state_store(step: _Step) -> None:
 def _add_global_store(step: _Step) -> None:
     supplier = processor_supplier("put", None, [step.op["store"]])
     step.builder.add_global_store(
-        state_store(step.op).with_(logging=False), step.op["topic"], supplier, key_serde=serdes.string, value_serde=serdes.json
+        replace(state_store(step.op), logging=False), step.op["topic"], supplier, key_serde=serdes.string, value_serde=serdes.json
     )
 
 
@@ -180,7 +181,7 @@ def _flat_map_values(step: _Step) -> KStream:
 
 
 def _ignore(key: Any, value: Any) -> None:
-    """What the peeks and foreaches of the cases do."""
+    """Do nothing: the action of the cases' peek and foreach."""
 
 
 def _peek(step: _Step) -> KStream:
@@ -343,7 +344,7 @@ def _join_tables(step: _Step, how: str) -> KTable:
 def _join_foreign_key(step: _Step, how: str) -> KTable:
     key = words.KEY[step.op.get("fn", "swap")]
     options: dict[str, Any] = {"foreign_key": lambda value: key(None, value)} | step.named
-    if step.op.get("fk_with_key"):  # the oracle calls the form that takes no name
+    if step.op.get("fk_with_key"):  # the oracle calls the overload without a name
         options = {"foreign_key": key, "foreign_key_with_key": True}
     return _method(step.table, how)(step.other, words.join, **options, **step.kept())  # type: ignore[no-any-return]
 
@@ -454,7 +455,7 @@ def _connect(topology: Topology, op: Op) -> None:
 def _topology_global_store(topology: Topology, op: Op) -> None:
     supplier = processor_supplier(op.get("behaviour", "put"), op.get("params"), [op["store"]])
     topology.add_global_store(
-        state_store(op).with_(logging=False),
+        replace(state_store(op), logging=False),
         op["source"],
         op["topic"],
         op["proc"],

@@ -1,4 +1,4 @@
-"""`./kstreams conformance FILE...`: run case files and close with counts per file and in total."""
+"""`./kstreams conformance FILE...`: run case files and print counts per file and in total."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kstreams_repl.testing.conformance.runner import Outcome, read_cases, run_ca
 @click.option("-k", "--only", default="", help="Only cases whose id contains this text.")
 @click.option("-q", "--quiet", is_flag=True, help="Counts only, no diffs.")
 def main(files: tuple[Path, ...], only: str, quiet: bool) -> None:
-    """Each file closes with `N passed, N failed` (`, N waived`), then the total."""
+    """Run case files; print `N passed, N failed` (`, N waived`) after each file, then the total."""
     total: list[Outcome] = []
     for path in files:
         outcomes = [run_case(case) for case in read_cases(path) if only in case["id"]]
@@ -30,7 +30,7 @@ def main(files: tuple[Path, ...], only: str, quiet: bool) -> None:
 
 
 def counts(outcomes: list[Outcome]) -> str:
-    """`N passed, N failed`, with `, N waived` when there are any."""
+    """Return `N passed, N failed`, with `, N waived` if there are any."""
     waived = sum(outcome.waived is not None for outcome in outcomes)
     failed = sum(outcome.difference is not None for outcome in outcomes) - waived
     return f"{len(outcomes) - failed - waived} passed, {failed} failed" + (f", {waived} waived" if waived else "")

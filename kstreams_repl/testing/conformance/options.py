@@ -1,4 +1,4 @@
-"""What the cases name: stores, timestamp extractors, partitioners, topic names by key."""
+"""Named options of the cases: stores, timestamp extractors, partitioners, topic names by key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Op = dict[str, Any]
 
 
 class WatchedOp(dict[str, Any]):
-    """One op of a case that knows which of its fields were looked at: one that nobody reads would be silently ignored."""
+    """One op of a case that records which of its fields were read: an unread field would be silently ignored."""
 
     _FOR_THE_ORACLE = frozenset({"op", "id", "in", "with", "oracle_retention"})
 
@@ -35,10 +35,10 @@ class WatchedOp(dict[str, Any]):
         return super().__contains__(name)
 
     def check(self) -> None:
-        """Call when the op has been carried out.
+        """Raise if a field was not read; called after the op has been executed.
 
         Raises:
-            KeyError: it has a field that this op does not know.
+            KeyError: a field is unknown for this op.
         """
         unread = sorted(set(self) - self._read)
         if unread:
@@ -94,7 +94,7 @@ PARTITIONERS: dict[str, Callable[..., Any]] = {
 
 
 class ByKey:
-    """Topic names that are a prefix and the record's key."""
+    """Topic names that consist of a prefix and the record's key."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix

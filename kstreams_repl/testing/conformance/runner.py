@@ -1,8 +1,8 @@
 """Run conformance cases: build each with our own DSL, drive it with the test driver, compare step by step with the JVM's result.
 
-A case fails on the first difference found in: the refusal at build time, `describe()`, the trace (which records left at which
-step), topics,
-stores, dump, dropped. Waivers are by id, each with its reason (docs/divergences.md); a waived case that passes is simply passed.
+A case fails on the first difference in: the error at build time, `describe()`, the trace (which records were forwarded at which
+step), topics, stores, dump, dropped. Waivers are by id, each with its reason (docs/divergences.md); a waived case that passes
+counts as passed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from kstreams_repl import serdes
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.testing.conformance.loader import build_topology
-from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.testing.driver import Mode, TopologyTestDriver
 from kstreams_repl.types import VersionedRecord, Windowed
 
 BASE_CONFIG = {
@@ -27,14 +27,15 @@ BASE_CONFIG = {
     "repl.changelog.suppression": "false",
 }
 QUIRKS_WAIVED = frozenset({"as-of-valid-to"})
-"""A case may fail only for these. Kafka Streams' store knows until when a version was valid, and its typed face forgets it
-(`MeteredVersionedKeyValueStore.get` with a time, and `delete`); here it is told. All other quirks hold as on the JVM.
+"""Quirks for which a case may fail. Kafka Streams' store knows until when a version was valid, but its typed wrapper omits it
+(`MeteredVersionedKeyValueStore.get` with a time, and `delete`); here it is returned. All other quirks are as on the JVM.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One case: `difference` is None when it passed; `waived` names the quirk when a failing case may fail."""
+    """Result of one case: `difference` is None if it passed; `waived` names the quirk for which a failing case is allowed to
+    fail."""
 
     case_id: str
     difference: str | None
@@ -42,10 +43,10 @@ class Outcome:
 
 
 def read_cases(path: Path) -> Iterator[dict[str, Any]]:
-    """The cases of a file, one JSON object a line.
+    """Yield the cases of a file, one JSON object per line.
 
     Raises:
-        KStreamsError: a line is none. Fields: ``path``, ``line``.
+        KStreamsError: a line is not a case. Fields: ``path``, ``line``.
     """
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
@@ -61,11 +62,11 @@ def read_cases(path: Path) -> Iterator[dict[str, Any]]:
             yield case
 
 
-def run_case(case: dict[str, Any]) -> Outcome:
-    """Build, drive and compare one case."""
+def run_case(case: dict[str, Any], *, mode: Mode = "exact") -> Outcome:
+    """Build and run one case, and compare its results."""
     try:
-        difference = _difference(case)
-    except Exception as error:  # an unexpected error is a failed case, told with its place
+        difference = _difference(case, mode)
+    except Exception as error:  # an unexpected error is a failed case, reported with its location
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
@@ -87,14 +88,14 @@ _FIELDS = {
 
 
 def _check_fields(case: dict[str, Any]) -> None:
-    """No field of a case is silently ignored (those of ops: `options.WatchedOp`)."""
+    """Raise if a case has an unknown field, which would be silently ignored (fields of ops: `options.WatchedOp`)."""
     for what, part in (("case", case), ("expect", case["expect"]), *(("event", event) for event in case["events"])):
         unknown = sorted(set(part) - _FIELDS[what])
         if unknown:
             raise KeyError(f"a part {what!r} of the case has fields that nobody reads: {unknown}")
 
 
-def _difference(case: dict[str, Any]) -> str | None:
+def _difference(case: dict[str, Any], mode: Mode) -> str | None:
     expect = case["expect"]
     _check_fields(case)
     config = BASE_CONFIG | case.get("config", {})
@@ -107,7 +108,7 @@ def _difference(case: dict[str, Any]) -> str | None:
         if shown != expect["describe"]:
             return "describe() differs\n" + _diff(expect["describe"].splitlines(), shown.splitlines())
     try:
-        driver = TopologyTestDriver(topology, config, start_ms=case.get("start_ms", 0))
+        driver = TopologyTestDriver(topology, config, start_ms=case.get("start_ms", 0), mode=mode)
     except KStreamsError as error:
         return None if "error" in expect else f"refused by the driver: {error}"
     if "error" in expect:
@@ -163,7 +164,7 @@ def _compare_end(
                 continue
             store = driver.state_store(name)
             if not hasattr(store, "get") and not hasattr(store, "fetch"):
-                continue  # private to operators (outer join): no processor can read it
+                continue  # private to operators (outer join): processors cannot read it
             got = _dump(store, keys)
             if got != want["rows"]:
                 return f"store {name} differs\n" + _diff(
@@ -178,7 +179,8 @@ _PRIVATE = ("org.apache.kafka", "SubscriptionWrapper", "LeftOrRight", "CombinedK
 
 
 def _internal_rows(want: dict[str, Any]) -> bool:
-    """Rows of private stores (outer join, foreign key) show Kafka Streams' own Java text; they need not be compared."""
+    """Return whether rows of private stores (outer join, foreign key) contain Kafka Streams' own Java text; these are not
+    compared."""
     return any(isinstance(cell, str) and any(name in cell for name in _PRIVATE) for row in want.get("rows", ()) for cell in row)
 
 

@@ -1,6 +1,7 @@
-"""The closed vocabulary of pure functions of the conformance cases, as the cases mean it.
+"""The closed vocabulary of pure functions in the conformance cases.
 
-Values are None, whole numbers (64 bit), texts; `text` is what Java's string concatenation makes of them, `num` what `String.hashCode` does.
+Values are None, integers (64 bits) and texts; `text` is Java's string conversion of a value, `num` converts texts by
+`String.hashCode`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 
 def java_hash(s: str) -> int:
-    """Java's `String.hashCode`."""
+    """Return Java's `String.hashCode`."""
     h = 0
     units = s.encode("utf-16-be", "surrogatepass")
     for i in range(0, len(units), 2):
@@ -19,7 +20,7 @@ def java_hash(s: str) -> int:
 
 
 def text(v: Any) -> str:
-    """Java's text of a value."""
+    """Return Java's text of a value."""
     if v is None:
         return "null"
     if v is True or v is False:
@@ -32,12 +33,12 @@ def text(v: Any) -> str:
 
 
 def _long(n: int) -> int:
-    """64 bits, as Java's long wraps around."""
+    """Return a number wrapped around to 64 bits, as Java's long."""
     return (n + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def num(v: Any) -> int:
-    """The value as a number; texts by their hash."""
+    """Return the value as a number; the hash of a text."""
     return int(v) if isinstance(v, (int, float)) and not isinstance(v, bool) else java_hash(text(v))
 
 
@@ -93,12 +94,12 @@ REDUCE: dict[str, Callable[[Any, Any], Any]] = {  # (aggregate, value) -> aggreg
 
 
 def initial(name: str) -> Any:
-    """First aggregate of the named aggregator."""
+    """Return the initial aggregate of the named aggregator."""
     return 0 if name in ("sum", "sub", "max") else ""
 
 
 def merge_sessions(init: str, a: Any, b: Any) -> Any:
-    """Two sessions' aggregates in one."""
+    """Return the merged aggregate of two sessions."""
     if init in ("sum", "sub"):
         return _long(num(a) + num(b))
     return max(num(a), num(b)) if init == "max" else text(a) + text(b)

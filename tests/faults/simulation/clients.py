@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from kstreams_repl.kafka.watched_calls import CallGivenUp
+from kstreams_repl.kafka.call_timeout import CallGivenUp
 from tests.faults.simulation.broker import Broker, Concurrent, Fenced, Place
 from tests.faults.simulation.world import World
 

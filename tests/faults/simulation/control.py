@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.instance import loop_lock
-from kstreams_repl.instance.control import Signal
+from kstreams_repl.instance.control import slot_lock
+from kstreams_repl.instance.control.file_control import Signal
 from tests.faults.simulation.world import Actor, World
 
 
@@ -28,7 +28,7 @@ class Loops:
 
 
 class SimulatedLock:
-    """`instance.loop_lock.LoopLock` over a dictionary."""
+    """`instance.control.slot_lock.LoopLock` over a dictionary."""
 
     def __init__(self, loops: Loops, generation: int, slot: int) -> None:
         self._loops = loops
@@ -37,7 +37,7 @@ class SimulatedLock:
 
     def take(self, *, end_holder: bool) -> bool:
         loops, world = self._loops, self._loops.world
-        deadline = world.now + loop_lock.PATIENCE_SECONDS
+        deadline = world.now + slot_lock.PATIENCE_SECONDS
         while (held := loops.held.get(self._key)) is not None and held[0].alive:
             loops.wanted.add(self._key)
             if world.now >= deadline:
@@ -63,7 +63,7 @@ class SimulatedLock:
 
 
 class LeaseControl:
-    """`instance.control.Control` over a lease in memory."""
+    """`instance.control.file_control.Control` over a lease in memory."""
 
     def __init__(
         self,

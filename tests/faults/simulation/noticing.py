@@ -82,14 +82,14 @@ def judged(what: str, errors: Sequence[BaseException], allowed: Sequence[str]) -
 @contextmanager
 def _failures() -> Iterator[list[BaseException]]:
     """The errors that instances fail of meanwhile."""
-    from kstreams_repl.instance import run
+    from kstreams_repl.instance import instance_runner
 
     met: list[BaseException] = []
-    tell = run.failure_of
+    tell = instance_runner.failure_of
 
     def told(error: BaseException) -> dict[str, Any]:
         met.append(error)
         return tell(error)
 
-    with patch.object(run, "failure_of", told):
+    with patch.object(instance_runner, "failure_of", told):
         yield met

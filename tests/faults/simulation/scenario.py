@@ -23,17 +23,19 @@ from unittest.mock import patch
 
 from kstreams_repl.commit import exactly_once, failpoints
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.instance import bridge as bridge_module
-from kstreams_repl.instance import local_state, run, state_updater, take_over, warm
-from kstreams_repl.instance.assignment import assign_tasks
-from kstreams_repl.instance.control import Signal
-from kstreams_repl.instance.plan import ApplicationPlan
-from kstreams_repl.instance.run import Outcome, run_instance
-from kstreams_repl.instance.state_directory import task_directory
-from kstreams_repl.instance.warm import WarmInstances
+from kstreams_repl.instance import epoch_handover as bridge_module
+from kstreams_repl.instance import instance_cache, instance_runner
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.instance.control.file_control import Signal
+from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.instance_runner import Outcome, run_instance
+from kstreams_repl.instance.state import state_manager, state_updater
+from kstreams_repl.instance.state.state_directory import task_directory
+from kstreams_repl.instance.tasks import task_initialization
 from kstreams_repl.kafka import clients as client_module
 from kstreams_repl.kafka import transactional
 from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.spark.task_assignment import assign_tasks
 from kstreams_repl.stores.engine import lmdb as lmdb_module
 from tests.faults.simulation.application import APPLICATION, prepared, violations
 from tests.faults.simulation.broker import Broker
@@ -151,6 +153,8 @@ class Scenario:
         self.finished = False
         self._settled_at: float | None = None
         self.outcomes: list[Outcome] = []
+        self.failures: list[BaseException] = []
+        """What an instance took for its failure, killed or not."""
         self.owners: dict[str, Actor] = {}
 
     # ---- what a driver and Spark do
@@ -178,7 +182,7 @@ class Scenario:
         world.tell(f"generation {generation}: {plan.instances} instances")
         while True:
             try:
-                take_over.fence_instances(
+                task_initialization.fence_instances(
                     self.settings(), APPLICATION, sorted(self.slots_ever), timeout_ms=self.config["transaction.timeout.ms"]
                 )
                 break
@@ -384,8 +388,14 @@ class Scenario:
             paths = {task: str(task_directory(self.directory, APPLICATION, task).resolve()) for task in self.specs}
             found = violations(self.broker, self.disk, paths, self.sent, exactly=self.exactly)
         world.close()
+        found += [f"a kill was taken for a failure: {error!r}" for error in self.failures if isinstance(_first_cause(error), Killed)]
         counts = {"generations": self.lease.generation, "actors": len(world.actors), "aborted": self.broker.aborts}
         return Verdict(self.seed, found, world.trace, real_time.perf_counter() - started, counts)
+
+    def failure_of(self, tell: Callable[[BaseException], dict[str, Any]], error: BaseException) -> dict[str, Any]:
+        """In place of `loop.failure_of`."""
+        self.failures.append(error)
+        return tell(error)
 
     def _unbreakable(self, actor: Actor) -> None:
         """The story itself goes on; a driver that dies is `deploy` again, which the story has too."""
@@ -409,6 +419,12 @@ class Scenario:
             return False
         self.world.kill(actor, "held the write lock")
         return True
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def _counts(entry: Any) -> bool:
@@ -440,17 +456,18 @@ def simulated(scenario: Scenario) -> Iterator[None]:
             (client_module, "Producer", partial(Producer, scenario.network)),
             (client_module, "AdminClient", partial(AdminClient, scenario.network)),
             (transactional.WatchedCalls, "call", _call),
-            (take_over, "ThreadPoolExecutor", _Nothing),
-            (take_over, "owner_token", token),
-            (warm, "threading", _Threads),
+            (task_initialization, "ThreadPoolExecutor", _Nothing),
+            (task_initialization, "owner_token", token),
+            (instance_cache, "threading", _Threads),
             (bridge_module, "threading", Threads(world)),
             (state_updater, "threading", Threads(world)),
-            (take_over, "_MOMENT_SECONDS", scenario.moment),
-            (run, "METRICS_THREAD", _Nothing()),
-            (run, "free_closed", lambda: None),
-            (local_state, "discard", disk.discard),
-            (local_state, "end_process", scenario.kill_holder),
-            (local_state, "_is_alive", scenario.holder_lives),
+            (task_initialization, "_MOMENT_SECONDS", scenario.moment),
+            (instance_runner, "METRICS_THREAD", _Nothing()),
+            (instance_runner, "free_closed", lambda: None),
+            (instance_runner, "failure_of", partial(scenario.failure_of, instance_runner.failure_of)),
+            (state_manager, "discard", disk.discard),
+            (state_manager, "end_process", scenario.kill_holder),
+            (state_manager, "_is_alive", scenario.holder_lives),
             (lmdb_module, "lmdb", disk),
             (lmdb_module, "_OPEN", _OpenPaths(world)),
             (lmdb_module, "_OPEN_LOCK", _Nothing()),

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.instance.control import Signal
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.instance.control.file_control import Signal
+from kstreams_repl.instance.epoch_result import Outcome
 from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.outcome import Outcome
-from kstreams_repl.instance.plan import ApplicationPlan
-from kstreams_repl.instance.run import run_instance
-from kstreams_repl.instance.state_directory import task_directory
-from kstreams_repl.instance.take_over import open_instance
-from kstreams_repl.instance.warm import WarmInstances
+from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.instance_runner import run_instance
+from kstreams_repl.instance.state.state_directory import task_directory
+from kstreams_repl.instance.tasks.task_initialization import open_instance
 from kstreams_repl.types import TaskId
 from tests.faults.simulation.application import APPLICATION, prepared
 from tests.faults.simulation.control import LeaseControl
@@ -82,7 +82,7 @@ class Stage:
 
     def work(self, instance: Instance) -> None:
         """Process and commit what is there."""
-        from kstreams_repl.instance.loop import Loop
+        from kstreams_repl.instance.polling.poll_loop import Loop
 
         until = self.world.now + 1.0
         Loop(instance, signal=lambda now: Signal.RUN, report=lambda instance: None).run(until)

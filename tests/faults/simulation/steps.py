@@ -10,12 +10,12 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, decode, encode
 from kstreams_repl.errors import BrokerUnavailableError, TaskCorruptedError, TaskMigratedError
-from kstreams_repl.instance.admission import admit
-from kstreams_repl.instance.cut import CUT, TaskCommit, at_one_commit
+from kstreams_repl.instance.epoch_result import Outcome
 from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.outcome import Outcome
-from kstreams_repl.instance.restore import Restore
-from kstreams_repl.instance.warm import WarmInstances
+from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.state.changelog_reader import Restore
+from kstreams_repl.instance.tasks.consistent_cut import CUT, TaskCommit, at_one_commit
+from kstreams_repl.instance.tasks.task_activation import admit
 from kstreams_repl.kafka.transactional import TransactionalProducer, TransactionDoubtError
 from kstreams_repl.types import TaskId
 from tests.faults.simulation.application import APPLICATION, prepared

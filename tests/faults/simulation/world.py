@@ -16,8 +16,10 @@ from typing import Any
 import greenlet
 
 
-class Killed(BaseException):
-    """Raised inside an actor that was killed; its clean-up code meets it again at every call of the simulated world."""
+class Killed(KeyboardInterrupt):
+    """Raised inside an actor that was killed; its clean-up code meets it again at every call of the simulated world. It comes from outside
+    as Ctrl-C does, in the main thread: the engine lets it pass, and takes it for no error of user code (`errors.is_interrupt`).
+    """
 
 
 class Stuck(AssertionError):

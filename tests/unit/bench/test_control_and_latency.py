@@ -11,7 +11,7 @@ import pytest
 from kstreams_repl.bench.control import _Taken, main, pids_of
 from kstreams_repl.bench.latency import epochs_ended
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.spark.progress import ApplicationReport, InstanceReport
+from kstreams_repl.spark.instance_reports import ApplicationReport, InstanceReport
 
 
 def query(name: str, batch: int | None) -> Any:

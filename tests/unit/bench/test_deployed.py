@@ -6,7 +6,7 @@ import pytest
 
 from kstreams_repl.bench.deployed import Measured, Settings, committed_of, moment_told, stream_began
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.spark.progress import ApplicationReport, InstanceReport, TaskReport
+from kstreams_repl.spark.instance_reports import ApplicationReport, InstanceReport, TaskReport
 
 
 def measured(*looks: tuple[float, int], began: float = 10.0) -> Measured:

@@ -4,7 +4,7 @@ import pytest
 
 from kstreams_repl.bench.restore import rates_of
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.spark.progress import InstanceReport, TaskReport
+from kstreams_repl.spark.instance_reports import InstanceReport, TaskReport
 
 SIZES = {"0_0": 1000, "0_1": 3000}
 

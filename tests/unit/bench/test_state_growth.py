@@ -6,7 +6,7 @@ import pytest
 
 from kstreams_repl.bench.state_growth import restored_of
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.spark.progress import InstanceReport, TaskReport
+from kstreams_repl.spark.instance_reports import InstanceReport, TaskReport
 
 MILLION = 1_000_000
 

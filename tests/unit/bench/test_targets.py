@@ -9,8 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kstreams_repl.bench import lines
-from kstreams_repl.bench.site import where
+from kstreams_repl.bench import json_output
+from kstreams_repl.bench.environment import where
 from kstreams_repl.bench.targets import TARGETS, judged, targets_of
 from kstreams_repl.bench.workloads import WORKLOADS
 from kstreams_repl.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
@@ -95,10 +95,10 @@ def test_nothing_is_asked_of_a_peer_or_of_a_rate() -> None:
 
 
 def test_a_line_tells_its_target_in_words(capsys: pytest.CaptureFixture[str]) -> None:
-    lines.emit("latency", "50/s over 20 epoch turns", 8, "ms", p95=17.0, max=94.5, turns=21)
+    json_output.emit("latency", "50/s over 20 epoch turns", 8, "ms", p95=17.0, max=94.5, turns=21)
     told = json.loads(capsys.readouterr().out)
     assert (told["target"], told["met"]) == ("p95 <= 300, max <= 1,000, turns >= 20", True)
-    lines.emit("throughput", "count exactly_once_v2 ratio", 2.0, "x", same_output=True)
+    json_output.emit("throughput", "count exactly_once_v2 ratio", 2.0, "x", same_output=True)
     told = json.loads(capsys.readouterr().out)
     assert (told["target"], told["met"]) == (">= 2.5, same output", False)
 
@@ -111,8 +111,8 @@ def test_no_figure_is_asked_for_twice() -> None:
 @click.option("--seconds", type=float, default=0.1)
 @where
 def pausing(seconds: float, bootstrap: str | None, directory: Any) -> None:
-    lines.emit("control", "pause", seconds, "s")
-    lines.emit("control", "stop", 0.1, "s")
+    json_output.emit("control", "pause", seconds, "s")
+    json_output.emit("control", "stop", 0.1, "s")
 
 
 def test_a_missed_target_is_told_and_fails_only_a_strict_command() -> None:

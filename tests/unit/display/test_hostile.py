@@ -19,7 +19,7 @@ from kstreams_repl.display.mimebundle import mimebundle
 from kstreams_repl.display.picture import Cluster, Kind, Link, Mark, Picture, Shape
 from kstreams_repl.display.svg import svg_of
 from kstreams_repl.display.table import Table
-from kstreams_repl.session.records import ReadRecord, Records
+from kstreams_repl.session.topics.records import ReadRecord, Records
 from kstreams_repl.topology.nodes import Origin
 
 CORPUS: dict[str, list[str]] = json.loads((Path(__file__).resolve().parents[2] / "data" / "hostile.json").read_text())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kstreams_repl.display.layout import Box, lay_out
+from kstreams_repl.display.layout import Box, lay_out, lay_out_parts
 
 
 def boxes(count: int) -> list[Box]:
@@ -80,3 +80,13 @@ def test_two_hundred_boxes_are_placed_without_overlap(seed: int) -> None:
     edges = [(f"n{rng.randrange(max(0, i - 12), i)}", f"n{i}") for i in range(1, 200)]
     laid = lay_out(items, edges)
     assert overlapping(items, dict(laid.at)) == []
+
+
+def test_parts_that_nothing_joins_stand_in_rows() -> None:
+    items = [Box(f"{part}{step}", 200, 40) for part in "abcdefgh" for step in range(2)]
+    edges = [(f"{part}0", f"{part}1") for part in "abcdefgh"]
+    laid = lay_out_parts(items, edges, gap_x=20, gap_y=30, width=700)
+    assert overlapping(items, dict(laid.at)) == []
+    assert laid.width <= 700 and len({y for _, y in laid.at.values()}) == 6, "three rows of parts with two boxes each"
+    for (upper, lower), way in zip(edges, laid.routes, strict=True):
+        assert way[0] == (laid.at[upper][0], laid.at[upper][1] + 20) and way[-1] == (laid.at[lower][0], laid.at[lower][1] - 20)

@@ -3,16 +3,18 @@ from __future__ import annotations
 import base64
 import re
 import xml.etree.ElementTree as ET
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.display.arrange import arrange
+from kstreams_repl.display.arrange import arrange, characters_in
 from kstreams_repl.display.graphviz import to_graphviz
 from kstreams_repl.display.mimebundle import mimebundle
 from kstreams_repl.display.picture import Kind, Mark, picture_of
 from kstreams_repl.display.svg import svg_of
+from kstreams_repl.session.views import picture_overlay
 from tests.unit.display.test_markup import XSS
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -82,6 +84,16 @@ def test_a_state_shows_by_class_sign_and_word(builder: ks.StreamsBuilder, state:
     assert "12 records/s" in texts
 
 
+def test_the_state_of_all_is_on_no_box_but_a_failure_is(builder: ks.StreamsBuilder) -> None:
+    def texts(state: str) -> list[str | None]:
+        drawn = ET.fromstring(svg_of(picture_of(builder.build(), marks={"node:long": Mark(state)}, state=state)))
+        group = next(group for group in drawn.iter(f"{SVG}g") if group.get("data-node") == "node:long")
+        return [text.text for text in group.iter(f"{SVG}text")]
+
+    assert not any("running" in (text or "") for text in texts("running"))
+    assert "✖ failed" in texts("failed")
+
+
 def test_numbers_change_without_a_new_layout(builder: ks.StreamsBuilder) -> None:
     topology = builder.build()
     first = arrange(picture_of(topology, marks={"node:long": Mark("running", ("1",))}))
@@ -145,3 +157,14 @@ def test_hostile_text_in_a_picture_is_inert(builder: ks.StreamsBuilder, hostile:
     tags = set(re.findall(r"<\s*/?\s*([a-zA-Z]+)", bundle["text/html"]))
     assert tags <= {"div", "style", "img"}
     assert "\x1b" not in bundle["text/plain"] and "\u202e" not in bundle["text/plain"]
+
+
+@pytest.mark.parametrize(("taken", "given"), [(336_776, 328_521), (999_999, 999_998), (123_456_789, 98_765_432)])
+def test_a_box_holds_what_its_node_took_and_gave(taken: int, given: int) -> None:
+    """ "336,776 in, 328,521 …" stood in the first notebook."""
+    picture = picture_of(ks.Topology().add_source("s", "in").add_processor("p", lambda: None, "s"), title="t")
+    box = next(shape for shape in picture.shapes if shape.id == "node:p")
+    node: Any = SimpleNamespace()
+    known: Any = SimpleNamespace(records=taken, given=given)
+    line = picture_overlay._passed(node, known, below=True)
+    assert len(line) <= characters_in(box, 4), line

@@ -18,6 +18,7 @@ from kstreams_repl.dsl import (
     TimeWindows,
 )
 from kstreams_repl.serdes.deferred import DeferredSerde
+from kstreams_repl.testing.driver import TopologyTestDriver
 from kstreams_repl.topology import ProcessorNode, SourceNode, StoreKind, Topology
 
 
@@ -179,6 +180,20 @@ def test_options_may_come_as_one_value() -> None:
     )
     store = builder.build().store("c")
     assert (store.caching, store.logging, store.topic_config) == (False, False, {"segment.ms": "5"})
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_bounded_suppress_without_logging_writes_no_changelog(strict: bool) -> None:
+    """Kafka Streams takes the logging up again when `emitEarlyWhenFull()` or `shutDownWhenFull()` comes after `withLoggingDisabled()`."""
+    for logging, changelogs in ((False, []), (True, ["app-held-store-changelog"])):
+        builder = StreamsBuilder()
+        table = builder.table("rows", store="rows", key_serde="string", value_serde="long", logging=False)
+        kept = Suppressed.until_time_limit(0, max_records=2, shut_down_when_full=strict, name="held", logging=logging)
+        table.suppress(kept).to_stream().to("out")
+        with TopologyTestDriver(builder.build(), {"application.id": "app"}) as driver:
+            driver.create_input_topic("rows", serdes.string, serdes.long).pipe_input("a", 1, 1)
+            assert [topic for topic in driver.produced_topic_names() if topic.endswith("-changelog")] == changelogs
+            assert driver.create_output_topic("out", serdes.string, serdes.long).read_key_values() == [("a", 1)]
 
 
 def test_serdes_are_handed_on_until_something_changes_them() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kstreams_repl import serdes
 from kstreams_repl.dsl import EmitStrategy, JoinWindows, Materialized, StreamsBuilder, Suppressed, TimeWindows, UnlimitedWindows
-from kstreams_repl.errors import ConfigError, InvalidNameError, KStreamsError, TopologyError
+from kstreams_repl.errors import CallError, ConfigError, InvalidNameError, KStreamsError, TopologyError
 from kstreams_repl.processor import Processor
 from kstreams_repl.topology import StoreBuilder, StoreKind
 
@@ -137,8 +137,19 @@ def test_a_global_join_without_key() -> None:
 def test_an_option_that_there_is_not_names_the_one_that_was_meant() -> None:
     builder = StreamsBuilder()
     stream, table = builder.stream("a"), builder.table("b")
-    assert refused(lambda: stream.join(table, left_value, grase=5)).hint == "did you mean 'grace'?"
-    refused(lambda: stream.group_by_key().count(cashing=True))
+    assert refused(lambda: stream.join(table, left_value, grase=5), CallError).hint == "did you mean 'grace'?"  # type: ignore[call-overload]
+    refused(lambda: stream.group_by_key().count(cashing=True), CallError)  # type: ignore[call-arg]
+
+
+def test_an_argument_of_another_kind_of_join_is_refused_with_those_that_this_one_has() -> None:
+    builder = StreamsBuilder()
+    stream, table, other = builder.stream("a"), builder.table("b"), builder.stream("c")
+    assert refused(lambda: stream.join(table, left_value, store="s")).hint == "it has: grace, key_serde, value_serde, name"  # type: ignore[call-overload]
+    refused(lambda: stream.join(other, left_value, TEN, grace=5))  # type: ignore[call-overload]
+    refused(lambda: stream.left_join(builder.global_table("g"), left_value, key=left_value, grace=5))  # type: ignore[call-overload]
+    refused(lambda: table.join(builder.table("d"), left_value, partitioner=print))
+    refused(lambda: stream.group_by_key().count(retention=5), CallError)  # type: ignore[call-arg]
+    refused(lambda: stream.group_by_key().windowed_by(TimeWindows.of_size(10)).count(history=5), CallError)  # type: ignore[call-arg]
 
 
 def test_a_join_with_grace_on_a_table_without_versions() -> None:
@@ -157,7 +168,7 @@ def test_a_versioned_table_without_name() -> None:
 
 
 def test_a_versioned_global_table() -> None:
-    refused(lambda: StreamsBuilder().global_table("b", store="s", history=4))
+    refused(lambda: StreamsBuilder().global_table("b", store=Materialized("s", history=4)))
 
 
 def test_suppressing_a_versioned_table() -> None:

@@ -23,7 +23,7 @@ from kstreams_repl import (
     TopologyTestDriver,
     UnlimitedWindows,
 )
-from kstreams_repl.errors import ConfigError, InvalidNameError, KStreamsError, TopologyError, UnknownTopicError
+from kstreams_repl.errors import CallError, ConfigError, InvalidNameError, KStreamsError, TopologyError, UnknownTopicError
 from kstreams_repl.topology.partitions import resolve_partitions
 
 Wrong = Callable[[StreamsBuilder, Any], object]
@@ -96,7 +96,7 @@ WRONG: dict[str, tuple[Wrong, type[KStreamsError], str]] = {
     "unlimited windows that close": (
         lambda b, s: s.group_by_key().windowed_by(UnlimitedWindows.of()).emit_strategy(closing), TopologyError, "never close",
     ),
-    "an option's name": (lambda b, s: s.group_by_key().count(cachng=True), TopologyError, "cachng"),
+    "an option's name": (lambda b, s: s.group_by_key().count(cachng=True), CallError, "cachng"),
     "unknown parent": (lambda b, s: low().add_processor("p", Processor, "q"), TopologyError, "q"),
     "its own parent": (lambda b, s: low().add_processor("p", Processor, "p"), TopologyError, "p"),
     "a sink without parents": (lambda b, s: low().add_sink("k", "out"), TopologyError, "k"),

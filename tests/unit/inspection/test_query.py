@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Iterable
@@ -83,7 +84,7 @@ def test_shapes_that_differ_become_one_table() -> None:
 def test_text_that_is_no_json_is_null_and_said() -> None:
     result = ask("SELECT carrier FROM t", t=topic([*FLIGHTS * 60, b"{broken"]))
     assert result.fetchall()[-1] == (None,)
-    assert result.notes == ("1 cells of t.value are not JSON and are NULL",)
+    assert result.notes == ("1 cell of t.value is not JSON and is NULL",)
 
 
 def test_integers_larger_than_a_long_keep_their_value() -> None:
@@ -162,7 +163,7 @@ def test_an_unknown_column_comes_with_duckdbs_candidates() -> None:
 def test_an_empty_topic_says_that_its_fields_are_unknown() -> None:
     with pytest.raises(SqlError) as caught:
         ask("SELECT carrier FROM t", t=topic([]))
-    assert "t: no record yet" in (caught.value.hint or "")
+    assert "t: no records yet" in (caught.value.hint or "")
 
 
 def test_offset_without_quotes_gets_the_right_hint() -> None:
@@ -177,7 +178,7 @@ def test_the_bound_of_every_table_is_shown() -> None:
 
 
 def test_more_rows_than_fit_are_said_to_be_more() -> None:
-    assert "the first 100 rows are shown" in repr(ask("SELECT * FROM range(500)"))
+    assert "100 of 500 rows; .df() gives all" in repr(ask("SELECT * FROM range(500)"))
 
 
 def test_results_come_as_pandas_arrow_and_relation() -> None:
@@ -211,7 +212,7 @@ def test_one_table_may_be_written_with_large_and_small_letters() -> None:
             return ["flights"]
 
     assert run_sql(query, OneTopic(**both)).fetchall() == [(2,)]
-    with pytest.raises(SqlError, match="'(flights' and 'F|Flights' and 'f)lights' cannot be in one query"):
+    with pytest.raises(SqlError, match="'(flights' and 'F|Flights' and 'f)lights' cannot be used in one query"):
         ask(query, **both)
 
 
@@ -224,7 +225,7 @@ def test_a_value_that_is_nested_too_deep_hides_nothing_else() -> None:
     deep = b'{"a":%s%s}' % (b"[" * 900, b"]" * 900)
     result = ask("SELECT key, value FROM t", t=topic([*FLIGHTS, deep]))
     assert [row[0] for row in result.fetchall()] == ["k0", "k1", "k2"] and "UA" in result.fetchall()[0][1]
-    assert "nested too deep" in result.notes[-1]
+    assert "nested too deeply" in result.notes[-1]
 
 
 IDS = [1234567890123456789, 1234567890123456788]
@@ -264,3 +265,59 @@ def test_an_interrupt_ends_a_query(look: str) -> None:
         getattr(result, look)()
     interrupt.join()
     assert not [thread for thread in threading.enumerate() if thread.name == "kstreams-sql"]
+
+
+def test_an_answer_of_few_rows_lets_go_of_what_it_was_made_of() -> None:
+    frame = pandas.DataFrame({"n": [1, 2]})
+    result = ask("SELECT carrier, n FROM t JOIN frame ON true ORDER BY ALL", t=topic(FLIGHTS), frame=frame)
+    first = result.fetchall()
+    left = "SELECT table_name FROM duckdb_tables() UNION ALL SELECT view_name FROM duckdb_views() WHERE NOT internal"
+    assert result._database.sql(left).fetchall() == [("_kstreams_answer",)]
+    assert result.fetchall() == first == [("AA", 1), ("AA", 2), ("UA", 1), ("UA", 2)]
+    assert result.relation.filter("n = 2").fetchall() == [("AA", 2), ("UA", 2)]
+
+
+def test_an_answer_of_many_rows_is_counted_and_stays_a_query() -> None:
+    result = ask("SELECT range AS n FROM range(20_000)")
+    assert repr(result).endswith("100 of 20,000 rows; .df() gives all")
+    assert len(result.fetchall()) == result.count() == 20_000
+
+
+def test_columns_of_one_name_and_explain_are_shown_as_ever() -> None:
+    assert ask("SELECT 1 AS a, 2 AS a").fetchall() == [(1, 2)]
+    assert "Projection" in repr(ask("EXPLAIN SELECT carrier FROM t", t=topic(FLIGHTS)))
+
+
+@pytest.mark.parametrize(("rows", "said"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (2000, "100 of 2,000 rows; .df() gives all")])
+def test_a_result_says_how_many_rows_it_has(rows: int, said: str) -> None:
+    assert repr(ask(f"SELECT * FROM range({rows})")).splitlines()[-1] == said
+
+
+def test_a_result_with_numbers_has_a_bar_a_line_and_a_histogram_below_it() -> None:
+    result = ask("SELECT key, delay, partition FROM t", t=topic(FLIGHTS))
+    html = result._repr_mimebundle_()["text/html"]
+    assert re.findall("<summary>(.*?)</summary>", html) == ["bar", "line", "histogram"]
+    assert 'alt="bar of delay by key"' in html
+    chart = result.chart("line", x="key", y="partition")
+    assert (chart.x, chart.y, chart.points) == ("key", "partition", (("k0", 0), ("k1", 0)))
+    assert "<summary>" not in ask("SELECT key FROM t", t=topic(FLIGHTS))._repr_mimebundle_()["text/html"]
+
+
+def test_a_chart_of_some_rows_says_of_how_many() -> None:
+    result = ask("SELECT range AS n FROM range(5000)")
+    assert repr(result.chart("bar")) == "Chart(bar of n by row, the first 40 of 5,000 rows, 40 points)"
+    assert repr(result.chart("histogram")) == "Chart(histogram of n, 5,000 points)"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda result: result.chart("pie"), "no chart kind 'pie'"),
+        (lambda result: result.chart("bar", y="delya"), "no column 'delya'"),
+        (lambda result: ask("SELECT 'a' AS word").chart(), "no numeric column"),
+    ],
+)
+def test_a_chart_that_cannot_be_drawn_is_refused_with_a_hint(call: Any, said: str) -> None:
+    with pytest.raises(SqlError, match=said) as caught:
+        call(ask("SELECT delay FROM t", t=topic(FLIGHTS)))
+    assert caught.value.hint

@@ -10,8 +10,8 @@ from confluent_kafka import Message
 
 from kstreams_repl import Topology
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.active_task import ActiveTask
 from kstreams_repl.instance.instance import Instance
+from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.types import TopicPartition
 from tests.unit.runtime.rig import Rig
 

@@ -12,12 +12,12 @@ import pytest
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import BrokerUnavailableError
-from kstreams_repl.instance.bridge import Attendance
-from kstreams_repl.instance.control import Signal
-from kstreams_repl.instance.outcome import Outcome
-from kstreams_repl.instance.remote_control import RemoteControl
-from kstreams_repl.instance.run import _Runner
-from kstreams_repl.instance.take_over import Interrupted
+from kstreams_repl.instance.control.file_control import Signal
+from kstreams_repl.instance.control.journal_control import RemoteControl
+from kstreams_repl.instance.epoch_handover import Attendance
+from kstreams_repl.instance.epoch_result import Outcome
+from kstreams_repl.instance.instance_runner import _Runner
+from kstreams_repl.instance.tasks.task_initialization import Interrupted
 from kstreams_repl.kafka.transactional import TransactionDoubtError
 
 

@@ -6,10 +6,10 @@ import json
 import linecache
 
 from kstreams_repl.errors import StreamsProcessingError
-from kstreams_repl.instance.loop import failure_of
+from kstreams_repl.instance.polling.poll_loop import failure_of
 from kstreams_repl.runtime.user_error import UserLine
-from kstreams_repl.session.errors_shown import user_place, with_source
-from kstreams_repl.spark.failures import error_from
+from kstreams_repl.session.source.error_source import user_place, with_source
+from kstreams_repl.spark.failure_translation import error_from
 
 
 def test_the_users_line_comes_back_through_a_report_and_the_notebook_fills_in_its_text() -> None:
@@ -24,6 +24,6 @@ def test_the_users_line_comes_back_through_a_report_and_the_notebook_fills_in_it
         shown = with_source(told)
     finally:
         del linecache.cache[line.file]
-    assert "2.py:3: order['price'] * 100" in shown.message
+    assert "a cell of another kernel, line 3: order['price'] * 100" in shown.message
     assert user_place(shown) == (line.file, 3, "order['price'] * 100")
     assert shown.fields["node"] == "cents" and shown.fields["offset"] == 4

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder, Topology
-from kstreams_repl.instance.control import Signal
+from kstreams_repl.instance.control.file_control import Signal
 from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.loop import Ending, Loop
-from kstreams_repl.instance.processing_threads import ThreadedLoop
+from kstreams_repl.instance.polling.poll_loop import Ending, Loop
+from kstreams_repl.instance.polling.processing_threads import ThreadedLoop
 from kstreams_repl.types import TopicPartition
 from tests.unit.instance.rig import Client, instance_of, rows
 

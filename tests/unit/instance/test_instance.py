@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.instance.state_updater import StateUpdater
+from kstreams_repl.instance.state.state_updater import StateUpdater
 from kstreams_repl.topology import Topology
 from tests.unit.instance.rig import Client, instance_of
 

@@ -10,8 +10,8 @@ import pytest
 
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.plan import ApplicationPlan
-from kstreams_repl.instance.refusals import Refusals, producer_settings
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.instance.failures.rejected_records import Refusals, producer_settings
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.types import TaskId, TopicPartition

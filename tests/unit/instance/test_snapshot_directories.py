@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl.errors import ConfigError, SnapshotError
-from kstreams_repl.instance.snapshot_directory import (
+from kstreams_repl.instance.state.snapshot_directory import (
     LocalDirectory,
     RemoteDirectory,
     SnapshotDirectory,
@@ -22,7 +22,7 @@ from kstreams_repl.instance.snapshot_directory import (
     shown_address,
     snapshot_directory,
 )
-from kstreams_repl.instance.snapshots import Snapshotter, fetch_snapshot, manifests, prune, take_snapshot
+from kstreams_repl.instance.state.snapshots import Snapshotter, fetch_snapshot, manifests, prune, take_snapshot
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 
 fsspec = pytest.importorskip("fsspec")

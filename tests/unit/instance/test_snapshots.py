@@ -11,9 +11,17 @@ import pytest
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import ConfigError, InvalidNameError, TaskMigratedError
-from kstreams_repl.instance.local_state import TOMBSTONE_SECONDS, Changelog, remember_topics
-from kstreams_repl.instance.snapshot_directory import LocalDirectory, snapshot_directory
-from kstreams_repl.instance.snapshots import Manifest, Snapshotter, fetch_snapshot, manifests, prune, take_snapshot, why_refused
+from kstreams_repl.instance.state.snapshot_directory import LocalDirectory, snapshot_directory
+from kstreams_repl.instance.state.snapshots import (
+    Manifest,
+    Snapshotter,
+    fetch_snapshot,
+    manifests,
+    prune,
+    take_snapshot,
+    why_refused,
+)
+from kstreams_repl.instance.state.state_manager import TOMBSTONE_SECONDS, Changelog, remember_topics
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.stores.engine.snapshot import LmdbSnapshot
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind

@@ -9,9 +9,9 @@ import pytest
 
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.errors import IllegalStateTransitionError
-from kstreams_repl.instance.active_task import ActiveTask
-from kstreams_repl.instance.scheduler import Candidate, longest_waiting, most_buffered
-from kstreams_repl.instance.task_manager import TaskManager
+from kstreams_repl.instance.polling.scheduler import Candidate, longest_waiting, most_buffered
+from kstreams_repl.instance.polling.task_manager import TaskManager
+from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.types import RecordBatch, TaskId, TopicPartition
 from tests.unit.runtime.rig import Rig
 

@@ -8,8 +8,8 @@ import pytest
 
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.errors import IllegalStateTransitionError, StreamsProcessingError
-from kstreams_repl.instance.active_task import ActiveTask
-from kstreams_repl.instance.task_state import TaskLife, TaskState
+from kstreams_repl.instance.tasks.active_task import ActiveTask
+from kstreams_repl.instance.tasks.task_state import TaskLife, TaskState
 from kstreams_repl.types import RecordBatch, TaskId, TopicPartition
 from tests.unit.runtime.rig import Rig
 

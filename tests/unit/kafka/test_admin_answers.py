@@ -51,7 +51,7 @@ def test_an_answer_that_never_comes_is_a_broker_that_is_away(monkeypatch: pytest
         lambda: admin.delete_topics(["words"]),
         lambda: admin.end_offsets([TopicPartition("words", 0)]),
     ):
-        with pytest.raises(BrokerUnavailableError, match="no answer from nowhere:9092") as error:
+        with pytest.raises(BrokerUnavailableError, match="no broker answered at nowhere:9092") as error:
             call()
         assert error.value.hint
 

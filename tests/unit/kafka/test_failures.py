@@ -59,7 +59,7 @@ def test_the_reason_that_the_client_reported_is_in_the_message() -> None:
 
 def test_an_unknown_topic_is_answered_with_a_near_name_or_with_what_there_is() -> None:
     assert "did you mean 'flights'?" in str(unknown_topic("flihgts", ["flights", "planes"]))
-    assert "the broker has: a, b" in str(unknown_topic("zzz", ["b", "a"]))
+    assert "existing topics: a, b" in str(unknown_topic("zzz", ["b", "a"]))
     assert "no topics yet" in str(unknown_topic("zzz", []))
 
 

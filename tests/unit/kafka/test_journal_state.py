@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import orjson
@@ -87,12 +88,71 @@ def test_the_whole_journal_is_one_state() -> None:
 )
 def test_a_record_that_does_not_fit_is_refused_and_changes_nothing(key: str, said: Any) -> None:
     value = orjson.dumps(said)
-    with pytest.raises(SerializationError, match="not valid"):
+    with pytest.raises(SerializationError, match="invalid journal record"):
         decode(key.encode(), value)
     state = _folded(DesiredState(1, "running", 1, 1))
     before = state.desired
     assert state.apply(key.encode(), value, 1) is False
     assert (state.desired, state.ignored, state.position) == (before, 1, 2)
+
+
+HOSTILE = [
+    2**64 - 1, 2**63, 2**53 + 1, -2, -(2**63), 1.5, 1e300, True, None, "", "x" * 9_000_000, "²", "0_", "-1", "../..", [], {},
+    ["x"], [2**64 - 1], {"x": 1}, {"²": ["0_0"]}, {"0": ["0_0", "0_-1"]}, {"in": {"0": -5}}, {"in": {"0": 2**63}}, {"a/b": {"0": 1}},
+    {"in": {"9" * 11: 1}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.kind)
+def test_a_field_with_any_hostile_value_is_refused_or_can_be_written_again_and_counted_on(record: JournalRecord) -> None:
+    key, value = encode(record)
+    plain = orjson.loads(value)
+    for places in _places_in(plain):
+        for hostile in HOSTILE:
+            forged = orjson.loads(value)
+            at = forged
+            for place in places[:-1]:
+                at = at[place]
+            at[places[-1]] = hostile
+            try:
+                data = orjson.dumps(forged)
+            except TypeError:
+                data = json.dumps(forged).encode()
+            state = JournalState()
+            if not state.apply(key, data, 0):
+                assert state.ignored == 1
+                continue
+            for read in (state.desired, state.assignment, state.stop_offsets, state.kept_offsets, *state.versions.values(),
+                         *state.reports.values(), *state.measured.values()):  # fmt: skip
+                if read is not None:
+                    assert decode(*encode(read))[1] == read
+                    for number in _numbers_in(orjson.loads(encode(read)[1])):
+                        assert -1 <= number <= 2**63 - 2
+                    following = DesiredState(state.generation + 1, "running", 1, 1)
+                    assert state.apply(*encode(following), 1) or state.generation == 2**53
+
+
+def _places_in(said: Any) -> list[list[Any]]:
+    """The path to each field, and to each item of a collection."""
+    inner = said.items() if isinstance(said, dict) else enumerate(said) if isinstance(said, list) else ()
+    return [path for name, item in inner for path in ([name], *([name, *rest] for rest in _places_in(item)))]
+
+
+def _numbers_in(said: Any) -> list[int]:
+    if isinstance(said, dict | list):
+        return [number for item in (said.values() if isinstance(said, dict) else said) for number in _numbers_in(item)]
+    return [said] if type(said) is int else []
+
+
+def test_a_forged_generation_is_logged_and_the_application_starts_again(caplog: pytest.LogCaptureFixture) -> None:
+    """The next generation is one more: after 2**64 - 1 none could be written, and after 2**53 none be read."""
+    for generation in (2**64 - 1, 2**53 + 1, 2**53, 2**40):
+        state = _folded(DesiredState(3, "running", 1, 1))
+        said = {"kind": "desired", "generation": generation, "state": "running", "version": 1, "instances": 1}
+        assert not state.apply(b"control/desired", json.dumps(said).encode(), 1)
+        assert state.apply(*encode(DesiredState(state.generation + 1, "running", 1, 1)), 2) and state.generation == 4
+        assert "ignoring the journal record at offset 1" in caplog.text
+        caplog.clear()
 
 
 @given(st.binary(max_size=40), st.one_of(st.none(), st.binary(max_size=200)))

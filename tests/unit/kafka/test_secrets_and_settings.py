@@ -4,13 +4,14 @@ import json
 import logging
 import pickle
 from dataclasses import FrozenInstanceError
+from pathlib import Path
 
 import orjson
 import pytest
 
 from kstreams_repl.errors import ConfigError
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.kafka.secret import Secret
+from kstreams_repl.kafka.secret import Secret, from_plain, secret, to_plain
 
 PASSWORD = "hunter2-and-more"
 SETTINGS = ClientSettings(
@@ -90,3 +91,30 @@ def test_an_error_about_settings_does_not_tell_the_secret(caplog: pytest.LogCapt
 def test_a_password_of_digits_is_a_secret_too() -> None:
     settings = ClientSettings("a:1", {"sasl.password": 12345678})
     assert "12345678" not in repr(settings) + str(settings.shown()) and settings.revealed("admin")["sasl.password"] == "12345678"
+
+
+def test_a_reference_travels_and_its_secret_does_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("BROKER_PASSWORD", PASSWORD)
+    file = tmp_path / "password"
+    file.write_text(PASSWORD + "\n")
+    for reference in (secret("env:BROKER_PASSWORD"), secret(f"file:{file}")):
+        settings = ClientSettings("a:1", {"security.protocol": "SASL_SSL", "sasl.password": reference, "sasl.username": "me"})
+        sent = pickle.dumps(settings)
+        plain = json.dumps({name: to_plain(value) for name, value in settings.properties.items()})
+        for text in (repr(settings), str(settings.shown()), plain, sent.decode("latin-1")):
+            assert PASSWORD not in text and reference.place in text
+        for there in (pickle.loads(sent), ClientSettings("a:1", {n: from_plain(v) for n, v in json.loads(plain).items()})):
+            assert there == settings and there.revealed("producer")["sasl.password"] == PASSWORD
+    file.write_text("rotated")
+    assert settings.revealed("admin")["sasl.password"] == "rotated"  # read by each client
+
+
+def test_a_secret_that_is_not_there_is_a_typed_error(tmp_path: Path) -> None:
+    for place in ("env:NO_SUCH_VARIABLE_HERE", f"file:{tmp_path}/none"):
+        with pytest.raises(ConfigError, match=r"the secret (env|file):") as caught:
+            ClientSettings("a:1", {"sasl.password": secret(place)}).revealed("admin")
+        assert caught.value.hint
+    for given in (PASSWORD, "vault:x"):  # the text may be the secret itself
+        with pytest.raises(ConfigError, match="the location of a secret") as refused:
+            secret(given)
+        assert given not in str(refused.value)

@@ -16,13 +16,14 @@ from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from traitlets.config import Config
 
 import kstreams_repl as ks
-from kernel_ext.cells import cell_of
-from kernel_ext.errors import three_lines
+from kernel_ext.cell_tracker import cell_of
+from kernel_ext.errors import three_lines, ways_out
 from kernel_ext.extension import Extension
 from kernel_ext.magics import TopoMagics, _split_options
 from kstreams_repl.errors import BrokerUnavailableError
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.failures import kafka_errors
+from kstreams_repl.session.topics.records import ReadRecord
 
 
 @pytest.fixture
@@ -60,8 +61,8 @@ def test_loading_twice_adds_nothing_twice(shell: InteractiveShell) -> None:
 def test_unloading_takes_everything_away_and_loading_brings_it_back(shell: InteractiveShell) -> None:
     names = {name for name in shell.magics_manager.magics["line"] if name.startswith("topo")}
     assert names >= {
-        "topo", "topo_connect", "topo_deploy", "topo_pause", "topo_peek", "topo_resume", "topo_sql", "topo_stop", "topo_stores",
-        "topo_tail", "topo_topics",
+        "topo", "topo_connect", "topo_deploy", "topo_pause", "topo_peek", "topo_remove", "topo_resume", "topo_sql", "topo_stop",
+        "topo_stores", "topo_tail", "topo_topics",
     }  # fmt: skip
     ks.unload_ipython_extension(shell)
     ks.unload_ipython_extension(shell)
@@ -72,7 +73,7 @@ def test_unloading_takes_everything_away_and_loading_brings_it_back(shell: Inter
 
 
 @pytest.mark.parametrize(
-    "magic", ["topo", "topo_connect", "topo_deploy", "topo_pause", "topo_peek", "topo_sql", "topo_tail", "topo_topics"]
+    "magic", ["topo", "topo_connect", "topo_deploy", "topo_pause", "topo_peek", "topo_remove", "topo_sql", "topo_tail", "topo_topics"]
 )
 def test_every_magic_names_the_call_it_is(shell: InteractiveShell, magic: str) -> None:
     documented = shell.find_line_magic(magic).__doc__ or ""
@@ -144,6 +145,36 @@ def test_an_error_of_ours_takes_three_lines_with_the_users_line_and_a_hint(shell
     assert lines[2].startswith("Hint: ")
 
 
+def test_an_error_names_the_cell_of_the_function_and_its_record_wherever_it_is_shown(shell: InteractiveShell) -> None:
+    """The function was defined in one cell and called from another: "this cell, line 3" named the wrong one."""
+    shell.run_cell("import kstreams_repl as ks\n\ndef double(order):\n    return order['price'] * 2", store_history=True)
+    defined = shell.execution_count - 1
+    shell.run_cell(
+        "builder = ks.StreamsBuilder()\n"
+        "doubled = builder.stream('in', key_serde='string', value_serde='json').map_values(lambda o: double(o), name='double')\n"
+        "driver = ks.TopologyTestDriver(builder.build())\n"
+        "orders = driver.create_input_topic('in', 'string', 'json')",
+        store_history=True,
+    )
+    _, printed = run(shell, "orders.pipe_input('b', {'prize': 3}, 2)")
+    lines = printed.strip().splitlines()
+    assert lines[0] == "StreamsProcessingError: KeyError: 'price'"
+    assert lines[1] == f"  cell [{defined}], line 4: return order['price'] * 2"
+    assert lines[2] == "  in node double, task 0_0, record in-0@0"
+    _, trace = run(shell, "%tb")
+    assert f"cell [{defined}], line 4: return order" in trace, "the whole trace says the same"
+
+
+def test_the_ways_out_of_a_failure_are_calls_and_the_record_is_inert(shell: InteractiveShell) -> None:
+    record = ReadRecord("k\x1b[2J", "v" * 5000, 0, "in", 0, 7)
+    about = {"application": "shop", "node": "double", "task": "0_0", "topic": "in", "partition": 0, "offset": 7, "record": record}
+    error = ks.errors.StreamsProcessingError("KeyError: 'price'", hint="fix it", **about)
+    lines = [*three_lines(error, None), *ways_out(error, {})]
+    assert lines[1].startswith("  in node double, task 0_0, record in-0@7: key 'k\\x1b[2J', value 'vvv") and len(lines[1]) < 1000
+    assert "skip it: session.applications['shop'].skip('in-0@7') · edit the function: %%topo_edit shop double" in lines[-1]
+    assert not any("\x1b" in line for line in lines)
+
+
 def test_the_line_of_an_error_is_the_users_and_no_librarys(shell: InteractiveShell) -> None:
     """An error that a context manager of ours had translated showed a line of contextlib."""
     shell.user_ns["ask"] = ask_nobody
@@ -190,10 +221,10 @@ def test_options_stand_before_a_query_that_is_left_as_it_is(line: str, options: 
 
 def test_config_sets_how_much_is_shown(shell: InteractiveShell) -> None:
     run(shell, "import pandas; numbers = pandas.DataFrame({'n': range(5)})")
-    assert run(shell, "%topo_sql SELECT n FROM numbers")[0].result.rows == ((0,), (1,), (2,), (3,), (4,))
+    assert run(shell, "%topo_sql SELECT n FROM numbers")[0].result.table().rows == ((0,), (1,), (2,), (3,), (4,))
     assert run(shell, "%config TopoMagics.sql_rows = 2")[0].success
-    assert run(shell, "%topo_sql SELECT n FROM numbers")[0].result.rows == ((0,), (1,))
-    assert len(run(shell, "%topo_sql -n 4 SELECT n FROM numbers")[0].result.rows) == 4
+    assert run(shell, "%topo_sql SELECT n FROM numbers")[0].result.table().rows == ((0,), (1,))
+    assert len(run(shell, "%topo_sql -n 4 SELECT n FROM numbers")[0].result.table().rows) == 4
     magics = [one for one in shell.configurables if type(one).__name__ == "TopoMagics"]
     assert len(magics) == 1
     ks.unload_ipython_extension(shell)
@@ -249,11 +280,11 @@ def test_names_of_the_magics_own_hide_none_of_the_users(shell: InteractiveShell)
     shell.user_ns["session"] = session
     for name in frames:
         result, _ = run(shell, f"%topo_sql SELECT sum(n) AS total FROM {name}")
-        assert result.success and result.result.rows == ((3,),), name
+        assert result.success and result.result.fetchall() == [(3,)], name
 
 
 def test_quotes_that_keep_words_together_are_no_part_of_an_argument(shell: InteractiveShell, tmp_path: Path) -> None:
-    """`--directory "my data"` made a directory with quotes in its name, `--from "2013-03-01 12:00"` was no place to begin."""
+    """`--directory "my data"` made a directory with quotes in its name, `--start "2013-03-01 12:00"` was no place to begin."""
     asked: list[Any] = []
     workspace: Any = SimpleNamespace(
         connect=lambda *place, **options: asked.append((place, options)) or SimpleNamespace(start=lambda: None),
@@ -262,7 +293,7 @@ def test_quotes_that_keep_words_together_are_no_part_of_an_argument(shell: Inter
     )
     magics = TopoMagics(shell, workspace)
     magics.topo_connect(f"'host:9092' --directory \"{tmp_path}/my data\"")
-    magics.topo_deploy('words "my app" --dry-run --from "2013-03-01 12:00" -c "client.id=a b"')
+    magics.topo_deploy('words "my app" --dry-run --start "2013-03-01 12:00" -c "client.id=a b"')
     assert asked == [
         (("host:9092",), {"spark": None, "directory": f"{tmp_path}/my data"}),
         (("words", "my app"), {"config": {"client.id": "a b"}, "start": "2013-03-01 12:00"}),

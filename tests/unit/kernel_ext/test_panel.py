@@ -14,9 +14,9 @@ import pytest
 from comm.base_comm import BaseComm as PlainComm
 from IPython.core.interactiveshell import InteractiveShell
 
-import kernel_ext.panel as panel
 from kernel_ext.extension import Extension
-from kernel_ext.live import LivePicture
+from kernel_ext.front_end import one_module
+from kernel_ext.live_picture import LivePicture
 from kernel_ext.panel import Panel
 from kernel_ext.side_panel import state_of
 from kernel_ext.subshells import heard_at_once
@@ -24,12 +24,12 @@ from kstreams_repl.errors import StateStoreError
 from tests.unit.kernel_ext.test_extension import run
 from tests.unit.kernel_ext.test_topo_edit import BUILD, CONFIG, cluster, shell  # noqa: F401 - fixtures
 
-SOURCE = (Path(panel.__file__).parent / "static" / "panel.js").read_text(encoding="utf-8")
+SOURCE = one_module("panel.js")
 
 
 def test_the_front_end_is_one_file_that_fetches_nothing() -> None:
     for word in ("import ", "import(", "fetch(", "http:", "https:", "XMLHttpRequest", "WebSocket", "eval("):
-        assert word not in SOURCE
+        assert word not in SOURCE.replace("http://www.w3.org/2000/svg", "")  # a name, not an address
     assert "export default { render }" in SOURCE
 
 
@@ -38,7 +38,7 @@ def test_only_markup_of_ours_becomes_html() -> None:
     assert SOURCE.count("innerHTML") == 2
     assert 'innerHTML = model.get("svg")' in SOURCE and "place.innerHTML = html" in SOURCE
     given = re.findall(r"replace\((\w+), model\.get\(\"(\w+)\"\)\)", SOURCE)
-    assert given == [("detail", "detail"), ("values", "values"), ("about", "about")] and SOURCE.count("replace(") == len(given)
+    assert given == [(place, place) for place in ("failure", "detail", "values", "about")] and SOURCE.count("replace(") == len(given)
 
 
 def test_what_a_front_end_says_to_a_subshell_is_handled_there_whoever_spoke_last() -> None:
@@ -211,7 +211,7 @@ def test_nothing_of_a_button_is_printed_by_its_thread() -> None:
 
 
 def test_a_store_that_cannot_be_counted_leaves_the_side_panel_the_rest(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    from kstreams_repl.session.store_view import StoreView
+    from kstreams_repl.session.views.store_view import StoreView
 
     def damaged(store: StoreView) -> int:
         raise StateStoreError("a page does not fit its checksum")
@@ -230,6 +230,34 @@ def test_a_picture_that_stays_open_goes_on_with_what_is_deployed_anew(shell: Int
     old.stop()
     assert run(shell, f"app = session.deploy(b, 'app', {CONFIG}); app._finish_start()", "deploy 2")[0].success
     new = shell.user_ns["app"]
-    new._deployment.reports = SimpleNamespace(instances={}, tasks={}, records=0, lag=-1)
+    new._deployment.reports = SimpleNamespace(instances={}, tasks={}, records=0, rate=0.0, lag=-1)
     live.refresh()
     assert live.application is new is not old and live.state["status"] == "running"
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_after_the_session_is_closed_no_node_is_shown_running(shell: InteractiveShell, detached: bool) -> None:  # noqa: F811 - fixture
+    """The header said closed, and every node stayed green with its last rate."""
+    session = shell.user_ns["session"]
+    app = session.applications["app"]
+    live = LivePicture(app, lambda changed: None)
+    live.refresh()
+    assert live.state["status"] == "running" and ["state", "is-running"] in live.state["marks"]["node:kept"]
+    app.detached = detached  # its process goes on after the close
+    session.close()
+    live.refresh()
+    assert live.state["status"] == "closed"
+    rows = [row for mark in live.state["marks"].values() for row in mark]
+    assert not [row for row in rows if row[1] == "is-running" or row[1].endswith("records/s")]
+    states = {mark[0][1] for shape, mark in live.state["marks"].items() if shape.startswith("node:")}
+    assert states == ({""} if detached else {"is-stopped"})
+    assert all(not rate for _, rate in live.state["flows"])
+    assert ("goes on" in live.state["note"]) is detached and "closed" in live.state["note"]
+    live.receive({"do": "show", "names": True})
+    for thread in threading.enumerate():
+        if thread.name.startswith("panel-view"):
+            thread.join(10)
+    assert "numbers" in live.state["svg"] and not any(mark[0][1] == "is-running" for mark in live.state["marks"].values())
+    app.detached = False
+    if not detached:
+        assert app.picture().state == "stopped"

@@ -13,9 +13,9 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from kernel_ext.node_edits import edit_text
 from kstreams_repl.kafka.admin import NewTopicSpec
-from kstreams_repl.session import program
-from kstreams_repl.session.editing import EditPlan
-from kstreams_repl.session.program import CellHistory
+from kstreams_repl.session.application.edit import EditPlan
+from kstreams_repl.session.source import source_slice
+from kstreams_repl.session.source.cell_history import CellHistory
 from kstreams_repl.types import TopicPartition
 from tests.unit.kernel_ext.test_extension import new_shell, run
 from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession, partition_of
@@ -44,7 +44,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> SmallCluster:
 @pytest.fixture
 def shell(cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
     fresh = CellHistory()
-    for module in ("kstreams_repl.session.program", "kernel_ext.cells", "kernel_ext.magics"):
+    for module in ("kstreams_repl.session.source.source_slice", "kernel_ext.cell_tracker", "kernel_ext.magics"):
         monkeypatch.setattr(f"{module}.history", fresh)
     shell = new_shell()
     run(shell, "%load_ext kstreams_repl")
@@ -96,7 +96,7 @@ def test_the_cell_s_function_takes_the_node_s_place(shell: InteractiveShell, clu
     assert shell.user_ns["kept"] is before, "a def in the body does not overwrite the user's variable"
     app = shell.user_ns["app"]
     assert app.versions[-1].complete and str(app.versions[-1].topology.describe()) == str(app.topology.describe())
-    source = program.Program(app.versions[-1].source.partition("\n")[2])
+    source = source_slice.Program(app.versions[-1].source.partition("\n")[2])
     assert source.run().node("kept").operator.predicate("k", 5) is False  # type: ignore[union-attr]
 
 

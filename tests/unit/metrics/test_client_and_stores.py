@@ -9,14 +9,14 @@ import pytest
 
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.active_task import ActiveTask
-from kstreams_repl.instance.task_metrics import TaskMetrics
+from kstreams_repl.instance.metrics.task_metrics import TaskMetrics
+from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.metrics.catalogue import CLIENT, SPECS, STATE, TAGS, THREAD, THREAD_ID, TOPIC
 from kstreams_repl.metrics.registry import Registry
 from kstreams_repl.metrics.sensors import Window
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.spark.client_metrics import client_metrics
-from kstreams_repl.spark.progress import ApplicationReport, InstanceReport
+from kstreams_repl.spark.instance_reports import ApplicationReport, InstanceReport
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import TaskId, TopicPartition

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.instance.control import LeaseWriter
+from kstreams_repl.instance.control.file_control import LeaseWriter
 from kstreams_repl.metrics.snapshot import Snapshot, sound
 
 GOOD = Snapshot(7, [("stream-thread-metrics", {"thread-id": "t"}, {"commit-total": 3, "state": "running", "poll-latency-avg": None})])

@@ -66,14 +66,16 @@ class DirectTask:
         while self.task.process(1000):
             pass
 
-    def commit(self) -> None:
+    def commit(self) -> CommitPlan:
         self._plan = self.task.prepare_commit()
         self._commits += 1
         self.task.post_commit(self._commits, {})
+        return self._plan
 
-    def restart(self) -> None:
-        """A new task over the committed stores, with what was committed beside the offsets."""
+    def restart(self, beside: CommitPlan | None = None) -> None:
+        """A new task over the committed stores, with what was committed beside the offsets; `beside`: by that commit instead."""
         self._environment.rollback()
+        self._plan = beside or self._plan
         self.task = self._start()
 
     def take(self) -> list[tuple[str, bytes | None, bytes | None, int]]:

@@ -12,8 +12,8 @@ from kstreams_repl.operators.foreign_key_response_join import ResponseJoin
 from kstreams_repl.operators.foreign_key_subscription_join import SubscriptionJoin
 from kstreams_repl.operators.foreign_key_subscription_receive import SubscriptionReceive
 from kstreams_repl.operators.foreign_key_subscription_send import SubscriptionSend
-from kstreams_repl.operators.getters import StoreGetter, StoreKindRead
 from kstreams_repl.operators.table_source import TableSource
+from kstreams_repl.operators.value_getters import StoreGetter, StoreKindRead
 from kstreams_repl.serdes.foreign_key import (
     DELETE_KEY_AND_PROPAGATE,
     DELETE_KEY_NO_PROPAGATE,

@@ -100,5 +100,5 @@ def test_the_record_at_work_has_its_own_headers_again_after_a_forward() -> None:
 
 
 def test_a_fixed_key_record_cannot_have_a_negative_timestamp() -> None:
-    with pytest.raises(KStreamsError, match="cannot be negative"):
+    with pytest.raises(KStreamsError, match="timestamp must be >= 0"):
         FixedKeyRecord("k", 1, 5).with_timestamp(-1)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.operators.getters import StoreGetter, StoreKindRead
 from kstreams_repl.operators.stream_global_table_join import StreamGlobalTableJoin
 from kstreams_repl.operators.stream_table_join import StreamTableJoin
 from kstreams_repl.operators.table_source import TableSource
+from kstreams_repl.operators.value_getters import StoreGetter, StoreKindRead
 from kstreams_repl.topology.stores import StoreKind
 from tests.unit.operators.harness import Bench
 

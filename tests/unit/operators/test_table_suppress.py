@@ -62,7 +62,7 @@ def test_the_oldest_leaves_early_when_the_buffer_is_full() -> None:
 def test_a_strict_buffer_that_is_full_stops_the_application() -> None:
     bench = suppress(1000, max_records=1, shut_down_when_full=True)
     bench.pipe("T", "a", 1, 1)
-    with pytest.raises(KStreamsError, match="over its bounds: 2 records"):
+    with pytest.raises(KStreamsError, match="exceeds its bounds: 2 records"):
         bench.pipe("T", "b", 1, 1)
 
 

@@ -8,14 +8,6 @@ import pytest
 
 from kstreams_repl import StreamsBuilder, TopologyTestDriver, serdes
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.operators.getters import (
-    FilterGetter,
-    JoinGetter,
-    MapValuesGetter,
-    StoreGetter,
-    StoreKindRead,
-    TransformValuesGetter,
-)
 from kstreams_repl.operators.stream_aggregate import StreamAggregate, StreamCount, StreamReduce
 from kstreams_repl.operators.stream_flat_map_values import StreamFlatMapValues
 from kstreams_repl.operators.table_aggregate import TableAggregate, TableReduce
@@ -26,6 +18,14 @@ from kstreams_repl.operators.table_source import TableSource
 from kstreams_repl.operators.table_table_join import TableJoinKind, TableTableJoin, TableTableJoinMerger
 from kstreams_repl.operators.table_to_stream import TableToStream
 from kstreams_repl.operators.table_transform_values import TableTransformValues
+from kstreams_repl.operators.value_getters import (
+    FilterGetter,
+    JoinGetter,
+    MapValuesGetter,
+    StoreGetter,
+    StoreKindRead,
+    TransformValuesGetter,
+)
 from kstreams_repl.topology.stores import StoreKind
 from tests.unit.operators.harness import Bench
 

@@ -70,6 +70,57 @@ records = st.lists(
 )
 
 
+def _counted(windows: Any) -> Any:
+    builder = StreamsBuilder()
+    counts = builder.stream("in").group_by_key().windowed_by(windows).count(store="w")
+    counts.to_stream().map(lambda key, value: (str(key), value)).to("out", key_serde=serdes.string)
+    return builder.build()
+
+
+def _cogrouped() -> Any:
+    builder = StreamsBuilder()
+    first, second = builder.stream("in").group_by_key(), builder.stream("other").group_by_key()
+    cogrouped = first.cogroup(lambda key, value, total: [*total, value]).cogroup(second, lambda key, value, total: [*total, [value]])
+    table = cogrouped.windowed_by(TimeWindows.of_size(10, grace=5)).aggregate(list, store="w", value_serde=serdes.json)
+    table.to_stream().map(lambda key, value: (str(key), value)).to("out", key_serde=serdes.string)
+    return builder.build()
+
+
+def _self_joined() -> Any:
+    builder = StreamsBuilder()
+    stream = builder.stream("in")
+    stream.join(stream, lambda one, other: [one, other], JoinWindows.of_time_difference(10, grace=5)).to("out")
+    return builder.build()
+
+
+def _held(grace: int) -> Any:
+    """A stream-table join that waits for its table."""
+    builder = StreamsBuilder()
+    table = builder.table("other", history=1000, store="t")
+    builder.stream("in").join(table, lambda one, row: [one, row], grace=grace).to("out")
+    return builder.build()
+
+
+def _suppressed_for(wait: int) -> Any:
+    builder = StreamsBuilder()
+    counts = builder.stream("in").group_by_key().count(store="c").suppress(Suppressed.until_time_limit(wait))
+    counts.to_stream().to("out", value_serde=serdes.json)
+    return builder.build()
+
+
+TIMED: dict[str, Callable[[], Any]] = WINDOWS | {
+    "tumbling count": lambda: _counted(TimeWindows.of_size(10, grace=5)),
+    "hopping count": lambda: _counted(TimeWindows.of_size(10, grace=5, advance=4)),
+    "cogrouped": _cogrouped,
+    "joined": lambda: _joined(""),
+    "left joined": lambda: _joined("left"),
+    "outer joined": lambda: _joined("outer"),
+    "joined with itself": _self_joined,
+    "joined with a table, later": lambda: _held(5),
+    "suppressed until a time limit": lambda: _suppressed_for(5),
+}
+
+
 def _through_the_driver(topology: Any, rows: list[Record]) -> list[tuple[str, bytes | None, bytes | None, int]]:
     config = {"default.key.serde": serdes.string, "default.value.serde": serdes.json, "statestore.cache.max.bytes": 0}
     with TopologyTestDriver(topology, config, start_ms=0) as driver:
@@ -104,6 +155,61 @@ def test_no_window_is_emitted_twice_over_a_restart(kind: str, before: list[Recor
     assert len(shown) == len(set(shown))
 
 
+@pytest.mark.parametrize(
+    ("kind", "cache"),
+    [(kind, cache) for kind in TIMED for cache in (0, 10_000_000)],
+)
+@settings(max_examples=25)
+@given(rows=st.lists(st.tuples(st.sampled_from(["in", "in", "other"]), records), min_size=2, max_size=5))
+def test_the_same_records_are_late_after_a_restart(kind: str, cache: int, rows: list[tuple[str, list[Record]]]) -> None:
+    settings: dict[str, Any] = {"statestore.cache.max.bytes": cache, "repl.outer.join.emit.interval.ms": 0}
+    undisturbed, restarted = DirectTask(TIMED[kind](), **settings), DirectTask(TIMED[kind](), **settings)
+    topics = {topic for topic, _ in restarted.task.group.queues}
+    for topic, batch in rows:
+        batch = [(key or "c", 0 if value is None else value, at) for key, value, at in batch]
+        for task in (undisturbed, restarted):
+            task.pipe(topic if topic in topics else "in", batch)
+            task.commit()
+        restarted.restart()
+    assert restarted.take() == undisturbed.take()
+
+
+def _last_values(kind: str, rows: list[tuple[str, list[Record]]], *, cache: int, commits: bool) -> dict[bytes | None, bytes]:
+    """What a table made of the output has, with a commit and a restart after each batch or only one commit at the end."""
+    task = DirectTask(TIMED[kind](), **{"statestore.cache.max.bytes": cache})
+    topics = {topic for topic, _ in task.task.group.queues}
+    for topic, batch in rows:
+        task.pipe(topic if topic in topics else "in", [(key or "c", 0 if value is None else value, at) for key, value, at in batch])
+        if commits:
+            task.commit()
+            task.restart()
+    task.commit()
+    last = {key: value for _, key, value, _ in task.take()}
+    return {key: value for key, value in last.items() if value is not None}
+
+
+def test_a_cache_hides_a_session_as_soon_as_its_store_would() -> None:
+    rows: list[tuple[str, list[Record]]] = [("in", [("a", 1, 0), ("b", 2, 11)]), ("in", [("a", 3, 5)])]
+    wanted = {b"[a@0/0]": b"1", b"[a@5/5]": b"3", b"[b@11/11]": b"2"}
+    for cache in (0, 10_000_000):
+        assert _last_values("session", rows, cache=cache, commits=True) == wanted
+        assert _last_values("session", rows, cache=cache, commits=False) == wanted, "no commit has moved the store's time yet"
+
+
+close_by = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 9), st.integers(0, 40)), max_size=12)
+
+
+@pytest.mark.parametrize("kind", [*(kind for kind in WINDOWS if "close" not in kind), "tumbling count", "hopping count", "cogrouped"])
+@settings(max_examples=40)
+@given(rows=st.lists(st.tuples(st.sampled_from(["in", "other"]), close_by), min_size=2, max_size=6))
+def test_with_a_cache_the_last_values_are_those_without_wherever_commits_and_restarts_fall(
+    kind: str, rows: list[tuple[str, list[Record]]]
+) -> None:
+    wanted = _last_values(kind, rows, cache=0, commits=False)
+    assert _last_values(kind, rows, cache=10_000_000, commits=False) == wanted
+    assert _last_values(kind, rows, cache=10_000_000, commits=True) == wanted
+
+
 @settings(max_examples=100)
 @given(rows=records)
 @pytest.mark.parametrize("advance", [None, 4, 10])
@@ -122,6 +228,18 @@ def test_parked_records_of_a_join_are_emitted_after_a_restart(how: str) -> None:
     task.restart()
     task.pipe("other", [("b", 2, 100)])
     assert task.take() == [("out", b"a", b"[1,null]", 0)]
+
+
+def test_records_that_kafka_streams_parked_meanwhile_are_emitted_when_their_window_has_closed() -> None:
+    """It repeats beside its offsets what it found there: that nothing is parked."""
+    task = DirectTask(_joined("left"), **{"repl.outer.join.emit.interval.ms": 0})
+    task.pipe("other", [("b", 2, 0)])
+    ours = task.commit()
+    task.pipe("in", [("a", 1, 5)])
+    task.commit()
+    task.restart(ours)
+    task.pipe("other", [("b", 2, 100)])
+    assert task.take() == [("out", b"a", b"[1,null]", 5)]
 
 
 def test_suppressed_rows_are_emitted_after_a_restart() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.runtime.collector import Send, Site
+from kstreams_repl.runtime.columnar_queue import LOOP_THRESHOLD
 from kstreams_repl.runtime.task import CommitPlan, StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.topology.nodes import SourceNode
@@ -58,6 +59,7 @@ class Rig:
         environment: Any = None,
         partitions: int = 1,
         lags_known: bool = True,
+        loop_threshold: int = LOOP_THRESHOLD,
     ) -> None:
         self.now = 0
         self.outbox = Outbox(partitions)
@@ -71,7 +73,9 @@ class Rig:
         }
         spec = TaskSpec("app", subtopologies[0], TaskId(0, partition), self.inputs, StreamsConfig(DEFAULTS | dict(config or {})))
         self.environment = environment or MemoryEnvironment()
-        self.task = StreamTask(spec, environment=self.environment, collector=self.outbox, wall_clock=lambda: self.now)
+        self.task = StreamTask(
+            spec, environment=self.environment, collector=self.outbox, wall_clock=lambda: self.now, loop_threshold=loop_threshold
+        )
         self.task.initialize()
         self.partition = partition
         self._offsets: dict[str, int] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import FixedKeyProcessor, FixedKeyRecord, StreamsBuilder, serdes
+from kstreams_repl import FixedKeyProcessor, FixedKeyRecord, StreamsBuilder, TopologyTestDriver, serdes
 from kstreams_repl.errors import InvalidRecordError, SerializationError, StreamsProcessingError
 from kstreams_repl.processor import Processor, Record
 from kstreams_repl.serdes.base import Serde
@@ -63,7 +63,7 @@ def test_a_negative_timestamp_that_a_processor_gives_is_the_handlers_to_decide(m
 def test_a_negative_timestamp_is_told_with_node_and_record(make: Callable[[], Topology]) -> None:
     rig = Rig(make())
     rig.pipe("in", ("a", 1, 1), ("b", -1, 2))
-    with pytest.raises(StreamsProcessingError, match="cannot be negative: -1") as failure:
+    with pytest.raises(StreamsProcessingError, match="must be >= 0, got -1") as failure:
         rig.run()
     assert (failure.value.node, failure.value.offset) == ("work", 1)
     assert isinstance(failure.value.__cause__, InvalidRecordError)
@@ -117,3 +117,21 @@ def test_a_null_key_in_a_left_join_with_grace_is_the_handlers_to_decide() -> Non
     rig.pipe("in", *rows).run()
     assert [key for key, _, _ in rig.outbox.to("out")] == [b"a", b"b"]
     assert rig.task.dropped == {"processing": 1}
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "hint"),
+    [
+        (lambda order: order["price"], b'{"price": 3}', "'in' is read as bytes, the default: value_serde=\"json\" at its source"),
+        (lambda line: line.split(" "), b"to be", "value_serde=\"string\" at its source"),
+        (lambda line: line.casefold(), b"to be", "value_serde=\"string\" at its source"),
+        (lambda order: order["price"] + None, b"3", "value_serde=\"string\""),
+        (lambda order: 1 + None, b"3", "fix the function and deploy again"),
+    ],
+)
+def test_a_function_that_meets_bytes_is_told_of_the_serde(function: Callable[[Any], Any], value: bytes, hint: str) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").map_values(function).to("out")
+    with TopologyTestDriver(builder.build()) as driver, pytest.raises(StreamsProcessingError) as caught:
+        driver.pipe_bytes("in", b"k", value, 1)
+    assert hint in caught.value.hint

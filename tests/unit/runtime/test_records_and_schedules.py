@@ -93,11 +93,11 @@ def test_a_punctuation_starts_at_a_datetime() -> None:
 @pytest.mark.parametrize(
     ("arguments", "options", "told"),
     [
-        ((1.5, "STREAM_TIME"), {}, "at least 1 ms"),
-        ((0, "STREAM_TIME"), {}, "at least 1 ms"),
-        ((1, "STREAM"), {}, "no punctuation type"),
-        ((1, "STREAM_TIME", None), {}, "calls a function"),
-        ((1, "STREAM_TIME"), {"start": timedelta(1)}, "cannot start at"),
+        ((1.5, "STREAM_TIME"), {}, ">= 1 ms"),
+        ((0, "STREAM_TIME"), {}, ">= 1 ms"),
+        ((1, "STREAM"), {}, "unknown punctuation type"),
+        ((1, "STREAM_TIME", None), {}, "expected a function to call"),
+        ((1, "STREAM_TIME"), {"start": timedelta(1)}, "as the start of"),
     ],
 )
 def test_wrong_schedules_are_told_by_the_real_context_and_the_mock(arguments: Any, options: Any, told: str) -> None:

@@ -121,6 +121,32 @@ def test_stores_of_a_transformers_supplier_are_connected_also_where_its_table_is
     assert driver.create_output_topic("out", "string", "json").read_key_values() == [("a", [2, 1])]
 
 
+def test_a_transformer_reads_its_named_store_in_a_join_too_and_describe_lists_it_there() -> None:
+    class Named:
+        """Uses a store that the builder has, and makes another value each time it is asked."""
+
+        def init(self, context: Any) -> None:
+            self.asked = context.get_state_store("asked")
+
+        def transform(self, key: Any, value: Any) -> Any:
+            self.asked.put(key, (self.asked.get(key) or 0) + 1)
+            return [value, self.asked.get(key)]
+
+        def close(self) -> None:
+            """Nothing to do."""
+
+    builder = StreamsBuilder().add_state_store(StoreBuilder("asked", StoreKind.KEY_VALUE, "string", "json"))
+    table = builder.table("in", store="rows").transform_values(Named, stores=["asked"])
+    table.join(builder.table("others", store="others"), lambda left, right: [left, right], name="joined").to_stream().to("out")
+    topology = builder.build()
+    assert "Processor: joined-join-other (stores: [asked, rows])" in str(topology.describe())
+    driver = TopologyTestDriver(topology, TEXT)
+    driver.create_input_topic("in", "string", "json").pipe_input("a", 1, 1)
+    driver.create_input_topic("others", "string", "json").pipe_input("a", "x", 2)
+    assert driver.state_store("asked").get("a") == 2
+    assert driver.create_output_topic("out", "string", "json").read_key_values() == [("a", [[1, 2], "x"])]
+
+
 def test_an_error_in_close_names_its_node_and_everything_else_is_closed() -> None:
     closed = []
 

@@ -249,7 +249,7 @@ def test_a_task_that_failed_takes_processes_and_commits_nothing_more_but_closes(
     with pytest.raises(StreamsProcessingError):
         rig.pipe("in", ("a", 1, 1)).run()
     for attempt in (rig.run, rig.commit, lambda: rig.pipe("in", ("b", 1, 2))):
-        with pytest.raises(IllegalStateTransitionError, match="task 0_0 failed and cannot go on: LookupError: boom") as failure:
+        with pytest.raises(IllegalStateTransitionError, match="task 0_0 failed and cannot continue: LookupError: boom") as failure:
             attempt()
         assert isinstance(failure.value.__cause__, StreamsProcessingError)
     rig.task.close()

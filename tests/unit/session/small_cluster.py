@@ -1,8 +1,8 @@
 """A session without a broker and without Spark: the real session, plan, take-over, tasks and stores on disk; topics are lists.
 
 `SmallCluster` answers what `Admin` answers and takes a commit as a whole. `SmallDeployment` stands where `spark.deployment.Deployment`
-stands and does its steps in its order, in this thread: plan, generation into the journal, take-over (`instance.take_over`), records,
-commits (`ActiveTask`). What it says nothing about: Kafka, Spark, several processes.
+stands and does its steps in its order, in this thread: plan, generation into the journal, take-over
+(`instance.tasks.task_initialization`), records, commits (`ActiveTask`). What it says nothing about: Kafka, Spark, several processes.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from types import SimpleNamespace
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance import take_over
-from kstreams_repl.instance.active_task import ActiveTask
-from kstreams_repl.instance.admission import start_task, taken_over
-from kstreams_repl.instance.local_state import forget_inputs, owner_token
-from kstreams_repl.instance.state_directory import state_root
+from kstreams_repl.instance.state.state_directory import state_root
+from kstreams_repl.instance.state.state_manager import forget_inputs, owner_token
+from kstreams_repl.instance.tasks import task_initialization
+from kstreams_repl.instance.tasks.active_task import ActiveTask
+from kstreams_repl.instance.tasks.task_activation import start_task, taken_over
 from kstreams_repl.kafka.admin import CommittedOffset, NewTopicSpec, TopicDescription
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal_records import DesiredState, Version
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.kafka.partitioning import murmur2
-from kstreams_repl.session.application import Application
-from kstreams_repl.session.directory import SessionDirectory
+from kstreams_repl.session.application.application import Application
+from kstreams_repl.session.application.versions import VersionHistory
 from kstreams_repl.session.session import Session
-from kstreams_repl.session.versions import VersionHistory
-from kstreams_repl.spark.generations import VersionText
-from kstreams_repl.spark.migrating import Migration
+from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.spark.generation_fencing import VersionText
+from kstreams_repl.spark.instance_reports import ApplicationReport
 from kstreams_repl.spark.planning import make_plan
+from kstreams_repl.spark.state_migration import Migration
+from kstreams_repl.stores.changelog_restore import Restorer
 from kstreams_repl.stores.engine.base import Environment
-from kstreams_repl.stores.restore import Restorer
 from kstreams_repl.types import RecordBatch, TopicPartition
 
 PARTITIONS = 2
@@ -68,6 +69,9 @@ class SmallCluster:
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         return {name: self.configs[name] for name in names if name in self.configs}
 
+    def create_topic(self, name: str, partitions: int, *, configs: Any = None, exist_ok: bool = False) -> bool:
+        return bool(self.create_topics([NewTopicSpec(name, partitions, configs or {})], exist_ok=exist_ok))
+
     def create_topics(self, specs: Iterable[NewTopicSpec], *, exist_ok: bool = False) -> tuple[str, ...]:
         made = []
         for spec in specs:
@@ -95,7 +99,9 @@ class SmallCluster:
     def end_offsets(self, partitions: Iterable[TopicPartition], *, isolation: str = "") -> dict[TopicPartition, int]:
         return {at: len(self.logs[at]) for at in partitions}
 
-    def committed_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+    def committed_offsets(
+        self, group: str, partitions: Iterable[TopicPartition], *, stable: bool = True
+    ) -> dict[TopicPartition, CommittedOffset]:
         return {at: self.offsets[at] for at in partitions if at in self.offsets}
 
     def commit_offsets(self, group: str, offsets: dict[TopicPartition, int]) -> None:
@@ -140,7 +146,7 @@ class SmallDeployment:
     def __init__(self, topology: Any, config: StreamsConfig, cluster: SmallCluster) -> None:
         self.topology, self.config, self.cluster = topology, config, cluster
         self.status, self.error, self.plan = "created", None, None
-        self.reports = SimpleNamespace(instances={}, records=0, lag=-1)
+        self.reports = ApplicationReport(0, {})
         self.metrics: list[Any] = []
         self.version: VersionText | None = None
         self._tasks: list[ActiveTask] = []
@@ -245,6 +251,7 @@ class SmallDeployment:
             instance: Any = SimpleNamespace(
                 plan=plan,
                 globals=None,
+                executor="driver",
                 watch=None,
                 collector=self._collector,
                 begin=lambda: None,
@@ -252,7 +259,7 @@ class SmallDeployment:
                 counters=SimpleNamespace(created=0),
             )
             with ExitStack() as undo:
-                environments, logs = take_over._own_stores(
+                environments, logs = task_initialization._own_stores(
                     instance,
                     specs,
                     "driver",
@@ -263,7 +270,7 @@ class SmallDeployment:
                     lambda: True,  # type: ignore[arg-type]
                 )
                 undo.pop_all()
-            starts = take_over._starts(plan, specs, environments, self.cluster)  # type: ignore[arg-type]
+            starts = task_initialization._starts(plan, specs, environments, self.cluster)  # type: ignore[arg-type]
             for log in logs:
                 self._restore(environments[str(log.task)], log)
             self._tasks += [
@@ -352,6 +359,9 @@ class SmallSession(Session):
     @property
     def admin(self) -> Any:
         return self._cluster
+
+    def _recognised(self, topic: str) -> tuple[Any, Any]:
+        return None, None
 
     def _application(  # type: ignore[override]
         self,

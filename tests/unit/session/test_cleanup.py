@@ -13,10 +13,10 @@ import pytest
 import kstreams_repl as ks
 from kernel_ext import side_panel
 from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
-from kstreams_repl.instance.control import LEASE, write_whole
+from kstreams_repl.instance.control.file_control import LEASE, write_whole
 from kstreams_repl.kafka.admin import NewTopicSpec
-from kstreams_repl.session import reading_topics
-from kstreams_repl.session.attaching import deployed_names
+from kstreams_repl.session.application.journal_lookup import deployed_names
+from kstreams_repl.session.topics import read
 from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession
 
 CHANGELOGS = ("orders-totals-changelog", "orders-eu-totals-changelog", "orders-jvm-totals-changelog")
@@ -34,7 +34,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallSession:
 
 def test_a_cleanup_leaves_what_is_of_an_application_that_this_session_has_not_seen(session: SmallSession) -> None:
     """It took the changelogs of every application whose name begins with this one's: their state was gone."""
-    found = session.cleanup("orders", confirm=True)
+    found = session.cleanup("orders", dry_run=False)
     assert found.topics == ("orders-totals-changelog", "orders-journal")
     assert set(session.admin.topics()) == {*CHANGELOGS[1:], "orders-eu-journal", "in"}
     assert "orders-eu-totals-changelog, orders-jvm-totals-changelog may be another application's and stay" in repr(found)
@@ -60,10 +60,10 @@ def test_a_cleanup_leaves_topics_of_the_users_that_are_called_like_internal_ones
     app: Any = session.deploy(builder, "orders")
     app._finish_start()
     app.stop()
-    found = session.cleanup("orders", confirm=True)
+    found = session.cleanup("orders", dry_run=False)
     assert found.topics == ("orders-totals-changelog", "orders-journal")
     for name in ("bills", "notes"):
-        session.cleanup(name, confirm=True)
+        session.cleanup(name, dry_run=False)
     assert set(users) <= set(cluster.topics())
     assert deployed_names(session) == ["orders-eu"]
 
@@ -74,7 +74,7 @@ def test_topics_of_the_users_that_are_called_like_internal_ones_are_listed(
     """They were hidden, from `session.topics()` and the panel."""
     cluster: Any = session.admin
     cluster.create_topics([NewTopicSpec(name, PARTITIONS) for name in ("db-changelog", "orders-changelog", "audit-journal")])
-    monkeypatch.setattr(reading_topics, "ranges_of", lambda admin, topic, **more: ())
+    monkeypatch.setattr(read, "ranges_of", lambda admin, topic, **more: ())
     monkeypatch.setattr(side_panel, "ranges_of", lambda admin, topic, **more: ())
     shown = ["audit-journal", "db-changelog", "in", "orders-changelog"]
     assert sorted(row[0] for row in session.topics().rows) == shown
@@ -101,7 +101,7 @@ def test_a_cleanup_leaves_topics_of_the_users_of_an_application_that_was_not_att
     app: Any = session.deploy(builder, "orders")
     app._finish_start()
     app.stop()
-    found = SmallSession(cluster, tmp_path).cleanup("orders", confirm=True)
+    found = SmallSession(cluster, tmp_path).cleanup("orders", dry_run=False)
     assert found.topics == ("orders-totals-changelog", "orders-journal")
 
 
@@ -112,7 +112,7 @@ def test_what_another_kernel_runs_is_not_cleaned_up(session: SmallSession, tmp_p
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as kernel:
         write_whole(control / LEASE, {"generation": 1, "signal": "running", "pid": kernel.pid})
         with pytest.raises(KStreamsError, match=f"orders is running: process {kernel.pid}") as refused:
-            session.cleanup("orders", confirm=True)
+            session.cleanup("orders", dry_run=False)
         assert refused.value.hint
         os.utime(control / LEASE, (1.0, 1.0))
         assert session.cleanup("orders"), "the number came round: that process is another one"
@@ -121,6 +121,6 @@ def test_what_another_kernel_runs_is_not_cleaned_up(session: SmallSession, tmp_p
     assert session.cleanup("orders"), "it was killed"
     write_whole(control / LEASE, {"generation": 1, "signal": "running", "pid": os.getpid()})
     with pytest.raises(KStreamsError, match="is running"):
-        session.cleanup("orders", confirm=True)
+        session.cleanup("orders", dry_run=False)
     write_whole(control / LEASE, {"generation": 1, "signal": "stopped", "pid": os.getpid()})
-    assert session.cleanup("orders", confirm=True).applied
+    assert session.cleanup("orders", dry_run=False).applied

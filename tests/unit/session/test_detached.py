@@ -20,13 +20,13 @@ from kstreams_repl.cli.detached import main
 from kstreams_repl.errors import DetachedApplicationError, KStreamsError
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.processes import ProcessMark, let_go, open_log, start_apart
-from kstreams_repl.session.detached import mailbox as boxes
-from kstreams_repl.session.detached.client import DetachedDeployment
-from kstreams_repl.session.detached.mailbox import DriverRecord, Mailbox
-from kstreams_repl.session.directory import SessionDirectory
-from kstreams_repl.session.driving import refuse_unsaved
-from kstreams_repl.session.program import Program
+from kstreams_repl.session.application.detached import mailbox as boxes
+from kstreams_repl.session.application.detached.client import DetachedDeployment
+from kstreams_repl.session.application.detached.mailbox import DriverRecord, Mailbox
+from kstreams_repl.session.application.driver_selection import refuse_unsaved
+from kstreams_repl.session.session_directory import SessionDirectory
 from kstreams_repl.session.session_file import save_version
+from kstreams_repl.session.source.source_slice import Program
 from tests.unit.session.small_cluster import SmallCluster, SmallSession
 
 
@@ -114,11 +114,12 @@ def test_a_process_that_ended_by_itself_is_a_failed_application(tmp_path: Path) 
     config = ks.StreamsConfig({"application.id": "app", "bootstrap.servers": "nowhere:9092", "state.dir": str(tmp_path)})
     apart = DetachedDeployment(ks.Topology(), config, cluster.settings, tmp_path, None)
     assert apart.status == "created" and apart.error is None
-    apart.mailbox.make().write(DriverRecord("app", os.getpid(), 1.0, "running", generation=3))
+    apart.mailbox.make().write(DriverRecord("app", os.getpid(), 1.0, "running", generation=3, restarts=["12:00:00 started again"]))
+    assert apart.restarts == ["12:00:00 started again"]
     assert apart.status == "failed" and "has ended by itself (it was running)" in str(apart.error)
     assert apart.plan is not None and apart.plan.generation == 3
-    apart.stop()
-    assert apart.status == "stopped" and apart.error is None
+    apart.stop()  # which does not make it unseen
+    assert apart.status == "stopped" and "has ended by itself (it was running)" in str(apart.error)
 
 
 def test_passwords_go_through_standard_input_alone(tmp_path: Path) -> None:
@@ -153,7 +154,7 @@ def test_a_password_that_no_file_has_is_told_to_the_process(tmp_path: Path) -> N
 
 def test_a_driver_without_a_whole_request_ends(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log")
-    process = start_apart("kstreams_repl.session.detached.driver", [], log, told=b'{"application": "ap')
+    process = start_apart("kstreams_repl.session.application.detached.driver", [], log, told=b'{"application": "ap')
     assert process.wait() == 2
     os.close(log)
     assert "ended before it had said what to run" in (tmp_path / "log").read_text()

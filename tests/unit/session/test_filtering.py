@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kstreams_repl.errors import SqlError
-from kstreams_repl.session.filtering import records_where
-from kstreams_repl.session.records import ReadRecord
+from kstreams_repl.session.topics.filtering import records_where
+from kstreams_repl.session.topics.records import ReadRecord
 
 ORDERS = [ReadRecord(f"k{n}", {"amount": n, "to": {"city": "Ulm"}}, 1_000 * n, partition=n % 2) for n in range(5)]
 

@@ -10,8 +10,8 @@ import pytest
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import TapUnavailableError
-from kstreams_repl.session.live_taps import LiveTap, live_peek, live_tail
-from kstreams_repl.spark.progress import ApplicationReport, InstanceReport
+from kstreams_repl.session.views.live_taps import LiveTap, live_peek, live_tail
+from kstreams_repl.spark.instance_reports import ApplicationReport, InstanceReport
 
 
 def application(directory: Path, *, taps: bool) -> Any:

@@ -6,14 +6,11 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import StreamsBuilder
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.inspection import Limits, run_sql
-from kstreams_repl.metrics.catalogue import NODE, TASK
+from kstreams_repl.metrics.catalogue import TASK
 from kstreams_repl.metrics.snapshot import Metric, Snapshot, merged
-from kstreams_repl.session.metrics_view import MetricsView, metrics_table
-from kstreams_repl.session.node_rates import NodeRate, node_rates
-from kstreams_repl.spark.progress import ApplicationReport, InstanceReport, TaskReport
+from kstreams_repl.session.views.metrics_view import MetricsView, metrics_table
 from tests.unit.metrics.prometheus_page import read_page
 
 AT = 1_700_000_000_000
@@ -91,31 +88,3 @@ def test_a_snapshot_comes_back_as_it_travelled() -> None:
         Metric("repl-lag", TASK, {"task-id": "0_0"}, 3, AT),
         Metric("process-latency-avg", TASK, {"task-id": "0_0"}, None, AT),
     ]
-
-
-def report(**tasks: tuple[int, float]) -> ApplicationReport:
-    told = {
-        name.removeprefix("t"): TaskReport(name.removeprefix("t"), records, 0, 0, 0, rate=rate)
-        for name, (records, rate) in tasks.items()
-    }
-    return ApplicationReport(1, {0: InstanceReport(0, "running", 1, AT, tasks=told)})
-
-
-def test_without_counts_a_source_has_what_its_subtopology_took() -> None:
-    builder = StreamsBuilder()
-    builder.stream("in", name="read").map_values(str, name="shape").to("out")
-    rates = node_rates(builder.build(), [], report(t0_0=(10, 2.5), t0_1=(5, 1.0)))
-    assert rates == {"read": NodeRate(15, 3.5, False)}
-
-
-def test_counts_of_nodes_are_added_up_over_tasks() -> None:
-    builder = StreamsBuilder()
-    builder.stream("in", name="read").map_values(str, name="shape").to("out")
-    measured = [
-        Metric(name, NODE, {"task-id": task, "processor-node-id": node}, value, AT)
-        for task in ("0_0", "0_1")
-        for node in ("read", "shape")
-        for name, value in (("process-total", 4), ("process-rate", 0.5))
-    ]
-    rates = node_rates(builder.build(), measured, report(t0_0=(10, 2.5)))
-    assert rates == {"read": NodeRate(8, 1.0, True), "shape": NodeRate(8, 1.0, True)}

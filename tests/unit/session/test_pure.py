@@ -19,16 +19,16 @@ import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.errors import ConfigError, KStreamsError, StreamsProcessingError, TopologyError
 from kstreams_repl.inspection import open_sandbox
-from kstreams_repl.session.control_calls import CaughtUp, Work
-from kstreams_repl.session.directory import SessionDirectory
-from kstreams_repl.session.errors_shown import with_source
-from kstreams_repl.session.known_serdes import KnownSerdes
-from kstreams_repl.session.producing import milliseconds, parts_of, serde_for
-from kstreams_repl.session.records import ReadRecord, Records
-from kstreams_repl.session.samples import sends_changes
-from kstreams_repl.session.tables import as_frame
-from kstreams_repl.session.topologies import topology_of
-from kstreams_repl.spark.progress import ApplicationReport, InstanceReport
+from kstreams_repl.session.application.control_thread import CaughtUp, Work
+from kstreams_repl.session.application.topology_resolution import topology_of
+from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.session.source.error_source import with_source
+from kstreams_repl.session.topics.produce import milliseconds, parts_of, serde_for
+from kstreams_repl.session.topics.records import ReadRecord, Records
+from kstreams_repl.session.topics.topic_serdes import KnownSerdes
+from kstreams_repl.session.views.sample_run import sends_changes
+from kstreams_repl.session.views.sql_catalog import as_frame
+from kstreams_repl.spark.instance_reports import ApplicationReport, InstanceReport
 
 
 def test_records_come_from_values_pairs_and_triples() -> None:
@@ -157,7 +157,7 @@ def test_a_wrong_setting_is_told_at_connect() -> None:
 def test_a_commit_interval_that_outlives_its_transaction_is_refused() -> None:
     """The broker would abort each transaction before it is committed, and the same input would be processed for ever."""
     slow = {"commit.interval.ms": 30_000}
-    with pytest.raises(ConfigError, match="not below transaction.timeout.ms = 10000"):
+    with pytest.raises(ConfigError, match="must be below transaction.timeout.ms = 10000"):
         ks.StreamsConfig(slow | {"processing.guarantee": "exactly_once_v2"})
     ks.StreamsConfig(slow | {"processing.guarantee": "exactly_once_v2", "transaction.timeout.ms": 60_000})
     ks.StreamsConfig(slow)
@@ -318,7 +318,7 @@ def test_a_close_that_was_interrupted_does_the_rest_when_it_is_called_again() ->
 
 def test_nothing_is_started_by_a_session_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A deploy, a plan and a cleanup started a broker to ask where their directory is, `spark` a JVM; nobody ended them."""
-    monkeypatch.setattr("kstreams_repl.spark.session.get_session", lambda master: pytest.fail("Spark"))
+    monkeypatch.setattr("kstreams_repl.spark.spark_session.get_session", lambda master: pytest.fail("Spark"))
     session, broker = a_session_of_its_own()
     broker.stopped = 1
     session.close()

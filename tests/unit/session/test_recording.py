@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import kstreams_repl as ks
 from kstreams_repl.errors import KStreamsError, RecordingError, UnknownTopicError
-from kstreams_repl.session.recording_topics import in_order
+from kstreams_repl.session.topics.record import in_order
 from kstreams_repl.testing.recording import RecordedRecord, Recording, recording_fixture
 
 

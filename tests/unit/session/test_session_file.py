@@ -12,9 +12,9 @@ import pytest
 
 from kstreams_repl import StreamsConfig, serdes
 from kstreams_repl.errors import InvalidNameError, SessionFileError
-from kstreams_repl.session.program import Program
+from kstreams_repl.session.application.versions import VersionHistory, make_topology
 from kstreams_repl.session.session_file import SavedVersion, SessionFiles, confirm, save_version
-from kstreams_repl.session.versions import VersionHistory, make_topology
+from kstreams_repl.session.source.source_slice import Program
 
 TEXT = "import kstreams_repl\n__topology__ = kstreams_repl.StreamsBuilder()\n__topology__.stream('words')\n"
 

@@ -24,10 +24,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kstreams_repl.errors import KStreamsError, TopologyError
 from kstreams_repl.kafka.admin import NewTopicSpec
-from kstreams_repl.session import attaching, program
-from kstreams_repl.session.program import CellHistory
+from kstreams_repl.session.application import journal_lookup
+from kstreams_repl.session.source import source_slice
+from kstreams_repl.session.source.cell_history import CellHistory
 from kstreams_repl.topology.diff import StoreChange
-from kstreams_repl.topology.origin import cell_started
+from kstreams_repl.topology.source_location import cell_started
 from kstreams_repl.types import TopicPartition
 from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession, partition_of
 
@@ -135,8 +136,8 @@ class SessionScripts(RuleBasedStateMachine):
         self.directory = Path(tempfile.mkdtemp(prefix="session-machine-"))
         self.cluster = SmallCluster()
         self.cluster.create_topics([NewTopicSpec(name, PARTITIONS) for name in (*SOURCES, *SINKS)])
-        self._history, program.history = program.history, CellHistory()
-        self._journal_of, attaching.journal_of = attaching.journal_of, lambda session, name: self.cluster.journal
+        self._history, source_slice.history = source_slice.history, CellHistory()
+        self._journal_of, journal_lookup.journal_of = journal_lookup.journal_of, lambda session, name: self.cluster.journal
         self.runs = 0
         self.clock = 1000
         # the model
@@ -155,7 +156,7 @@ class SessionScripts(RuleBasedStateMachine):
     # ---- the notebook
 
     def open_kernel(self) -> None:
-        program.history = CellHistory()
+        source_slice.history = CellHistory()
         self.session = SmallSession(self.cluster, self.directory)
         self.app: Any = None
         self.variables: dict[str, Any] = {"__name__": "__main__", "session": self.session}
@@ -175,7 +176,7 @@ class SessionScripts(RuleBasedStateMachine):
         self.runs += 1
         file = f"<cell {self.runs} of a script>"
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-        program.history.note(cell, text, file=file)
+        source_slice.history.note(cell, text, file=file)
         cell_started(cell)
         try:
             exec(compile(text, file, "exec"), self.variables)
@@ -411,7 +412,7 @@ class SessionScripts(RuleBasedStateMachine):
     @rule()
     def undeploy(self) -> None:
         self.app.stop()
-        self.session.cleanup("app", confirm=True)
+        self.session.cleanup("app", dry_run=False)
         self.cluster.journal = None
         self.state, self.deployed, self.store_rows = "created", {}, {}
         self.taken = dict.fromkeys(SOURCES, 0)
@@ -460,7 +461,7 @@ class SessionScripts(RuleBasedStateMachine):
     def teardown(self) -> None:
         if self.app is not None:
             self.app._deployment.die("idle")
-        program.history, attaching.journal_of = self._history, self._journal_of
+        source_slice.history, journal_lookup.journal_of = self._history, self._journal_of
         shutil.rmtree(self.directory, ignore_errors=True)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kstreams_repl.errors import DeployError
 from kstreams_repl.spark.deployment import Deployment
-from kstreams_repl.spark.status import Status
+from kstreams_repl.spark.deployment_state import Status
 from kstreams_repl.topology import Topology
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kstreams_repl.errors import DeployError
-from kstreams_repl.spark import session as hosting
-from kstreams_repl.spark.session import claim_pool, claim_slots, release_slots
+from kstreams_repl.spark import spark_session as hosting
+from kstreams_repl.spark.spark_session import claim_pool, claim_slots, release_slots
 
 EIGHT: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[8,1]"))
 """All that is asked of a local session is its address."""

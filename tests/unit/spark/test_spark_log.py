@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl.session.logs import session_logs
-from kstreams_repl.spark.session import KEPT_LOGS, _forget_old_logs, spark_log
+from kstreams_repl.spark.spark_session import KEPT_LOGS, _forget_old_logs, spark_log
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def test_what_a_detached_applications_functions_print_is_in_the_log_of_its_proce
     mailbox = SimpleNamespace(record=SimpleNamespace(pid=4711))
     log = spark_log().parent / "driver.log"
     app: Any = SimpleNamespace(
-        name="words", log=log, _apart=SimpleNamespace(mailbox=mailbox), reports=SimpleNamespace(instances={}), error=None
+        name="words", restarts=[], log=log, _apart=SimpleNamespace(mailbox=mailbox), reports=SimpleNamespace(instances={}), error=None
     )
     session: Any = SimpleNamespace(applications={"words": app}, _broker=None, _uses_spark=lambda: False)
     table = session_logs(session, "words", 5)

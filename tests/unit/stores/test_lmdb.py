@@ -221,7 +221,7 @@ def test_a_crash_of_the_machine_is_noticed(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(lmdb_module, "boot_id", lambda: b"next boot")
     environment._marked = False  # the process dies: nobody marks it as closed
     environment.close()
-    with pytest.raises(TaskCorruptedError, match="machine went down"):
+    with pytest.raises(TaskCorruptedError, match="machine crashed"):
         opened(tmp_path)
 
 
@@ -424,13 +424,13 @@ def test_more_iterators_than_may_be_open_say_what_to_do(tmp_path: Path, monkeypa
     environment = opened(tmp_path)
     rewrite(environment, 1)
     kept = []
-    with pytest.raises(StateStoreError, match=r"(?s)iterator that was kept.*list") as raised:
+    with pytest.raises(StateStoreError, match=r"(?s)iterator kept open.*list") as raised:
         for _ in range(9):
             kept.append(environment.engine("e").range())
             next(kept[-1])
             rewrite(environment, 1)
     assert raised.value.hint
-    with pytest.raises(StateStoreError, match="no reader is free"):  # asked before each commit at least once
+    with pytest.raises(StateStoreError, match="no LMDB reader slot is free"):  # asked before each commit at least once
         environment.owner  # noqa: B018
     kept.clear()
     del raised

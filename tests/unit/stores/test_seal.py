@@ -11,9 +11,9 @@ import lmdb
 import pytest
 
 from kstreams_repl.errors import TaskCorruptedError
-from kstreams_repl.stores.engine import seal
+from kstreams_repl.stores.engine import page_checksums
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.stores.engine.page_file import Meta, NotPagesError, PageFile
+from kstreams_repl.stores.engine.lmdb_pages import Meta, NotPagesError, PageFile
 
 
 def opened(path: Path) -> LmdbEnvironment:
@@ -30,7 +30,7 @@ def as_after_a_kill(path: Path, to: Path) -> Path:
 
 def unknown(path: Path) -> list[int]:
     """Pages in use that have no checksum."""
-    pages, known = PageFile(str(path / "data.mdb")), seal._read(str(path))
+    pages, known = PageFile(str(path / "data.mdb")), page_checksums._read(str(path))
     newest, _ = pages.metas()
     free = pages.free_pages(newest)
     pages.close()
@@ -50,7 +50,7 @@ def test_after_each_commit_every_page_in_use_is_known_and_right(tmp_path: Path, 
         environment.commit({"log-0": commit}, commit)
         copy = as_after_a_kill(tmp_path / "e", tmp_path / "copy")
         assert unknown(copy) == []
-        seal.check(str(copy))
+        page_checksums.check(str(copy))
     environment.close()
 
 
@@ -99,7 +99,7 @@ def test_an_older_file_under_a_newer_seal_is_refused(tmp_path: Path) -> None:
     copy = as_after_a_kill(tmp_path / "e", tmp_path / "copy")
     environment.close()
     (copy / "data.mdb").write_bytes(copies[0])
-    with pytest.raises(TaskCorruptedError, match="its last commit is gone"):
+    with pytest.raises(TaskCorruptedError, match="its last commit is missing"):
         LmdbEnvironment(copy)
 
 
@@ -120,7 +120,7 @@ def test_checksums_that_cannot_be_written_stop_nothing(tmp_path: Path, monkeypat
         raise OSError(28, "No space left on device")
 
     environment = opened(tmp_path / "e")
-    monkeypatch.setattr("kstreams_repl.stores.engine.seal.os.pwrite", full)
+    monkeypatch.setattr("kstreams_repl.stores.engine.page_checksums.os.pwrite", full)
     environment.engine("e").put(b"k", b"v")
     environment.commit({}, 1)
     assert not (tmp_path / "e" / "data.pages").exists()
@@ -158,7 +158,7 @@ def test_a_file_that_grows_while_a_reader_looks_at_it_is_not_cut_short(tmp_path:
     environment.engine("e").put(b"k", b"v")
     environment.commit({}, 0)
     monkeypatch.setattr(PageFile, "metas", metas_after_a_commit)
-    seal.check_head(str(tmp_path / "e"))
+    page_checksums.check_head(str(tmp_path / "e"))
     environment.close()
 
 
@@ -179,8 +179,8 @@ def test_pages_given_back_within_their_transaction_may_be_missing_at_the_end_and
             pages.close()
             if there <= newest.last_page:
                 break
-    seal.check_head(str(tmp_path))
-    seal.check(str(tmp_path))
+    page_checksums.check_head(str(tmp_path))
+    page_checksums.check(str(tmp_path))
     os.truncate(data, max(used) * pages.page_size)
     with pytest.raises(TaskCorruptedError):
-        seal.check_head(str(tmp_path))
+        page_checksums.check_head(str(tmp_path))

@@ -40,12 +40,16 @@ def test_put_and_remove_log_end_before_start(open_kind: Any) -> None:
     ]
 
 
-def test_reads_hide_sessions_that_ended_before_the_retention(open_kind: Any) -> None:
-    store = open_kind(StoreKind.SESSION, retention_ms=30).store
+@pytest.mark.parametrize("mode", [mode for mode in MODES if not mode.get("cache_bytes") or not mode.get("exact", True)])
+@pytest.mark.parametrize("flushed", [False, True])
+def test_reads_hide_sessions_that_ended_before_the_retention(open_kind: Any, mode: dict[str, Any], flushed: bool) -> None:
+    store = open_kind(StoreKind.SESSION, retention_ms=30, **mode).store
     for end in (10, 20, 21, 50):
         store.put(Windowed("a", 0, end), end)
-    assert [window.end for window, _ in store.fetch("a")] == [21, 50]
-    assert store.fetch_session("a", 0, 20) is None
+        if flushed:
+            store.flush()
+    assert [window.end for window, _ in store.fetch("a")] == [window.end for window, _ in store.all()] == [21, 50]
+    assert store.fetch_session("a", 0, 20) is None and store.fetch_session("a", 0, 21) == 21
 
 
 def test_closed_sessions_come_by_end_start_and_key(open_kind: Any) -> None:

@@ -46,7 +46,7 @@ def test_ranges_go_by_segment_then_key_then_time(open_kind: Any, mode: dict[str,
     assert [(key.key, key.start) for key, _ in store.backward_fetch_range("b", None, 0, 15)] == [("c", 5), ("b", 10), ("b", 0)]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [*MODES, {"cache_bytes": 100_000, "exact": False, "suppress": True}])
 def test_reads_hide_what_is_older_than_the_retention(open_kind: Any, mode: dict[str, Any]) -> None:
     store = open_kind(StoreKind.TIMESTAMPED_WINDOW, retention_ms=30, window_size_ms=10, **mode).store
     for start in (0, 10, 30, 31, 60):

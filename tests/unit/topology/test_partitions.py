@@ -125,11 +125,10 @@ def test_changelogs_have_the_settings_of_their_kind() -> None:
     builder.table("t", store="versions", history=60_000)
     topics = {t.store: t.config for t in resolve_partitions(builder.build(), "app", {"a": 1, "t": 1}).changelog_topics}
     assert topics["plain"]["cleanup.policy"] == "compact"
-    assert (topics["windowed"]["cleanup.policy"], topics["windowed"]["retention.ms"]) == (
-        "compact,delete",
-        str(1500 + 86_400_000),
-    )
-    assert topics["versions"]["min.compaction.lag.ms"] == str(60_000 + 86_400_000)
+    for_ever = str(2**63 - 1)
+    assert (topics["windowed"]["cleanup.policy"], topics["windowed"]["retention.ms"]) == ("compact,delete", for_ever)
+    assert topics["versions"]["min.compaction.lag.ms"] == for_ever
+    assert {config["message.timestamp.after.max.ms"] for config in topics.values()} == {for_ever}
 
 
 def test_join_stores_are_deleted_not_compacted() -> None:

@@ -11,7 +11,7 @@ import pytest
 from kstreams_repl.errors import InvalidNameError, TopologyError
 from kstreams_repl.processor import Processor
 from kstreams_repl.topology import Origin, ProcessorNode, SinkNode, SourceNode, StoreBuilder, StoreKind, Topology
-from kstreams_repl.topology.origin import cell_started
+from kstreams_repl.topology.source_location import cell_started
 
 
 def store(name: str = "s", **changes: Any) -> StoreBuilder:

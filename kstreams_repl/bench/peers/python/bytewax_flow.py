@@ -1,6 +1,6 @@
 """The workloads on Bytewax: `python bytewax_flow.py OPTIONS` with the options as JSON (see `python_peers.py`).
 
-State is in memory without a recovery store, so nothing outlives the process: less work than the others do.
+State is in memory without a recovery store, so nothing outlives the process: less work than the other systems do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BATCH = 2000
 
 
 def flow(options: dict[str, Any], counter: Counter) -> Dataflow:
-    """The dataflow of a workload."""
+    """Return the dataflow of a workload."""
     workload, brokers = options["workload"], [options["bootstrap"]]
     dataflow = Dataflow("peer")
 
@@ -78,7 +78,7 @@ def _join(row: Any, value: tuple[bool, bytes]) -> tuple[Any, list[str]]:
 
 
 def main(options: dict[str, Any]) -> None:
-    """One of `processes` that share the partitions; ends with its input."""
+    """Run one of `processes` that share the partitions; ends with its input."""
     addresses = options["addresses"]
     cli_main(flow(options, Counter(options["folder"])), process_id=options["number"], addresses=addresses)
 

@@ -1,4 +1,4 @@
-"""A process's count of records where the one that measures reads it: eight bytes in a mapped file, written every 500 records."""
+"""A process's count of records, readable by the measuring process: eight bytes in a mapped file, written every 500 records."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _PACK = struct.Struct("<q")
 
 
 class Counter:
-    """Counts of one process.
+    """The count of one process.
 
     Args:
-        folder: where its file goes, named by the process id.
+        folder: directory of its file, whose name contains the process id.
     """
 
     def __init__(self, folder: str) -> None:
@@ -26,7 +26,7 @@ class Counter:
         self._count, self._next = 0, 1
 
     def tick(self) -> None:
-        """One more record."""
+        """Count one more record."""
         self._count += 1
         if self._count >= self._next:
             _PACK.pack_into(self._map, 0, self._count)
@@ -34,5 +34,5 @@ class Counter:
 
 
 def total(folder: Path) -> int:
-    """What all processes have counted; up to `STEP` too low for each of them."""
+    """Return the sum of all processes' counts; up to `STEP` too low per process."""
     return sum(_PACK.unpack(path.read_bytes())[0] for path in folder.glob("*.count") if path.stat().st_size == _PACK.size)

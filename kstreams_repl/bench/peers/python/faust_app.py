@@ -1,6 +1,6 @@
 """The workloads on Faust (faust-streaming): `python faust_app.py OPTIONS` with the options as JSON (see `python_peers.py`).
 
-At least once only; its store is in memory with a changelog.
+It offers at least once only; its store is in memory with a changelog.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WEB_PORT = 16066
 
 
 def main(options: dict[str, Any]) -> None:
-    """Runs until it is killed."""
+    """Run until the process is killed."""
     tick = Counter(options["folder"]).tick
     workload = options["workload"]
     partitions = options["partitions"]

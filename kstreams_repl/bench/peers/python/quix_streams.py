@@ -10,11 +10,11 @@ from counter import Counter
 from quixstreams import Application
 
 _COMMIT_SECONDS = 5.0
-"""Its default, at least once."""
+"""Quix Streams' default commit interval, at least once."""
 
 
 def main(options: dict[str, Any]) -> None:
-    """Runs until it is killed."""
+    """Run until the process is killed."""
     counter = Counter(options["folder"])
     source = options["input"]
     exactly_once = options["guarantee"] == "exactly_once_v2"

@@ -1,0 +1,400 @@
+"""`LivePicture`: an application's picture and controls as a small state that a front end mirrors.
+
+The widget and the side panel's tab share it. Actors: a front end (sends heartbeats, the selected shape and pressed buttons), the
+application, and short-lived threads that update, control and look up, so that the kernel stays free. Invariants: updates continue
+only while a front end is connected (it sends a heartbeat every few seconds; while a cell runs, a heartbeat may be waiting in the
+queue, so silence does not count then), and for that time `beat` shows the front end that the kernel is alive; the drawing is sent
+only when its shapes change, otherwise only numbers; a thread never prints.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from kernel_ext.failures import failure_of
+from kernel_ext.history import Histories
+from kernel_ext.node_details import ROWS, about, live_values, rows_behind, sampled_values
+from kernel_ext.view_heartbeat import Watched
+from kstreams_repl.display.arrange import Room, room_for
+from kstreams_repl.display.markup import clean_text, element, join
+from kstreams_repl.display.picture import Mark, Picture
+from kstreams_repl.display.svg import line_width, marked_rows, svg_of
+from kstreams_repl.display.view import View, link_rates, simplified, summary_of
+from kstreams_repl.errors import KStreamsError, TapUnavailableError
+from kstreams_repl.session import Application
+from kstreams_repl.session.application.edit import EditPlan
+from kstreams_repl.session.application.topology_resolution import topology_of
+from kstreams_repl.session.topics.records import ReadRecord
+from kstreams_repl.session.views.live_taps import LiveTap
+from kstreams_repl.topology.diff import whole_code
+
+UPDATE_SECONDS = 0.4
+DETAIL_SECONDS = 2.0
+TOLD_SECONDS = 20.0  # how long the failure of a button's action is shown before rows replace it
+BEAT_SECONDS = 0.5
+CONTROLS = ("pause", "resume", "stop")
+
+START: dict[str, Any] = {
+    "name": "", "svg": "", "marks": {}, "flows": [], "status": "", "note": "", "busy": False, "changed": False, "planned": False,
+    "outdated": False, "selected": "", "failure": "", "detail": "", "about": "", "values": "",
+    "history": [], "shape_history": [], "beat": 0, "detached": False, "view": summary_of(None, View()),
+}  # fmt: skip
+"""The state that a front end mirrors. `svg`, `failure`, `detail`, `about` and `values` are markup; the others are plain text."""
+
+
+class LivePicture:
+    """The state of one application's picture.
+
+    Args:
+        tell: called with the changed part of the state, from any thread.
+        kernel_busy: whether a cell is running, so that messages of front ends cannot arrive.
+    """
+
+    def __init__(
+        self, application: Application, tell: Callable[[dict[str, Any]], None], kernel_busy: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.application = application
+        self.state: dict[str, Any] = {**START, "name": clean_text(application.name)}
+        self._tell = tell
+        self._watched = Watched(kernel_busy)
+        self._kernel_busy = kernel_busy
+        self._updating, self._beating = threading.Lock(), threading.Lock()
+        self._view = View()
+        self._histories = Histories()
+        self._writing = threading.RLock()
+        self._drawn: tuple[Any, ...] | None = None
+        self._whole: Picture | None = None
+        self._room: Room = {}
+        self._looked = self._compared = 0.0
+        self._tap: LiveTap | None = None
+        self._tapped: tuple[Application, str] | None = None
+        self._passed: deque[ReadRecord] = deque(maxlen=ROWS)
+        self._shown_plan: Any = None
+        self._failed = ""
+        self._with_record = False
+
+    # ---- from the front end
+
+    def receive(self, message: Mapping[str, Any]) -> None:
+        """Handle one message of a front end; returns at once. Unknown messages are ignored."""
+        action, view = message.get("do"), str(message.get("view", ""))
+        if action == "alive":
+            self._watched.hear(view)
+            self._start("update", self._update)
+            self._start("beat", self._beat)
+        elif action == "gone":
+            self._watched.leave(view)
+        elif action == "select":
+            self._select(str(message.get("shape", "")))
+        elif action in ("show", "fold"):
+            self._start("view", lambda: self._change_view(message))
+        elif action in CONTROLS:
+            self._start(str(action), lambda: self._control(getattr(self.application, str(action))))
+        elif action == "edit":
+            self._start("edit", lambda: self._control(self._plan))
+        elif action == "record":
+            self._start("record", self._show_record)
+        elif action == "skip":
+            self._start("skip", lambda: self._control(lambda: self.application.skip(str(message.get("at", "")))))
+        elif action == "apply" and self.state["planned"]:
+            self._start("apply", lambda: self._control(self._apply))
+
+    @property
+    def updating(self) -> bool:
+        """Return whether updates are running."""
+        return self._updating.locked()
+
+    def leave(self) -> None:
+        """Record that no front end is connected any more."""
+        self._watched.leave()
+
+    # ---- to the front end
+
+    def set(self, **values: Any) -> None:
+        """Change the state and send what changed. One thread at a time, so that the front end receives the last change last."""
+        with self._writing:
+            changed = {name: value for name, value in values.items() if self.state[name] != value}
+            self.state.update(changed)
+            if changed:
+                self._tell(changed)
+
+    def refresh(self) -> None:
+        """Send the current state: the whole drawing if its shapes changed, else the numbers."""
+        app = self.application
+        if app.session.closed:
+            self._show_closed()
+            return
+        app = self.application = app.session.applications.get(app.name, app)  # it may have been deployed again
+        whole = self._whole = replace(app.picture(), title=app.name)  # the status is sent separately: it changes more often
+        told = app.reports if app.status in ("running", "paused") else None
+        rate, lag = (0.0, None) if told is None else (told.rate if app.status == "running" else 0.0, told.lag)
+        self._histories.add(whole, rate, lag)
+        changes = f" · {len(app.stale)} changed in the notebook: edit shows the plan" if app.stale else ""
+        self.set(
+            **self._drawing(whole),
+            status=app.status,
+            note=clean_text(repr(app)) + changes,
+            changed=bool(app.stale),
+            detached=app.detached,
+            history=self._histories.of(""),
+            shape_history=self._histories.of(self.state["selected"]),
+        )
+        self._follow_failure(app)
+
+    def _follow_failure(self, app: Application) -> None:
+        """Select the node at which the application failed, unless another is selected; clear its failure when the application
+        runs."""
+        error = app.error if app.status == "failed" else None
+        said = "" if error is None else str(error)
+        if said == self._failed:
+            return
+        began, self._failed = not self._failed, said
+        node, selected = "" if error is None else error.fields.get("node"), self.state["selected"]
+        if error is None:
+            self.set(failure="")
+        elif node and began and not selected and not self.state["planned"]:
+            self._select(f"node:{node}")
+        elif selected.startswith("node:"):
+            self._show_failure(selected)
+
+    def _show_failure(self, shape: str) -> None:
+        self._show(shape, failure=str(failure_of(self.application, shape.partition(":")[2], record=self._with_record)))
+
+    def _show_record(self) -> None:
+        """Show the whole record at which the selected node failed."""
+        self._with_record = True
+        self._show_failure(self.state["selected"])
+
+    def _drawing(self, whole: Picture) -> dict[str, Any]:
+        """Return numbers and states of a picture, and the drawing if its shapes changed."""
+        picture = simplified(whole, self._view)
+        self._room = room_for(picture, self._room)
+        shape = (picture.shapes, picture.links, picture.clusters, tuple(sorted(self._room.items())))
+        drawing = {}
+        if shape != self._drawn:
+            self._drawn = shape
+            drawing = {"svg": str(svg_of(picture, room=self._room, live=True)), "view": summary_of(whole, self._view)}
+        return {**drawing, "marks": marks(picture, self._room), "flows": flows(picture)}
+
+    def _show_closed(self) -> None:
+        """Show the last picture at rest: the session has stopped its applications. Detached ones continue, which is not shown."""
+        app, whole = self.application, self._whole
+        if whole is None:
+            self.set(status="closed", note="the session is closed")
+            return
+        goes_on = f"; {app.name} goes on in a process of its own: session.attach({app.name!r}) in a new session" if app.detached else ""
+        still = at_rest(whole, None if app.detached else "stopped")
+        self.set(**self._drawing(still), status="closed", note=clean_text(f"the session is closed{goes_on}"))
+
+    def _change_view(self, message: Mapping[str, Any]) -> None:
+        """Change how names, repartitioning, or a sub-topology (or ``all``, or ``none``) are drawn: in full or collapsed."""
+        known = frozenset(cluster.id for cluster in self.application.picture().clusters)
+        with self._writing:
+            names = bool(message.get("names", self._view.names))
+            self._view = replace(self._view, names=names, repartitions=bool(message.get("repartitions", self._view.repartitions)))
+            if "cluster" in message:
+                folded = {"all": known, "none": frozenset[int]()}.get(str(message["cluster"]))
+                one = known & {message["cluster"]} if isinstance(message["cluster"], int) else frozenset[int]()
+                self._view = replace(self._view, collapsed=self._view.collapsed ^ one if folded is None else folded)
+        try:
+            self.refresh()
+        except Exception as error:
+            self.set(note=_said(error))
+
+    def _beat(self) -> None:
+        if not self._beating.acquire(blocking=False):
+            return
+        try:
+            while self._watched.now:
+                self.set(beat=self.state["beat"] + 1)
+                time.sleep(BEAT_SECONDS)
+        finally:
+            self._beating.release()
+
+    def _update(self) -> None:
+        if not self._updating.acquire(blocking=False):
+            return
+        try:
+            while self._watched.now and not self.application.session.closed:
+                self.refresh()
+                self._look_again()
+                self._look_live()
+                self._compare()
+                time.sleep(UPDATE_SECONDS)
+            self.refresh()
+        except Exception as error:  # for example, the broker is unreachable; the next heartbeat tries again
+            self.set(note=_said(error))
+        finally:
+            self._untap()
+            self._updating.release()
+
+    def _control(self, call: Callable[[], Any]) -> None:
+        self.set(busy=True)
+        try:
+            call()
+        except Exception as error:  # shown where the button is
+            self.set(detail=str(element("pre", str(error), role="alert")), about="", values="", planned=False)
+            self._looked = time.monotonic() + TOLD_SECONDS
+        finally:
+            self.set(busy=False)
+            try:
+                self.refresh()
+            except Exception as error:
+                self.set(note=_said(error))
+
+    def _plan(self, changed: str = "") -> None:
+        plan = self.application.changes()
+        if plan is None:
+            self.set(detail=str(element("div", self._no_plan())), about="", values="", planned=False, outdated=False)
+            return
+        self._shown_plan = _content_of(plan)
+        shown = join([element("div", changed) if changed else None, plan.table().html()])
+        self.set(selected="", failure="", detail=str(shown), about="", values="", planned=not plan.diff.refused, outdated=False)
+
+    def _compare(self) -> None:
+        """Update whether the shown plan is what apply would do now, since cells may have run. Not while a cell runs."""
+        if not self.state["planned"] or time.monotonic() < self._compared or self._kernel_busy():
+            return
+        began = time.monotonic()
+        plan = self.application.changes()
+        self.set(outdated=plan is None or _content_of(plan) != self._shown_plan)
+        self._compared = time.monotonic() + max(1.0, 10 * (time.monotonic() - began))
+
+    def _no_plan(self) -> str:
+        """Return why there is no plan to show; raises what prevents the build."""
+        app = self.application
+        if app.definition is None:
+            return f"this notebook has no builder of {app.name}: run the cells that make it, then session.attach({app.name!r}, builder)"
+        topology_of(app.definition, app.config)
+        return "nothing to apply: the notebook's builder says what runs already"
+
+    def _apply(self) -> None:
+        """Apply the plan that is shown. If cells ran since and the plan differs, show the new plan instead."""
+        plan = self.application.changes()
+        if plan is None or _content_of(plan) != self._shown_plan:
+            self._plan("cells have run since the plan was shown; this is the plan now")
+            return
+        plan.apply()
+        self.set(detail=str(plan.table().html()), about="", values="", planned=False)
+
+    # ---- details of the selected shape
+
+    def _select(self, shape: str) -> None:
+        if shape and not any(shape == known.id for known in self.application.picture().shapes):
+            return
+        self._with_record, self._looked = False, 0.0
+        reading = str(element("div", f"reading {shape.partition(':')[2]} …")) if shape else ""
+        self.set(
+            selected=shape, planned=False, failure="", about="", values="", detail=reading,
+            shape_history=self._histories.of(shape) if shape else [],
+        )
+        if shape:
+            self._start("look", lambda: self._look(shape))
+
+    def _look(self, shape: str) -> None:
+        try:
+            kind, _, name = shape.partition(":")
+            if kind == "node":
+                self._show_failure(shape)
+            self._show(shape, detail=str(rows_behind(self.application, shape)))
+            if kind == "node":
+                self._show(shape, about=str(about(self.application, name)))
+                sampled = str(sampled_values(self.application, name))
+                if not self._passed:
+                    self._show(shape, values=sampled)
+        except Exception as error:  # any error is shown in the drawer, where the user expects the rows
+            self._show(shape, about=str(element("pre", str(error), role="alert")))
+
+    def _look_again(self) -> None:
+        """Read the rows of the selected store or topic every few seconds; less often if reading is slow."""
+        shape, now = self.state["selected"], time.monotonic()
+        if not shape or now < self._looked or self.state["planned"]:
+            return
+        try:
+            self._show(shape, detail=str(rows_behind(self.application, shape)))
+        except Exception as error:
+            self._show(shape, detail=str(element("pre", str(error), role="alert")))
+        spent = time.monotonic() - now
+        self._looked = time.monotonic() + max(DETAIL_SECONDS, 10 * spent)
+
+    def _look_live(self) -> None:
+        """Show values as they pass the selected node: the tasks have a tap while it is selected and a front end is connected."""
+        kind, _, name = str(self.state["selected"]).partition(":")
+        wanted = name if kind == "node" and self.application.status == "running" else None
+        if self._tap is not None and (wanted is None or self._tapped != (self.application, wanted)):
+            self._untap()
+        if wanted is None or not self._can_be_tapped(wanted):
+            return
+        try:
+            if self._tap is None:
+                self._tapped = self.application, wanted
+                self._tap = LiveTap(self.application, wanted, rows=ROWS).__enter__()
+            fresh = self._tap.new()
+        except TapUnavailableError as error:
+            self._untap()
+            self._show(f"node:{wanted}", values=str(element("pre", str(error), role="status")))
+            return
+        if fresh:
+            self._passed.extend(fresh)
+            self._show(f"node:{wanted}", values=str(live_values(self._passed, self._tap.count)))
+
+    def _can_be_tapped(self, node: str) -> bool:
+        shared = self.application.topology.global_stores()  # nodes of a global table belong to no task
+        return shared is None or all(other.name != node for other in shared.nodes)
+
+    def _untap(self) -> None:
+        if self._tap is not None:
+            self._tap.__exit__(None, None, None)
+            self._tap = None
+        self._passed.clear()
+
+    def _show(self, shape: str, **values: str) -> None:
+        with self._writing:
+            if self.state["selected"] == shape:
+                self.set(**values)
+
+    def _start(self, what: str, work: Callable[[], None]) -> None:
+        threading.Thread(target=work, name=f"panel-{what}-{self.application.name}", daemon=True).start()
+
+
+def _content_of(plan: EditPlan) -> Any:
+    """Return what a plan would run, in comparable form: cells, and helpers that functions call, may change after it was made."""
+    return str(plan.topology.describe()), whole_code(plan.topology), plan.diff.empty
+
+
+def _said(error: BaseException) -> str:
+    return clean_text(error.message if isinstance(error, KStreamsError) else f"{type(error).__name__}: {error}")
+
+
+def at_rest(picture: Picture, state: str | None) -> Picture:
+    """Return the picture without rates, in a state of rest; failed and silent nodes keep their state."""
+
+    def still(mark: Mark) -> Mark:
+        moving = mark.state in ("running", "restoring", "paused")
+        lines = tuple(line for line in mark.lines if not line.endswith(("records/s", "restored")))
+        return Mark(state if moving else mark.state, lines, None if mark.rate is None else 0.0, mark.lag)
+
+    return replace(picture, marks={shape: still(mark) for shape, mark in picture.marks.items()}, state=state)
+
+
+def marks(picture: Picture, room: Room | None = None) -> dict[str, list[list[str]]]:
+    """Return the lines of each shape's mark: [class, text], the state's class first ("is-running", "")."""
+    room = room_for(picture) if room is None else room
+    found: dict[str, list[list[str]]] = {}
+    for shape in picture.shapes:
+        mark = picture.marks.get(shape.id)
+        if mark is not None:
+            rows = marked_rows(mark, shape, room, general=picture.common_state)
+            found[shape.id] = [["state", f"is-{mark.state}" if mark.state else ""], *map(list, rows)]
+    return found
+
+
+def flows(picture: Picture) -> list[list[float | None]]:
+    """Return width and records per second of each link, rounded so that small changes are not sent."""
+    rates = link_rates(picture)
+    return [[round(line_width(rate), 1), None if rate is None else float(f"{rate:.2g}")] for rate in rates]

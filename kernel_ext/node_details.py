@@ -1,0 +1,97 @@
+"""Details of a shape of a picture: a store's rows, a topic's last records, a node's rows, last values and source cell."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterable
+from dataclasses import replace
+
+from kstreams_repl.display.markup import Markup, element, join
+from kstreams_repl.display.table import Table
+from kstreams_repl.display.wording import counted
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.session import Application, Records
+from kstreams_repl.session.source.error_source import place_name
+from kstreams_repl.session.topics.records import ReadRecord
+from kstreams_repl.topology.nodes import Node
+
+ROWS = 20
+SOURCE_LINES = 60
+
+
+def rows_behind(app: Application, shape: str) -> Markup:
+    """Return the details that change: rows of the store or topic; for a node, its counts by version and the rows of its stores.
+
+    The name of the shape is left out: the drawer's heading shows it.
+    """
+    kind, _, name = shape.partition(":")
+    if kind == "store":
+        return _rows_of(app, name)
+    if kind == "topic":
+        if name.startswith(("/", "(")):
+            return element("div", f"{name}: no single topic")
+        real = f"{app.name}-{name}" if name in app.topology.internal_topics else name
+        return _titled("last records" if real == name else f"last records of {real}", app.session.read(real, ROWS).table().html())
+    stores = (_titled(f"store {store}", _rows_of(app, store)) for store in getattr(app.topology.node(name), "stores", ()))
+    return join([_counts(app, name), *stores])
+
+
+def about(app: Application, node: str) -> Markup:
+    """Return the details that do not change: a node's source."""
+    return join(_source(app.topology.node(node), stale=node in app.stale))
+
+
+def sampled_values(app: Application, node: str) -> Markup:
+    """Return a node's last values when the topology runs over a sample of its topics; shown while no live values pass."""
+    try:
+        found = app.session.peek(node, ROWS, timeout=2.0, topology=app.topology)
+        shown = replace(found if isinstance(found, Table) else found.table(), title="").html()
+    except KStreamsError as error:
+        shown = element("pre", str(error))
+    return _titled("last values, of a sample of its topics", shown)
+
+
+def live_values(records: Iterable[ReadRecord], count: int) -> Markup:
+    """Return the last values that a tap received, latest first."""
+    shown = Records(reversed(tuple(records)), note=f"{counted(count, 'value')} since it was selected")
+    return _titled("values as they pass", shown.table().html())
+
+
+def _counts(app: Application, name: str) -> Markup | None:
+    """Return a node's counts in total and in the present version; None if they are equal."""
+    counts = app.counts
+    whole = counts.nodes.get(name)
+    mine = None if counts.this_version is None else counts.this_version.nodes.get(name)
+    if whole is None or mine is None or mine.records == whole.records:
+        return None
+    rows = [(f"since version {app.versions[-1].number}", mine.records, mine.given), ("since it was made", whole.records, whole.given)]
+    return _titled("records", Table.of(("", "in", "out"), rows).html())
+
+
+def _rows_of(app: Application, store: str) -> Markup:
+    try:
+        return app.store(store).rows(rows=ROWS).table(ROWS).html()
+    except KStreamsError as error:  # for example, the store does not exist yet
+        return element("div", error.message)
+
+
+def _source(node: Node, *, stale: bool) -> list[Markup]:
+    origin = node.origin
+    if not origin.file:
+        return []
+    line = origin.line or 0
+    if origin.cell is None:
+        return [_titled(f"made in {origin.file}, line {line}", element("pre", linecache.getline(origin.file, line).strip()))]
+    lines = linecache.getlines(origin.file)
+    first = max(0, min(line - SOURCE_LINES // 2, len(lines) - SOURCE_LINES))
+    shown = [
+        element("mark", text) if number == line else text
+        for number, text in enumerate(lines[first : first + SOURCE_LINES], first + 1)
+    ]
+    go = element("button", "go to the cell", class_="ks-go", data_cell=origin.cell, data_line=line or None, type="button")
+    title = f"made in {place_name(origin.file)}, line {line}{'; its cell has changed since' if stale else ''} "
+    return [element("div", element("div", element("b", title), go), element("pre", *shown, class_="ks-source"))]
+
+
+def _titled(title: str, body: Markup) -> Markup:
+    return element("div", element("div", element("b", title)), body)

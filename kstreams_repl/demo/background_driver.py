@@ -1,0 +1,109 @@
+"""The process behind ``./kstreams demo --keep``: runs the demo and, if its numbers are right, continues until SIGTERM.
+
+Started by `background.keep` with its output in ``kept.log``. SIGTERM (``--stop``) ends it at a commit: application, Spark,
+broker, and the demo's directory. Before the demo is ready, the end of the starting command ends it too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from kstreams_repl.demo.background import ENDED, READY, Kept
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.instance.polling.poll_loop import failure_of
+from kstreams_repl.processes import ProcessMark
+
+INTERRUPTED = 130
+_PARENT_SECONDS = 0.2
+
+
+class Keeper:
+    """One kept demo. The demo calls `hold` with everything running; `hold` returns when the demo is to end."""
+
+    def __init__(self, directory: Path) -> None:
+        own = ProcessMark.own()
+        self.record = Kept(own.pid, own.born, str(directory))
+        self._told = threading.Event()
+        self._ready = False
+        self._parent = os.getppid()
+
+    def begin(self) -> None:
+        """Record that a demo is being started here, and watch for the end of the parent process."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        threading.Thread(target=self._watch_parent, name="watch-command", daemon=True).start()
+        self.record.write()
+
+    def hold(self, app: Any, verdict: dict[str, Any], look: str) -> None:
+        """Report to the command that the demo is ready (it runs and its numbers are right), and wait for SIGTERM."""
+        self._ready = True
+        self.record = replace(
+            self.record,
+            state=READY,
+            bootstrap_servers=app.bootstrap_servers,
+            application=app.name,
+            look=look,
+            verdict=verdict,
+        )
+        self.record.write()
+        told_error = False
+        while not self._told.wait(0.5):
+            if app.status == "failed" and not told_error:
+                told_error = True
+                print(f"{app.name} failed: {app.error}\nThe broker goes on.", flush=True)
+        print("stopping ...", flush=True)
+
+    def end(self, *, verdict: dict[str, Any] | None = None, error: BaseException | None = None) -> None:
+        """Record for the command why the demo ended before it was ready."""
+        replace(
+            self.record, state=ENDED, verdict=verdict or {}, failure={} if error is None else failure_of(error)
+        ).write()
+
+    @property
+    def was_ready(self) -> bool:
+        return self._ready
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        again = self._told.is_set()
+        self._told.set()
+        if not self._ready and not again:  # a second signal must not disturb the shutdown that the first has started
+            raise KeyboardInterrupt
+
+    def _watch_parent(self) -> None:
+        while not self._ready:
+            if os.getppid() != self._parent:
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+            time.sleep(_PARENT_SECONDS)
+
+
+def main(request: dict[str, Any]) -> int:
+    """Run one request of `demo.main` and return the exit status."""
+    from kstreams_repl.demo.main import run_request
+
+    keeper = Keeper(Path(request["directory"]))
+    try:
+        keeper.begin()
+        verdict = run_request(request, hold=keeper.hold)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except KStreamsError as error:
+        keeper.end(error=error)  # the command reports it
+        return 1
+    if not keeper.was_ready:
+        keeper.end(verdict=verdict)
+    return 0 if verdict["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(sys.argv[1])))

@@ -1,0 +1,263 @@
+"""Taps on a running application: a client's requests and an instance's samples, both as small bounded files of the control
+directory.
+
+Actors: the client writes one `TapRequest` per tap (``taps/<id>.json``) and renews its lease while it is shown; each instance's
+`TapBoard` reads the requests a few times a second, attaches observers to the tasks that have the node (`runtime.tap_points`), and
+writes the observed records to ``tapped-<generation>-<slot>.json``. Invariants: a tap whose lease has expired is detached and its
+request removed, whether or not its client still exists; rows and bytes of every tap are bounded, records beyond the rate are only
+counted; values leave the worker as trimmed JSON, never as code; without a request the cost is one `stat` per report.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kstreams_repl.instance.control.file_control import InstanceControl, read_whole, write_whole
+from kstreams_repl.instance.control.json_safe import shown
+from kstreams_repl.runtime.tap_points import sends_changes
+from kstreams_repl.types import TaskId
+
+LEASE_SECONDS = 5.0
+"""A tap that its client does not renew for this long expires."""
+LONGEST_SECONDS = 3600.0
+MOST_ROWS = 1_000
+MOST_BYTES = 256 * 1024
+_ID = re.compile(r"[0-9a-f]{8,32}")
+_FOLDER = "taps"
+
+
+@dataclass(frozen=True, slots=True)
+class TapRequest:
+    """A client's request for a tap.
+
+    Attributes:
+        node: the node whose output (a sink: whose input) is observed.
+        rows: how many of the last records each instance keeps.
+        per_second: records beyond this rate are counted, not shown.
+        until_ms: end of the lease; the client extends it while it lives.
+        last_ms: latest end of the lease after any renewal.
+    """
+
+    id: str
+    node: str
+    rows: int
+    per_second: int
+    until_ms: int
+    last_ms: int
+
+    @classmethod
+    def read(cls, said: Mapping[str, Any]) -> TapRequest | None:
+        """Parse a request; return None when it is invalid or exceeds the bounds."""
+        try:
+            request = cls(**{name: said[name] for name in cls.__dataclass_fields__})
+            sound = (
+                isinstance(request.node, str)
+                and _ID.fullmatch(request.id) is not None
+                and all(isinstance(number, int) for number in (request.until_ms, request.last_ms))
+                and 0 < request.rows <= MOST_ROWS
+                and 0 < request.per_second <= 10 * MOST_ROWS
+            )
+        except (KeyError, TypeError):
+            return None
+        return request if sound else None
+
+    def in_force(self, now_ms: int) -> bool:
+        """Return whether the lease has not expired."""
+        return now_ms < min(self.until_ms, self.last_ms)
+
+
+class TapRequests:
+    """The client's side.
+
+    Args:
+        directory: the application's control directory.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._folder = directory / _FOLDER
+
+    def put(self, request: TapRequest) -> None:
+        """Write or renew a request."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        write_whole(self._folder / f"{request.id}.json", asdict(request))
+
+    def drop(self, tap: str) -> None:
+        """Remove a request."""
+        with suppress(FileNotFoundError):
+            (self._folder / f"{tap}.json").unlink()
+
+    def active(self) -> list[str]:
+        """Return the ids of the existing requests."""
+        return sorted(path.stem for path in self._folder.glob("*.json"))
+
+    def seen(self, generation: int, tap: str) -> list[dict[str, Any]]:
+        """Return what each instance shows of one tap: ``slot``, ``began`` (a new value restarts the count), ``count`` and
+        ``rows``.
+        """
+        found = []
+        for path in self._directory.glob(f"tapped-{generation}-*.json"):
+            content = read_whole(path)
+            mine = (content or {}).get("taps", {}).get(tap)
+            if content is not None and isinstance(mine, dict):
+                found.append({"slot": content["slot"], "began": content.get("began"), **mine})
+        return sorted(found, key=lambda item: item["slot"])
+
+
+class _Tap:
+    """One active request in one instance; `runtime.tap_points.Observer` for each of its tasks."""
+
+    def __init__(self, request: TapRequest) -> None:
+        self.request = request
+        self.count = 0
+        self.kept: deque[list[Any]] = deque(maxlen=request.rows)
+        self.room = self._share()
+        self.changed = True
+        self.attached: list[tuple[Any, Any]] = []
+
+    def refill(self, seconds: float) -> None:
+        """Reset how many records may be kept in the next period, by the rate."""
+        self.room = self._share(seconds)
+
+    def _share(self, seconds: float = 0.2) -> int:
+        return max(1, round(self.request.per_second * min(seconds, 1.0)))
+
+    def keep(self, task: str, key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        """Keep one record as bounded JSON values."""
+        self.room -= 1
+        self.kept.append([self.count, task, shown(key), shown(value), timestamp, shown(list(headers or ()))])
+
+    def show(self) -> dict[str, Any]:
+        """Return the tap's content, bounded in bytes: the oldest rows are dropped first."""
+        rows: list[list[Any]] = []
+        size = 0
+        for row in reversed(self.kept):
+            size += _size(row)
+            if size > MOST_BYTES and rows:
+                break
+            rows.append(row)
+        self.changed = False
+        return {"node": self.request.node, "count": self.count, "rows": rows[::-1]}
+
+
+class _TaskTap:
+    """The observer of one task for a tap."""
+
+    def __init__(self, tap: _Tap, task: TaskId, changes: bool, serdes: tuple[Any, Any] | None) -> None:
+        self._tap = tap
+        self._task = str(task)
+        self._changes = changes
+        self._serdes = serdes
+
+    def record(self, key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        tap = self._tap
+        tap.count += 1
+        tap.changed = True
+        if tap.room > 0:
+            tap.keep(self._task, key, value[0] if self._changes else value, timestamp, headers)
+
+    def rows(
+        self, keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int], headers: Sequence[Any] | None
+    ) -> None:
+        tap = self._tap
+        first = tap.count
+        tap.count += len(keys)
+        tap.changed = True
+        if tap.room <= 0 or self._serdes is None:
+            return
+        read_key, read_value = (serde.deserialize for serde in self._serdes)
+        begin = max(0, len(keys) - tap.room)
+        for index in range(begin, len(keys)):
+            value = values[index]
+            own = [] if headers is None else headers[index]
+            tap.keep(self._task, read_key(keys[index]), None if value is None else read_value(value), timestamps[index], own)
+            tap.kept[-1][0] = first + index + 1
+
+
+class TapBoard:
+    """The instance's side: attaches and detaches taps; call it at intervals from the task's own thread, between records."""
+
+    def __init__(self, control: InstanceControl) -> None:
+        self._folder = control.directory / _FOLDER
+        self._file = control.directory / f"tapped-{control.generation}-{control.slot}.json"
+        self._slot = control.slot
+        self._taps: dict[str, _Tap] = {}
+        self._last = 0.0
+        self._began = time.time_ns()
+
+    @property
+    def active(self) -> frozenset[str]:
+        """Ids of the attached taps."""
+        return frozenset(self._taps)
+
+    def serve(self, tasks: Iterable[Any]) -> None:
+        """Attach requested taps, detach expired ones, and write the observed records.
+
+        Args:
+            tasks: the instance's `StreamTask`s.
+        """
+        if not self._taps and not os.path.isdir(self._folder):
+            return
+        now = time.time()
+        wanted = self._wanted(int(now * 1000))
+        for over in [name for name in self._taps if name not in wanted]:
+            self._take_off(self._taps.pop(over))
+        for name, request in wanted.items():
+            tap = self._taps.get(name)
+            if tap is None:
+                tap = self._taps[name] = _Tap(request)
+                self._put_on(tap, tasks)
+            else:
+                tap.request = request
+                tap.refill(now - self._last)
+        self._last = now
+        self._show()
+
+    def _wanted(self, now_ms: int) -> dict[str, TapRequest]:
+        wanted = {}
+        for path in self._folder.glob("*.json"):
+            content = read_whole(path)
+            request = None if content is None else TapRequest.read(content)
+            if request is not None and request.in_force(now_ms):
+                wanted[request.id] = request
+            else:
+                with suppress(FileNotFoundError):
+                    path.unlink()
+        return wanted
+
+    def _put_on(self, tap: _Tap, tasks: Iterable[Any]) -> None:
+        node = tap.request.node
+        for task in tasks:
+            nodes = {item.name: item for item in task.spec.subtopology.nodes}
+            if node not in nodes:
+                continue
+            observer = _TaskTap(tap, task.id, sends_changes(nodes[node]), task.services.row_serdes.get(node))
+            for point in task.services.points.of(node):
+                point.attach(observer)
+                tap.attached.append((point, observer))
+
+    def _take_off(self, tap: _Tap) -> None:
+        for point, observer in tap.attached:
+            point.detach(observer)
+        tap.attached = []
+
+    def _show(self) -> None:
+        if not self._taps:
+            with suppress(FileNotFoundError):
+                self._file.unlink()
+        elif any(tap.changed for tap in self._taps.values()):
+            with suppress(FileNotFoundError):  # the driver has removed the directory
+                taps = {name: tap.show() for name, tap in self._taps.items()}
+                write_whole(self._file, {"slot": self._slot, "began": self._began, "taps": taps})
+
+
+def _size(row: list[Any]) -> int:
+    return len(repr(row))

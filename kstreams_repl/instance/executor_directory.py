@@ -1,0 +1,82 @@
+"""Directories in which executors keep their stores. Such a *place* belongs to one executor at a time, and a later executor finds
+it again.
+
+Two executors may run on one host with the same state directory, and an executor's number changes at every start; neither can
+identify a store's directory. So places are directories ``executor-<host>-<random>`` under the application's own; each is held by
+one executor process, which its file ``held`` names. A new executor takes the free one that was used most recently.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import socket
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kstreams_repl.instance.control.file_control import read_whole, write_whole
+from kstreams_repl.instance.state.state_directory import application_directory
+from kstreams_repl.instance.state.state_manager import start_time
+
+PREFIX = "executor-"
+_HELD = "held.json"
+
+
+def take_place(root: Path, application_id: str, holder: int) -> str:
+    """Return the place of the executor process `holder`: the one it holds, else a free one, else a new one.
+
+    Returns:
+        Its name; the directory is ``executor-<name>`` in the application's.
+    """
+    base = application_directory(root, application_id)
+    base.mkdir(parents=True, exist_ok=True, mode=0o700)
+    me = {"pid": holder, "start": start_time(holder)}
+    with _alone(base):
+        places = sorted(base.glob(f"{PREFIX}{_host()}-*"), key=lambda path: _used_at(path), reverse=True)
+        held = {path: read_whole(path / _HELD) for path in places}
+        mine = next((path for path in places if held[path] == me), None)
+        chosen = mine or next((path for path in places if not _is_alive(held[path])), None)
+        if chosen is None:
+            chosen = base / f"{PREFIX}{_host()}-{uuid.uuid4().hex[:8]}"
+            chosen.mkdir(mode=0o700)
+        if chosen is not mine:
+            write_whole(chosen / _HELD, me)
+    return chosen.name.removeprefix(PREFIX)
+
+
+def executor_process(worker: int | None = None) -> int:
+    """Return the executor's own process: the parent of the daemon that forked this worker."""
+    daemon = os.getppid() if worker is None else worker
+    try:
+        text = Path(f"/proc/{daemon}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return daemon
+    return int(text[text.rindex(")") + 2 :].split()[1])
+
+
+def _host() -> str:
+    return re.sub(r"[^A-Za-z0-9_]", "_", socket.gethostname())[:60] or "host"
+
+
+def _is_alive(held: dict[str, object] | None) -> bool:
+    return held is not None and isinstance(held.get("pid"), int) and start_time(int(str(held["pid"]))) == held.get("start") != ""
+
+
+def _used_at(path: Path) -> float:
+    try:
+        return (path / _HELD).stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+@contextmanager
+def _alone(base: Path) -> Iterator[None]:
+    file = os.open(base / ".places.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)

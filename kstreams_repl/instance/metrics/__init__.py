@@ -1,0 +1,1 @@
+"""Metrics of an instance, its tasks and nodes."""

@@ -1,0 +1,1 @@
+"""The poll loop, and the order in which tasks process their records."""

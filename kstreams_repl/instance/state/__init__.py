@@ -1,0 +1,1 @@
+"""Local state: directories, restore from changelogs, standby copies, snapshots."""

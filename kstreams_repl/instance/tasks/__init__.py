@@ -1,0 +1,1 @@
+"""One task from its activation to its close: input, processing, commit."""

@@ -1,0 +1,337 @@
+"""A task as its instance holds it: the sans-IO task, its environment, its start offsets, and its work since the last commit."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from threading import get_ident
+
+from kstreams_repl.commit.committed_counts import written_counts
+from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, encode
+from kstreams_repl.commit.protocol import OffsetAndMetadata
+from kstreams_repl.errors import TaskMigratedError
+from kstreams_repl.instance.failures.crash_watchdog import TaskWatch
+from kstreams_repl.instance.metrics.task_counters import TaskCounters
+from kstreams_repl.instance.state.changelog_retention import FLOOR, ChangelogFloors
+from kstreams_repl.instance.state.state_manager import INPUT, note_time
+from kstreams_repl.instance.tasks.consistent_cut import CUT
+from kstreams_repl.instance.tasks.task_state import TaskLife, TaskState
+from kstreams_repl.runtime.operator_stream_times import PREFIX
+from kstreams_repl.runtime.task import CommitPlan, StreamTask
+from kstreams_repl.stores.engine.base import Environment
+from kstreams_repl.types import RecordBatch, TopicPartition
+
+_LOG = logging.getLogger("kstreams_repl.instance")
+_FIRST_SLICE = 64
+_MOST_METADATA = 4_096
+"""The broker's ``offset.metadata.max.bytes``."""
+_SLICE_SECONDS = 0.05
+_SETTLE_SECONDS = 1.0
+_SETTLE_ROWS = 100_000
+_SETTLE_BYTES = 64 * 1024 * 1024
+_READERS_SECONDS = 30.0
+"""Interval between checks for LMDB readers whose process died: each keeps the pages of its snapshot on disk, whatever is written
+later.
+"""
+
+
+class ActiveTask:
+    """`commit.protocol.CommittingTask` around a `StreamTask`.
+
+    Attributes:
+        touched: there was activity since the last commit (records processed, a punctuation, a processor's commit request).
+        records: processed since the take-over.
+        starts: the start offset of each input partition at the take-over.
+        inside: id of the thread that is inside the task, possibly in user code; 0 if none.
+        calls: number of times a thread entered the task.
+    """
+
+    def __init__(
+        self,
+        task: StreamTask,
+        environment: Environment,
+        starts: Mapping[TopicPartition, int],
+        changelogs: frozenset[TopicPartition],
+        source_logs: frozenset[TopicPartition] = frozenset(),
+        token: str = "",
+        watch: TaskWatch | None = None,
+        life: TaskLife | None = None,
+        floors: ChangelogFloors | None = None,
+    ) -> None:
+        self.task = task
+        self.watch = watch
+        if watch is not None:
+            watch.active, task.on_punctuation = self, self._punctuating
+        self.inside = 0
+        self.calls = 0
+        self.id = task.id
+        self.environment = environment
+        self.token = token
+        self.starts = dict(starts)
+        self.changelogs = changelogs
+        self.floors = floors or ChangelogFloors((), {})
+        self.source_logs = source_logs
+        self.committed = dict(starts)
+        self.commit_id = environment.commit_id
+        self.touched = False
+        self._slice = _FIRST_SLICE
+        self.wait = False
+        """Set for a commit that the local stores write later: see `may_wait`."""
+        self.records = 0
+        self.joins = len(starts) > 1
+        self.counters = TaskCounters(task)
+        self.life = life or TaskLife(task.id)
+        self.life.enter(TaskState.RUNNING, f"taken over at commit {environment.commit_id}")
+        self.cut: bytes | None = None
+        """The consistent-cut note that the stores write with their next commit (`instance.tasks.consistent_cut`)."""
+        self._plan: CommitPlan | None = None
+        self._told_of_metadata = False
+        self._tells_floors = True
+        self._places: dict[str, int] = {}
+        self._settled_at = time.monotonic()
+        self._readers_at = self._settled_at + _READERS_SECONDS
+        self._as_of = 0.0
+        self.settled = True
+        """Whether the local stores hold the last commit."""
+        stores = task.spec.subtopology.stores
+        self._at_once = any(store.persistent and not store.logging and store.source_topic is None for store in stores)
+
+    def is_internal(self, at: TopicPartition) -> bool:
+        """Return whether an input is an internal topic of the application."""
+        spec = self.task.spec
+        prefix = f"{spec.application_id}-"
+        return at.topic.startswith(prefix) and at.topic.removeprefix(prefix) in spec.internal_topics
+
+    def add_records(self, at: TopicPartition, batch: RecordBatch) -> None:
+        """Append records to a queue. Its head is decoded at once; a poison record at the head is skipped and its dead letter is
+        sent, which must be part of a commit even if no record can be processed soon.
+        """
+        dropped = self.task.dropped
+        before = sum(dropped.values()) if dropped else 0
+        self._enter(True)
+        try:
+            self.task.add_records(at, batch)
+        finally:
+            self._leave()
+        if dropped and sum(dropped.values()) != before:
+            self.touched = True
+
+    def process(self, limit: int) -> int:
+        """Process up to `limit` records, fewer where user code is slow, so that commits and signals stay on time and a
+        transaction does not exceed its timeout, however long a record takes. Return how many were processed.
+        """
+        began = time.monotonic()
+        self._enter(False)
+        try:
+            done = self.task.process(min(limit, self._slice))
+        except Exception as error:
+            self._failed(error)
+            raise
+        finally:
+            self._leave()
+        if done:
+            self.touched = True
+            self.records += done
+            spent = time.monotonic() - began
+            self.counters.sliced(done, spent)
+            if spent > _SLICE_SECONDS:
+                self._slice = max(1, int(done * _SLICE_SECONDS / spent))
+            elif done >= self._slice and spent < _SLICE_SECONDS / 2:
+                self._slice *= 2
+        return done
+
+    def punctuate(self) -> bool:
+        """Run the punctuations that are due; return whether any ran."""
+        began = time.monotonic()
+        self._enter(False)
+        try:
+            ran = self.task.punctuate_stream_time()
+            ran = self.task.punctuate_wall_clock() or ran
+        except Exception as error:
+            self._failed(error)
+            raise
+        finally:
+            self._leave()
+        if ran:
+            self.touched = True
+            self.counters.punctuate.add(time.monotonic() - began)
+        return ran
+
+    def initialize(self) -> None:
+        """Call the processors' `init`."""
+        self._enter(True)
+        try:
+            self.task.initialize()
+        finally:
+            self._leave()
+
+    def _enter(self, works: bool) -> None:
+        """Mark that user code may run from here on.
+
+        Args:
+            works: user code runs even when the queues are empty.
+        """
+        self.calls += 1
+        self.inside = get_ident()
+        watch = self.watch
+        if watch is not None and not watch.open and (works or self.task.buffered):
+            watch.begin()
+
+    def _leave(self) -> None:
+        self.inside = 0
+        if self.watch is not None and self.watch.traced:
+            self.watch.at(None, None, -1, -1)
+
+    def _punctuating(self) -> None:
+        if self.watch is not None and not self.watch.open:
+            self.watch.begin()
+
+    def _failed(self, error: Exception) -> None:
+        if self.life.state is not TaskState.FAILED:
+            self.life.enter(TaskState.FAILED, type(error).__name__)
+
+    # ---- commit.protocol.CommittingTask
+
+    def check_owner(self) -> None:
+        """Raise if another owner has taken the task's stores.
+
+        Raises:
+            TaskMigratedError: it has.
+        """
+        owner = getattr(self.environment, "owner", None)
+        if owner is not None and owner != self.token:
+            raise TaskMigratedError(
+                f"another owner has taken the stores of task {self.id} over", task=str(self.id), path=self.environment.path
+            )
+
+    def prepare(self, commit_id: int) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Flush the task for a commit; return the offsets and metadata to commit."""
+        self.life.enter(TaskState.COMMITTING, f"commit {commit_id}")
+        self._as_of = time.time()  # taken before the commit, which proves that no other owner had the task until then
+        self._enter(True)
+        try:
+            plan = self._plan = self.task.prepare_commit()
+        except Exception as error:
+            self._failed(error)
+            raise
+        finally:
+            self._leave()
+        self.counters.flushed()
+        entries = self._fitting({**plan.metadata, **self.floors.entries(), COMMIT_ID: commit_id, STREAM_TIME: plan.stream_time})
+        first, counts = min(self.committed), written_counts(self.task.counts.read())
+        if len(encode(0, entries, counts)) > _MOST_METADATA:
+            counts = b""
+        return {
+            at: (
+                plan.offsets.get(at, start),
+                encode(plan.partition_times.get(at, -1), entries, counts if at == first else b""),
+            )
+            for at, start in self.committed.items()
+        }
+
+    def _fitting(self, entries: dict[str, int]) -> dict[str, int]:
+        """Return the entries that fit into the broker's limit for offset metadata: drop the operators' own stream times if a task
+        has too many operators, and then the floors of its changelogs.
+        """
+        self._tells_floors = True
+        if len(encode(0, entries)) <= _MOST_METADATA:
+            return entries
+        if not self._told_of_metadata:
+            self._told_of_metadata = True
+            _LOG.warning(
+                "task %s has %d numbers to commit beside its offsets, more than the %d characters that a broker takes: the stream times of "
+                "its operators are left out. Records that are late now may count after a restart. Hint: give some of its windows a "
+                "sub-topology of their own (repartition())",
+                self.id, len(entries), _MOST_METADATA,
+            )  # fmt: skip
+        fewer = {name: number for name, number in entries.items() if not name.startswith(PREFIX)}
+        self._tells_floors = len(encode(0, fewer)) <= _MOST_METADATA
+        return fewer if self._tells_floors else {name: number for name, number in fewer.items() if not name.startswith(FLOOR)}
+
+    def finish(self, commit_id: int, positions: Mapping[TopicPartition, int]) -> None:
+        """Take a successful commit: write it to the local stores, or postpone that."""
+        self.life.enter(TaskState.RUNNING, f"commit {commit_id} done")
+        plan, self._plan = self._plan, None
+        assert plan is not None
+        self.committed.update(plan.offsets)
+        self.commit_id = commit_id
+        self.touched = False
+        places = self._places
+        places |= {str(at): positions[at] for at in self.changelogs if at in positions}
+        places |= {str(at): self.committed[at] for at in self.source_logs if at in self.committed}
+        places |= {f"{INPUT}{at}": offset for at, offset in self.committed.items()}
+        self.floors.committed(self._tells_floors)
+        self.floors.written(positions)
+        self.settled = False
+        if self.wait:
+            self.task.put_off_commit()
+        else:
+            self.settle({})
+        self.counters.committed()
+        if self.watch is not None and self.watch.open:
+            self.watch.end()
+
+    def may_wait(self) -> bool:
+        """Return whether the local stores may write this commit together with a later one: after a crash the missing rows are
+        read from the changelogs. False for a task with a store without a changelog, and beyond limits of time, rows and bytes.
+        """
+        environment = self.environment
+        rows, size = getattr(environment, "unwritten", (0, 0))
+        return (
+            not self._at_once
+            and environment.commit_id >= 0
+            and time.monotonic() - self._settled_at < _SETTLE_SECONDS
+            and rows < _SETTLE_ROWS
+            and size < _SETTLE_BYTES
+        )
+
+    def settle(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Write the postponed commits to the local stores. Call only while there was no activity since the last commit."""
+        self._places |= {str(at): positions[at] for at in self.changelogs if at in positions}
+        if self.cut is not None and self.on_disk:
+            self.environment.set_attribute(CUT, self.cut)
+            note_time(self.environment, self._as_of)
+        self.task.post_commit(self.commit_id, self._places)
+        self._places = {}
+        self.floors.written(positions)
+        self.floors.note(self.environment)
+        self._settled_at = time.monotonic()
+        self.settled = True
+        if self._settled_at >= self._readers_at:
+            self._readers_at = self._settled_at + _READERS_SECONDS
+            self.environment.reader_check()
+
+    @property
+    def logged(self) -> frozenset[TopicPartition]:
+        """Changelogs whose end offsets a commit needs."""
+        return self.changelogs | self.floors.partitions
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether other processes can read its stores."""
+        return self.environment.path is not None
+
+    def rest(self) -> None:
+        """Note that all stores of the instance hold all commits, so that every task may postpone its next ones for the same time.
+        """
+        self._settled_at = time.monotonic()
+
+    # ---- end
+
+    def close(self, *, keep: bool = False) -> None:
+        """Close processors, stores and environment; uncommitted changes are discarded.
+
+        Args:
+            keep: leave the environment open.
+        """
+        if self.life.state is not TaskState.CLOSED:
+            self.life.enter(TaskState.CLOSED, "let go")
+        try:
+            self.environment.rollback()
+        finally:
+            try:
+                self.task.close()
+            finally:
+                if not keep:
+                    self.environment.close()

@@ -1,0 +1,148 @@
+"""Shared by operators with a store of their own: read the old row, put the new one, and forward it unless a cache does.
+
+A cached store forwards its entries itself when they are flushed or evicted, each under its own record context; the operator that
+writes it must not forward. A versioned store returns whether a row was put as the latest version, as an older one, or not at all.
+Source: Kafka Streams' TimestampedTupleForwarder, TimestampedCacheFlushListener, KeyValueStoreWrapper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kstreams_repl.operators.base import NodeContext, Process
+from kstreams_repl.stores.api import NOT_PUT
+from kstreams_repl.types import Headers
+
+_UNCHANGEABLE = frozenset({int, float, str, bytes, bool, type(None)})
+
+Keep = Callable[[Any, Any, Any, int, Headers], None]
+"""(key, new, old, timestamp, headers): put the new row and forward the change."""
+
+
+def forwards_on_flush(node: NodeContext, store: Any, forward: Process, send_old_values: bool) -> bool:
+    """Make a cached store forward `(new, old, True)` when entries are flushed. Return False if it is not cached: forward directly."""
+
+    def entry_left(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
+        forward(key, (new, old, True), timestamp, headers)
+
+    cached = bool(store.set_flush_listener(entry_left, send_old_values))
+    if cached and not send_old_values and hasattr(store, "set_outlet"):
+        store.set_outlet(node.outlet)
+    return cached
+
+
+def slots_of(store: Any) -> tuple[Callable[[bytes], Any], Callable[[Any, Any, int], None], type]:
+    """Return functions that change a row in place in the store's cache: `find(key)` returns its slot (with `value` and its timestamp `at`),
+    `rewrite(slot, value, at)` writes it. The third item is the type of values that are not objects; for those, and for rows without a
+    slot, use `get` and `put`. Without such a cache `find` always returns None.
+    """
+    cache = store.cached
+    return (_no_slot, _no_slot, object) if cache is None else (cache.find, cache.rewrite, cache.frozen)
+
+
+def window_slots_of(store: Any) -> tuple[Callable[[bytes, int], Any], Callable[[Any, Any, int], None], type]:
+    """Return the same as `slots_of` for a window store: `find(key, window start)`."""
+    cache = store.cached
+    return (_no_slot, _no_slot, object) if cache is None else (store.find_slot(), cache.rewrite, cache.frozen)
+
+
+def _no_slot(*arguments: Any) -> None:
+    """Return None: the store has no slots."""
+
+
+def old_value(store: Any) -> Callable[[Any], Any]:
+    """Return key -> the current row's value, or None. Works for timestamped and versioned stores: a row begins with its value."""
+    get = store.get
+
+    def old(key: Any) -> Any:
+        row = get(key)
+        return None if row is None else row[0]
+
+    return old
+
+
+def as_stored(read: Callable[..., Any], first: Callable[[], Any]) -> Callable[..., Any]:
+    """Return (old, *where) -> the old value as it is stored. An aggregator may have modified the object it was given
+    (`aggregate.append(value)`), which would make the forwarded old value equal to the new one.
+
+    Args:
+        read: (*where) -> the row, a tuple that begins with its value, or None.
+        first: returns the value that stands for a missing row.
+    """
+
+    def stored(old: Any, *where: Any) -> Any:
+        if type(old) in _UNCHANGEABLE:
+            return old
+        row = read(*where)
+        return first() if row is None else row[0]
+
+    return stored
+
+
+def deleter(node: NodeContext, put: Callable[[Any, Any], None]) -> Callable[[Any, int, Headers], None]:
+    """Return (key, timestamp, headers): delete a row with the timestamp and headers of a record.
+
+    A deletion has no timestamp of its own: a cache forwards it, and a changelog logs it, with that of the record context. A cached table
+    upstream forwards rows under the context of the record that wrote them last, whose timestamp may be older than the row's.
+    """
+    context = node.record
+
+    def delete(key: Any, timestamp: int, headers: Headers) -> None:
+        kept_timestamp, kept_headers = context.timestamp, context.headers
+        context.timestamp, context.headers = timestamp, headers
+        put(key, None)
+        context.timestamp, context.headers = kept_timestamp, kept_headers
+
+    return delete
+
+
+def keeper(
+    node: NodeContext,
+    name: str,
+    forward: Process,
+    *,
+    send_old_values: bool,
+    versioned: bool,
+    own_time: bool = False,
+    first: Callable[[], Any] | None = None,
+) -> Keep:
+    """Return the function that puts a table's result into its store. The caller passes `old` None if old values are not sent.
+
+    A tombstone has the timestamp of the record that caused it: the `timestamp` passed (`deleter`), or with `own_time` (an aggregate passes
+    the timestamp of its result) that of the record context. With `first`, the old value is one that an aggregator was given (`as_stored`).
+    """
+    store = node.store(name)
+    put = store.put
+    stored = as_stored(store.get, first) if first is not None and send_old_values else None
+    if versioned:
+
+        def keep_version(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
+            if stored is not None:
+                old = stored(old, key)
+            valid_to = put(key, new, timestamp)
+            if valid_to != NOT_PUT:
+                forward(key, (new, old, valid_to is None), timestamp, headers)
+
+        return keep_version
+    delete = (lambda key, timestamp, headers: put(key, None)) if own_time else deleter(node, put)
+    if forwards_on_flush(node, store, forward, send_old_values):
+
+        def keep_cached(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
+            if new is not None:
+                put(key, (new, timestamp))
+            else:
+                delete(key, timestamp, headers)
+
+        return keep_cached
+
+    def keep(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
+        if stored is not None:
+            old = stored(old, key)
+        if new is not None:
+            put(key, (new, timestamp))
+        else:
+            delete(key, timestamp, headers)
+        forward(key, (new, old, True), timestamp, headers)
+
+    return keep

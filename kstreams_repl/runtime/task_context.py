@@ -1,0 +1,163 @@
+"""The state that all nodes of one task share: identity, stores, output, clocks, schedules. Nodes access it through their `TaskNode`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kstreams_repl import serdes
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.metrics.custom import StreamsMetrics
+from kstreams_repl.operators.base import Process
+from kstreams_repl.processor.punctuation import PunctuationType
+from kstreams_repl.runtime.collector import RecordCollector
+from kstreams_repl.runtime.handlers import ErrorContext, dead_letter_headers
+from kstreams_repl.runtime.metering import Meter
+from kstreams_repl.runtime.node_counts import TaskCounts
+from kstreams_repl.runtime.operator_stream_times import Remembered
+from kstreams_repl.runtime.punctuation import PunctuationQueue
+from kstreams_repl.runtime.record_context import RecordContext
+from kstreams_repl.runtime.record_queue import StreamClock
+from kstreams_repl.runtime.tap_points import TapPoints
+from kstreams_repl.serdes.base import Serde
+from kstreams_repl.serdes.deferred import DeferredSerde
+from kstreams_repl.topology.nodes import Node
+from kstreams_repl.topology.stores import StoreBuilder
+from kstreams_repl.types import Headers, TaskId
+
+
+class TaskServices:
+    """The shared state of one task (`operators.base.TaskContext` and more)."""
+
+    def __init__(
+        self,
+        application_id: str,
+        task_id: TaskId,
+        *,
+        config: StreamsConfig,
+        collector: RecordCollector,
+        wall_clock: Callable[[], int],
+        global_stores: Mapping[str, Any],
+        internal_topics: frozenset[str],
+        tap: Callable[[str], Process] | None = None,
+        meter: Meter | None = None,
+        by_record: bool = False,
+        nodes: Sequence[Node] = (),
+    ) -> None:
+        self.application_id = application_id
+        self.task_id = task_id
+        self.config = config
+        self.collector = collector
+        self.wall_clock = wall_clock
+        self.global_stores = global_stores
+        self.internal_topics = internal_topics
+        self.tap = tap
+        self.points = TapPoints()
+        """The points where a running task can be tapped."""
+        self.row_serdes: dict[str, tuple[Serde, Serde]] = {}
+        """The serdes of nodes that rows pass in serialized form."""
+        self.meter = meter
+        self.by_record = by_record
+        self.record = RecordContext()
+        self.no_headers: Headers | None = None
+        """One empty list for all records without headers, if no node can add any (`StreamTask`)."""
+        self.clock = StreamClock()
+        self.stores: dict[str, Any] = {}
+        self.dropped: dict[str, int] = {}
+        self.counts = TaskCounts(nodes)
+        self.metrics = StreamsMetrics(config["metrics.recording.level"])
+        self.make_state_dir: Callable[[], Path] | None = None
+        """Creates the directory for processors' own files; set by the host before `initialize`."""
+        self.shared: dict[str, Any] = {}
+        self.metadata: dict[str, int] = {}
+        self.remembered = Remembered()
+        self.commit_requested = False
+        self.stream_punctuations = PunctuationQueue()
+        self.wall_punctuations = PunctuationQueue()
+        self.init_callbacks: list[tuple[str, Callable[[], None]]] = []
+        self.close_callbacks: list[tuple[str, Callable[[], None]]] = []
+
+    def drop(self, reason: str, node: str) -> None:
+        """Count a dropped record by reason."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+        self.counts.drop(node, reason)
+
+    def dropper(self, node: str) -> Callable[[str], None]:
+        """Return `drop` for one node."""
+        return lambda reason: self.drop(reason, node)
+
+    def error_context(self, node: str) -> ErrorContext:
+        """Return the context of the current record for a handler."""
+        at = self.record
+        return ErrorContext(
+            node, str(self.task_id), at.topic, at.partition, at.offset, at.timestamp, at.raw_key, at.raw_value, at.headers
+        )
+
+    def dead_letter(self, context: ErrorContext, error: Exception) -> None:
+        """Write a skipped source record to the dead-letter topic, if there is one, in the same commit as all other output."""
+        topic = self.config["errors.dead.letter.queue.topic.name"]
+        if topic is not None:
+            send = self.collector.sender(topic)
+            send(context.raw_key, context.raw_value, max(context.timestamp, 0), dead_letter_headers(context, error), None)
+
+    def metrics_of(self, node: str) -> StreamsMetrics:
+        """Return the task's metrics, for one of its nodes."""
+        return self.metrics
+
+    def state_dir_of(self, node: str) -> Path:
+        """Return the directory for files of the task's processors.
+
+        Raises:
+            KStreamsError: the task has none.
+        """
+        if self.make_state_dir is None:
+            raise KStreamsError(f"{node} has no directory for files here", hint="call state_dir in init or later", node=node)
+        return self.make_state_dir()
+
+    def request_commit(self) -> None:
+        self.commit_requested = True
+
+    def key_serde(self, serde: Any) -> Any:
+        return self._bound(serde or self.config["default.key.serde"])
+
+    def value_serde(self, serde: Any) -> Any:
+        return self._bound(serde or self.config["default.value.serde"])
+
+    def with_serdes(self, builder: StoreBuilder) -> StoreBuilder:
+        """Return the builder with its deferred serdes bound; the store replaces None by its default."""
+        return replace(
+            builder,
+            key_serde=builder.key_serde and self._bound(builder.key_serde),
+            value_serde=builder.value_serde and self._bound(builder.value_serde),
+        )
+
+    def _bound(self, serde: Any) -> Serde:
+        """Return the serde for a user's argument; a deferred one gets the application's default."""
+        if isinstance(serde, DeferredSerde):
+            return serde.bind(self.key_serde(None), self.value_serde(None))
+        return serdes.resolve(serde)
+
+    def real_topic(self, topic: str) -> str:
+        """Return the topic's name on the broker: internal topics have the application's id as prefix."""
+        return f"{self.application_id}-{topic}" if topic in self.internal_topics else topic
+
+    def schedule(self, node: str, interval: int, punctuation: Any, callback: Callable[[int], None], start: int | None) -> Any:
+        """Schedule a punctuation. Stream time is aligned to 0 and due with the first record; wall clock is due one interval from now. A
+        `start` in the past is advanced by whole intervals to the first time in the future (KIP-1146).
+        """
+        if punctuation is PunctuationType.STREAM_TIME:
+            return self.stream_punctuations.schedule(start or 0, interval, node, callback)
+        now = self.wall_clock()
+        first = now + interval if start is None else start
+        if first < now:
+            first += ((now - first) // interval + 1) * interval
+        return self.wall_punctuations.schedule(first, interval, node, callback)
+
+    def on_close(self, node: str, callback: Callable[[], None]) -> None:
+        self.close_callbacks.append((node, callback))
+
+    def on_init(self, node: str, callback: Callable[[], None]) -> None:
+        self.init_callbacks.append((node, callback))

@@ -1,0 +1,1 @@
+"""One application from deploy to stop: edit, attach, versions, savepoints."""

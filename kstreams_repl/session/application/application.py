@@ -1,0 +1,414 @@
+"""`Application`: a deployed topology as its user sees it. Start, pause, resume, stop, inspect its progress and its stores.
+
+Control calls run on a thread of their own. The caller waits for the thread; an interrupt (Ctrl-C, a kernel's interrupt) ends only
+the waiting. The call itself completes, so the application is in its old state or its new one, never between.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kstreams_repl.call_checks import checked_calls
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.deprecation import renamed
+from kstreams_repl.display.mimebundle import mimebundle, text_of
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.session.application.application_view import ApplicationView
+from kstreams_repl.session.application.control_thread import CaughtUp, Work, wait_until
+from kstreams_repl.session.application.deploy import take_what_changed
+from kstreams_repl.session.application.deploy_preview import check
+from kstreams_repl.session.application.driver_selection import refuse_replaced
+from kstreams_repl.session.application.edit import Conversions, EditPlan, back_to_before
+from kstreams_repl.session.application.listeners import Listeners
+from kstreams_repl.session.application.savepoints import Savepoint, take_savepoint
+from kstreams_repl.session.application.state import ApplicationState
+from kstreams_repl.session.application.topology_resolution import topology_of
+from kstreams_repl.session.application.versions import VersionHistory
+from kstreams_repl.session.source.source_slice import Program
+from kstreams_repl.session.topics.records import ReadRecord
+from kstreams_repl.session.topics.source_serdes import built_with_serdes
+from kstreams_repl.session.views.consumer_lag import remaining_records
+from kstreams_repl.session.views.failed_record import skip
+from kstreams_repl.session.views.picture_overlay import Rates, silent_lines, summary_of
+from kstreams_repl.session.views.record_counts import Counting
+from kstreams_repl.topology.diff import NodeChange, whole_code
+from kstreams_repl.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from kstreams_repl.session.application.detached.client import DetachedDeployment
+    from kstreams_repl.session.session import Session
+    from kstreams_repl.spark.deployment import Deployment
+    from kstreams_repl.spark.state_migration import Migration
+
+
+@checked_calls
+class Application(ApplicationView):
+    """A topology under an application id. Get one from `Session.deploy` or `Session.attach`.
+
+    Example:
+        >>> app = session.deploy(builder, "word-count")   # doctest: +SKIP
+        >>> app.pause(); app.resume(); app.stop()         # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        name: str,
+        topology: Topology,
+        config: StreamsConfig,
+        deployment: Deployment | DetachedDeployment,
+        history: VersionHistory,
+        *,
+        found: str | None = None,
+        detached: bool = False,
+    ) -> None:
+        self.name = name
+        self.topology = topology
+        self.config = config
+        self.session = session
+        self.definition: Any = None
+        """The builder, stream, table or topology it was deployed or edited with: `changes` compares with it."""
+        self._rates, self._counting = Rates(), Counting(self)
+        self.stale: frozenset[str] = frozenset()
+        """Nodes that a notebook cell has changed since the last deploy or edit; they still run the earlier code."""
+        self.ran = whole_code(topology)
+        """Code of its nodes as last sent to the workers: `edit` compares with it."""
+        self.detached = detached
+        """Whether a process of its own drives it, which continues when this process ends."""
+        self._deployment = deployment
+        self._history = history
+        self._found = found
+        self._control = threading.Lock()
+        self._starting: Work | None = None
+        self._start_error: BaseException | None = None
+        self._listeners: Listeners | None = None
+
+    # ---- life
+
+    def start(self) -> Application:
+        """Deploy, or continue from the committed offsets. Returns at once, after the checks that need no Spark.
+
+        Raises:
+            UnknownTopicError, TopologyError, BrokerUnavailableError: as described in `spark.planning`.
+            DeployError: it was deployed or attached again, so the session has another object for it.
+
+        Example:
+            >>> app.start() is app
+            True
+        """
+        if self.status.is_running_or_rebalancing():
+            return self
+        refuse_replaced(self)
+        self._check()
+        self.session._applications.setdefault(self.name, self)  # `cleanup` removed it from the session
+        take_what_changed(self)
+        self._start_error = None
+        self._starting = Work(self._control, self._deployment.start, name=f"deploy-{self.name}", on_error=self._start_failed)
+        return self
+
+    def resume(self) -> Application:
+        """Continue after a pause, a stop, or a failure whose cause is fixed. Returns when the instances are being started.
+
+        Resuming a running application does nothing.
+
+        Example:
+            >>> app.resume().status == "running"
+            True
+        """
+        self.start()
+        self._finish_start()
+        return self
+
+    def skip(self, at: str | ReadRecord) -> Application:
+        """Continue without the record at which it failed. Calling it again for the same record does nothing.
+
+        The record is left out, counted as dropped, and written to the dead-letter topic if there is one, in the commit that moves
+        past it. All other records are processed as usual. The record is kept in the settings of a new version
+        (``repl.skip.records``), so a restart also leaves it out.
+
+        Args:
+            at: topic, partition and offset as the error names them (``"orders-0@17"``), or `failed_record`.
+
+        Raises:
+            DeployError: it did not fail at that record, or still fails without it; nothing was changed.
+
+        Example:
+            >>> app.skip(app.failed_record).resume()      # doctest: +SKIP
+        """
+        return skip(self, at)
+
+    def edit(
+        self,
+        topology: Any,
+        *,
+        dry_run: bool = False,
+        reset_state: Collection[str] = (),
+        migrate: Conversions | None = None,
+        migrate_rows: Conversions | None = None,
+    ) -> EditPlan:
+        """Continue with another topology: functions changed, nodes added or removed.
+
+        The plan lists the effect on nodes and state.
+
+        Applied at a commit boundary: state and offsets are kept, and under exactly once no record is lost or processed twice. An
+            application
+        that is paused or stopped takes the new topology when it is resumed.
+
+        Args:
+            topology: the builder (changed meanwhile), a topology, a stream or table.
+            dry_run: only make the plan.
+            reset_state: names of stores that begin empty with this edit; their rows and changelogs are deleted. The tasks that
+                hold them restore their other stores from the changelogs.
+            migrate: by name of a key-value, window or session store, a function of (key, value) that returns each row's new value
+                (None deletes it), for the new value serde or shape; the key of a window is a `Windowed`. It runs in this process,
+                once per row; all rows and the version take effect in one transaction.
+            migrate_rows: by name of a key-value store, a function of (key, value) that returns each row's new (key, value), for
+                another key serde or shape. A row stays in its partition: a key that belongs to another partition is rejected.
+
+        Raises:
+            TopologyError: rows of a store would be read wrongly, or a store cannot be reset; the plan is in ``plan``, the
+                remedies are in the hint.
+
+        Example:
+            >>> plan = app.edit(builder.replace('long', lambda key, word: len(word) > 1))
+            >>> plan.applied
+            True
+        """
+        built, config = built_with_serdes(self.session, topology, self.config, settled=self.topology.source_topics(), tell=not dry_run)
+        stores = (reset_state,) if isinstance(reset_state, str) else tuple(reset_state)
+        plan = EditPlan(self, built, topology, config=config, reset_state=stores, migrate=migrate, migrate_rows=migrate_rows)
+        if dry_run:
+            return plan
+        return plan.apply()
+
+    def changes(self) -> EditPlan | None:
+        """Return the edit that would apply the notebook's present builder; None when it equals what runs, or cannot be built.
+
+        Example:
+            >>> app.changes() is None
+            True
+        """
+        if self.definition is None:
+            return None
+        try:
+            plan = EditPlan(self, topology_of(self.definition, self.config), self.definition)
+        except KStreamsError:  # the cells are inconsistent for now: there is nothing to compare with
+            return None
+        self.stale = frozenset(node.name for node in plan.diff.nodes if node.change not in (NodeChange.UNCHANGED, NodeChange.NEW))
+        return None if plan.diff.empty else plan
+
+    def rollback(self, *, migrate: Conversions | None = None, migrate_rows: Conversions | None = None) -> EditPlan:
+        """Edit back to the version before this one. The present version stays in the history.
+
+        Args:
+            migrate, migrate_rows: as `edit`: the reverse functions, for stores whose rows this version has converted.
+
+        Raises:
+            KStreamsError: this is the first version.
+            TopologyError: a converted store has no reverse function.
+
+        Example:
+            >>> plan = app.rollback()
+            >>> app.versions[-1].number
+            3
+        """
+        return back_to_before(self, self._history, migrate=migrate, migrate_rows=migrate_rows)
+
+    def savepoint(self, name: str) -> Savepoint:
+        """Keep state and offsets as of one commit under a name. A running application is paused for it, then resumed.
+
+        The savepoint stays in the session's directory, in ``savepoints/``, until it is deleted. ``session.deploy(builder, name,
+        from_savepoint=…)`` starts from it and reads the later records again, so the topics that it writes receive their results a
+        second time. Raises KStreamsError when a savepoint of that name exists, or the application has failed.
+
+        Example:
+            >>> saved = app.savepoint('before-the-change')
+            >>> saved.application == app.name
+            True
+        """
+        return take_savepoint(self, name)
+
+    def export(self, folder: str | os.PathLike[str], *, records: int = 200) -> Path:
+        """Write a small Python package: ``app.py`` (the topology; ``python app.py`` deploys it) and a test made from a recording.
+
+        The test replays the first `records` records of each source topic and compares the results with those that the topology
+        gives now.
+
+        Args:
+            folder: directory to write to.
+            records: number of records per source topic.
+
+        Raises:
+            KStreamsError: the source text of what runs is not complete (`versions`).
+
+        Example:
+            >>> folder = app.export("word-count")     # doctest: +SKIP
+        """
+        from kstreams_repl.session.source.export import export
+
+        return export(self, folder, records=records)
+
+    def pause(self) -> Application:
+        """Pause at a commit boundary. Returns when everything processed is committed. Pausing twice does nothing.
+
+        Example:
+            >>> app.pause().status == "paused"
+            True
+        """
+        self._finish_start()
+        self._run(self._deployment.pause)
+        return self
+
+    def stop(self) -> Application:
+        """Stop: pause, then release all resources. Its topics, offsets and state stay; `resume` continues from them.
+
+        Example:
+            >>> app.stop().status == "stopped"
+            True
+        """
+        if self._starting is not None:
+            self._starting.wait()
+        self._run(self._deployment.stop)
+        return self
+
+    def _abandon(self) -> None:
+        """Release its resources when no broker is left to commit to."""
+        if self._starting is not None:
+            self._starting.wait()
+        self._run(self._deployment.abandon)
+
+    @renamed(seconds="timeout")
+    def wait(self, timeout: float | None = None, *, until: Callable[[Application], bool] | None = None) -> bool:
+        """Wait until a condition holds. Without one, wait until everything on its topics is processed and committed.
+
+        A start that takes longer than a second is reported.
+
+        Args:
+            timeout: seconds; None waits without limit.
+            until: (application) -> whether to stop waiting; None: everything on its topics is processed and committed.
+
+        Returns:
+            False when the timeout expired first, or the application was paused or stopped.
+
+        Raises:
+            ApplicationFailedError and others: the application failed; its own error is raised.
+            WaitInterrupted: Ctrl-C; the application continues.
+
+        Example:
+            >>> app.wait(60)
+            True
+        """
+        return wait_until(self, timeout, until or CaughtUp())
+
+    def listen(
+        self,
+        *,
+        state: Callable[[ApplicationState, ApplicationState], object] | None = None,
+        restore: Callable[[int, int, int], object] | None = None,
+        standby: Callable[[int, str, int], object] | None = None,
+        uncaught: Callable[[Any], object] | None = None,
+    ) -> Listeners:
+        """Call functions of this process on events, until `close` of the result or the next `listen`, which replaces it.
+
+        Args:
+            state: (new, old) status, after each change.
+            restore: (instance, restored, remaining) in records, while stores are restored; the last call has remaining 0.
+            standby: (instance, task, lag) in records, when the lag of a standby copy has changed.
+            uncaught: (error) -> `UncaughtResponse`, once for each failure: ``lambda error: "replace_thread"`` starts it again.
+
+        Example:
+            >>> listening = app.listen(state=lambda new, old: print(old, new))
+            >>> listening.close()
+        """
+        self._listeners = Listeners(self, self._listeners, state=state, restore=restore, standby=standby, uncaught=uncaught)
+        return self._listeners
+
+    def remaining(self) -> int:
+        """Return the number of records on its topics, repartition topics included, that are not processed and committed yet.
+
+        Example:
+            >>> app.remaining()
+            0
+        """
+        return remaining_records(self.session.admin, self.name, self.topology)
+
+    # ---- showing
+
+    def __repr__(self) -> str:
+        return summary_of(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        error = self._told
+        note = repr(self) if error is None else f"{self!r}\n{error}"
+        return mimebundle(self.picture(), "\n".join([text_of(self.topology), *silent_lines(self)]), note=note)
+
+    # ---- inside
+
+    def _check(self) -> None:
+        check(self.session.admin, self.topology, self.name, self.config)
+
+    def _start_failed(self, error: BaseException) -> None:
+        self._start_error = error
+
+    def _finish_start(self) -> None:
+        work = self._starting
+        if work is not None:
+            work.wait()
+            if self._start_error is not None:
+                raise self._start_error
+
+    def _replace(
+        self,
+        topology: Topology,
+        program: Program,
+        emptied: tuple[str, ...] = (),
+        migrations: Sequence[Migration] = (),
+        *,
+        definition: Any = None,
+    ) -> None:
+        """Run step 3 of an edit on the control thread, so that it completes even when the waiting is interrupted.
+
+        Args:
+            emptied: changelogs of the stores that are reset.
+            migrations: the stores whose rows are converted.
+            definition: the definition that `changes` compares with from now on; None: keep the present one.
+        """
+        refuse_replaced(self)
+        if self._starting is not None:
+            self._starting.wait()
+        self._run(lambda: self._put_in_place(topology, program, emptied, migrations, definition))
+
+    def _put_in_place(
+        self, topology: Topology, program: Program, emptied: tuple[str, ...], migrations: Sequence[Migration], definition: Any
+    ) -> None:
+        history, apart = self._history, self._apart
+        more = {"migrations": migrations} if migrations else {}
+        with nullcontext() if apart is None else apart.editing(history.versions[-1].number):
+            count = len(history.versions)
+            text = history.keep(program, topology, self.config, migrated=[migration.store for migration in migrations])
+            try:
+                self._deployment.replace(topology, version=text, emptied=emptied, **more)
+            except Exception:
+                if self._deployment.topology is topology:  # its rows are converted: it stays, and starts once the obstacle is removed
+                    self.topology = topology
+                elif len(history.versions) > count:
+                    history.forget_last()
+                raise
+        self.topology = topology
+        self.ran = whole_code(topology)
+        self.definition = definition if definition is not None else self.definition
+        self.stale = frozenset()
+        self._start_error = None
+        self.session._learn(self)
+
+    def _run(self, call: Callable[[], Any]) -> None:
+        work = Work(self._control, call, name=f"control-{self.name}")
+        work.wait()
+        self._counting.forget()
+        if work.error is not None:
+            raise work.error

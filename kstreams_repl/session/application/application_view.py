@@ -1,0 +1,317 @@
+"""What an application shows: status, error, counts, metrics, stores, values at its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from kstreams_repl.call_checks import checked_calls
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.deprecation import renamed
+from kstreams_repl.display.picture import Picture, picture_of
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.inspection.result import SqlResult
+from kstreams_repl.inspection.sandbox import quote_identifier
+from kstreams_repl.session.application.control_thread import Work
+from kstreams_repl.session.application.state import ApplicationState
+from kstreams_repl.session.application.versions import Version, VersionHistory
+from kstreams_repl.session.source.error_source import with_source
+from kstreams_repl.session.topics.records import ReadRecord, Records
+from kstreams_repl.session.views.failed_record import place_of, record_at, with_record
+from kstreams_repl.session.views.live_taps import live_peek, live_tail, node_name
+from kstreams_repl.session.views.metrics_view import MetricsView
+from kstreams_repl.session.views.picture_overlay import Rates, marks_of
+from kstreams_repl.session.views.record_counts import Counting, Counts, NodeRate
+from kstreams_repl.session.views.sql_catalog import all_stores
+from kstreams_repl.session.views.store_view import StoreView
+from kstreams_repl.topology.describe import TopologyDescription
+from kstreams_repl.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from kstreams_repl.session.application.application import Application
+    from kstreams_repl.session.application.detached.client import DetachedDeployment
+    from kstreams_repl.session.session import Session
+    from kstreams_repl.spark.deployment import Deployment
+    from kstreams_repl.spark.instance_reports import ApplicationReport
+
+
+@checked_calls
+class ApplicationView:
+    """The read-only part of `Application`."""
+
+    name: str
+    topology: Topology
+    config: StreamsConfig
+    session: Session
+    detached: bool
+    _deployment: Deployment | DetachedDeployment
+    _history: VersionHistory
+    _found: str | None
+    _starting: Work | None
+    _start_error: BaseException | None
+    _rates: Rates
+    _counting: Counting
+
+    @property
+    def _itself(self) -> Application:
+        return cast("Application", self)
+
+    @property
+    def versions(self) -> list[Version]:
+        """The versions so far, the present one last: number, time, source text. They are kept across kernel restarts.
+
+        Example:
+            >>> [version.number for version in app.versions]
+            [1]
+        """
+        return list(self._history.versions)
+
+    @property
+    def status(self) -> ApplicationState:
+        """The status, an `ApplicationState`: a string with Kafka Streams' names.
+
+        A failed application stays failed until it is started again.
+
+        Example:
+            >>> app.status == "running"
+            True
+        """
+        return ApplicationState(self._status())
+
+    def _status(self) -> str:
+        work = self._starting
+        if work is not None and not work.done:
+            return ApplicationState.STARTING
+        if self._start_error is not None:
+            return ApplicationState.FAILED
+        status = str(self._deployment.status)
+        if status == "stopped" and self._deployment.error is not None:
+            return ApplicationState.FAILED
+        return self._found if status == "created" and self._found is not None else status
+
+    @property
+    def standing(self) -> str:
+        """The status, and whether it is detached, as display text.
+
+        Example:
+            >>> app.standing
+        """
+        return f"{self.status}, detached" if self.detached else self.status
+
+    @property
+    def log(self) -> Path | None:
+        """Log file of the process that drives a detached application; None: this process drives it.
+
+        Example:
+            >>> app.log
+        """
+        apart = self._apart
+        return None if apart is None else apart.mailbox.log
+
+    @property
+    def outdated(self) -> bool:
+        """Whether another kernel has edited this detached application since it was attached; `Session.attach` then reloads it.
+
+        Example:
+            >>> app.outdated
+            False
+        """
+        apart = self._apart
+        return apart is not None and bool(self.versions) and not apart.is_at(self.versions[-1].number)
+
+    @property
+    def error(self) -> KStreamsError | None:
+        """The error with which it failed, the user's line first; None: it has not failed.
+
+        Example:
+            >>> app.error is None
+            True
+        """
+        if isinstance(self._start_error, KStreamsError):
+            return self._start_error
+        error = self._deployment.error
+        return None if error is None else with_source(error)
+
+    @property
+    def failed_record(self) -> ReadRecord | None:
+        """The source record at which it failed, decoded as far as possible.
+
+        None when it has not failed, or not at a record that still exists.
+
+        Example:
+            >>> app.failed_record is None
+            True
+        """
+        place = place_of(self.error)
+        return None if place is None else record_at(self.session, place)
+
+    @property
+    def reports(self) -> ApplicationReport:
+        """Records, rate, lag and restore progress of each instance and task, as last reported.
+
+        Example:
+            >>> app.reports.records
+            5
+        """
+        return self._deployment.reports
+
+    @property
+    def restarts(self) -> list[str]:
+        """One line for each restart after its worker processes were ended from outside.
+
+        Example:
+            >>> app.restarts
+            []
+        """
+        apart = self._apart
+        return list(cast("Deployment", self._deployment).restarts.told) if apart is None else apart.restarts
+
+    @property
+    def metrics(self) -> MetricsView:
+        """Its metrics, under Kafka Streams' names (docs/metrics.md). After an orderly end the last values stay.
+
+        Example:
+            >>> app.metrics.total('records-consumed-total')
+        """
+        return MetricsView(self.name, self._deployment.metrics)
+
+    @property
+    def counts(self) -> Counts:
+        """Counts of records at its nodes since it was made, and its lag; at rest, as of the last commit.
+
+        Waits at most 1.5 s for the broker.
+
+        Example:
+            >>> app.counts.records, app.counts.lag
+            (5, 0)
+        """
+        return self._counting.look()
+
+    def node_rates(self) -> dict[str, NodeRate]:
+        """Rates of the nodes, as in `counts.nodes`.
+
+        Example:
+            >>> app.node_rates()
+        """
+        return dict(self.counts.nodes)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses of the brokers: ``host:port``, comma separated.
+
+        Example:
+            >>> host, port = session.bootstrap_servers.split(":")
+        """
+        return self.session.bootstrap_servers
+
+    def describe(self) -> TopologyDescription:
+        """Return the topology as Kafka Streams' ``describe()`` prints it.
+
+        Example:
+            >>> print(app.describe())
+            Topologies:
+               Sub-topology: 0
+                Source: words (topics: [words])
+            ...
+        """
+        return self.topology.describe()
+
+    def picture(self) -> Picture:
+        """Return a picture of the topology with the present counts and states of its nodes and stores.
+
+        Example:
+            >>> picture = app.picture()
+        """
+        return picture_of(self.topology, title=f"{self.name} ({self.status})", marks=marks_of(self._itself, self._rates), state=self.status)
+
+    def store(self, name: str) -> StoreView:
+        """Return a store for reading, live while the application runs.
+
+        Raises TopologyError when the topology has no store of that name.
+
+        Example:
+            >>> app.store('counts').get('a')
+            2
+        """
+        return StoreView(self._itself, self.topology.store(name))
+
+    @property
+    def stores(self) -> dict[str, StoreView]:
+        """All stores by name.
+
+        Example:
+            >>> sorted(app.stores)
+            ['counts']
+        """
+        return {builder.name: StoreView(self._itself, builder) for builder in all_stores(self._itself)}
+
+    @renamed(since="start", until="end")
+    def sql(
+        self, query: str, *, records: int | None = None, rows: int | None = None, start: Any = None, end: Any = None, **frames: object
+    ) -> SqlResult:
+        """Run a SELECT, as `Session.sql` with its arguments. The name of a store alone means ``SELECT * FROM`` it.
+
+        Example:
+            >>> app.sql('SELECT key, value FROM counts ORDER BY key').fetchall()
+            [('a', 2), ('b', 3)]
+        """
+        if query.strip() in self.stores:
+            query = f"SELECT * FROM {quote_identifier(f'application {self.name}')}.{quote_identifier(query.strip())}"
+        return self.session.sql(query, records=records, rows=rows, start=start, end=end, **frames)
+
+    @renamed(seconds="timeout")
+    def peek(self, node: Any, n: int = 10, *, timeout: float = 5.0) -> Records:
+        """Return the next `n` values that a node forwards (a sink: receives), from the running tasks.
+
+        Returns fewer when `timeout` expires first. A tap is attached to the tasks for that time and removed afterwards; it is
+        limited in rows, bytes and rate, and changes nothing else. Values that are numbers, strings, lists or dicts stay so,
+        others become their text. An application that does not run is sampled as by `Session.peek`.
+
+        Args:
+            node: its name, or the stream or table.
+            n: number of values.
+            timeout: seconds.
+
+        Raises TopologyError when the application has no such node.
+
+        Example:
+            >>> app.peek("long", n=3, timeout=0.1)
+        """
+        name = node_name(self._itself, node)
+        if self.status != "running":
+            found = self.session.peek(name, n, timeout=timeout, topology=self.topology, config=dict(self.config))
+            assert isinstance(found, Records)
+            return found
+        return live_peek(self._itself, name, n, timeout)
+
+    @renamed(seconds="timeout")
+    def tail(self, node: Any, *, timeout: float | None = None) -> Iterator[ReadRecord]:
+        """Yield the values at a node of the running application as they pass, for `timeout` seconds (None: without limit).
+
+        Example:
+            >>> for record in app.tail("long", timeout=0.1):
+            ...     print(record.key, record.value)
+        """
+        return live_tail(self._itself, node_name(self._itself, node), timeout)
+
+    @property
+    def generation(self) -> int:
+        """The generation of the application: which start, resume, edit or take-over this is.
+
+        Example:
+            >>> app.generation >= 1
+            True
+        """
+        plan = self._deployment.plan
+        return 0 if plan is None else plan.generation
+
+    @property
+    def _told(self) -> KStreamsError | None:
+        """The error, with the record that caused it, which is read from the broker."""
+        error = self.error
+        return None if error is None else with_record(self.session, self.name, error)
+
+    @property
+    def _apart(self) -> DetachedDeployment | None:
+        return cast("DetachedDeployment", self._deployment) if self.detached else None

@@ -1,0 +1,45 @@
+"""Preview of a deploy, as far as it is known without Spark: checked topics, internal topics to be created, tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.display.table import Table
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.topology.partitions import ResolvedTopology, resolve_partitions
+from kstreams_repl.topology.topology import Topology
+from kstreams_repl.types import TopicPartition
+
+
+def check(admin: Admin, topology: Topology, application_id: str, config: StreamsConfig) -> ResolvedTopology:
+    """Return the topology with the partitions of its topics and its tasks, as the configured partition grouper assigns them.
+
+    Raises:
+        UnknownTopicError, TopologyError: it does not fit the cluster.
+    """
+    from kstreams_repl.spark.planning import check_topics
+
+    counts = admin.topics()
+    check_topics(topology, counts)
+    return resolve_partitions(topology, application_id, counts, grouper=config["partition.grouper"])
+
+
+def planned(
+    admin: Admin, topology: Topology, application_id: str, config: StreamsConfig, begins: Mapping[TopicPartition, int] | None = None
+) -> Table:
+    """Return one row for each internal topic and sub-topology, and for each partition that begins at a given offset."""
+    resolved = check(admin, topology, application_id, config)
+    there = admin.topics()
+    rows: list[tuple[str, str, object, str]] = []
+    for topic in (*resolved.repartition_topics, *resolved.changelog_topics):
+        rows.append(("topic", topic.name, topic.partitions, "there already" if topic.name in there else "to be made"))
+    for part in topology.subtopologies():
+        tasks = sum(task.subtopology == part.id for task in resolved.tasks)
+        rows.append(
+            ("sub-topology", f"{part.id}: reads {', '.join(part.source_topics)}", tasks, "global" if part.global_ else "tasks")
+        )
+    rows += [("partition", str(at), offset, "begins at this offset") for at, offset in sorted((begins or {}).items())]
+    return Table.of(
+        ("what", "name", "partitions, tasks or offset", ""), rows, note=f"nothing is started; deploy {application_id} to do so"
+    )

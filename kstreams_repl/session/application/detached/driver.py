@@ -1,0 +1,205 @@
+"""The process that drives one detached application, with its own Spark and deployment. It takes requests from the mailbox.
+
+Start, numbered: 1. read what to run (names, addresses, settings; never code) from standard input, completely or not at all ·
+2. take the lock of the application's only driver process · 3. build the topology from the session file, executed only if the
+journal confirms its hash (`attach`) · 4. start. The process ends, at a commit, on a stop request, at SIGTERM, when its record is
+gone or another process's (the application was cleaned up), and when another session has taken the application over. When the
+application fails, the process stays: resume and edit continue from there.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from kstreams_repl.errors import DeployError, KStreamsError, SessionFileError, TaskMigratedError
+from kstreams_repl.instance.polling.poll_loop import failure_of
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.secret import from_plain
+from kstreams_repl.processes import ProcessMark
+from kstreams_repl.session.application.attach import attached
+from kstreams_repl.session.application.detached.mailbox import FAILED, STOPPED, DriverRecord, Mailbox
+from kstreams_repl.session.application.versions import make_topology
+from kstreams_repl.session.session import Session
+from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.session.source.error_source import with_source
+from kstreams_repl.spark.generation_fencing import VersionText
+from kstreams_repl.spark.plan_serialization import UserModules
+
+_LOOK_SECONDS = 0.02
+_SWEEP_SECONDS = 60.0
+_OTHERS = 3
+"""Exit status when another process already drives the application."""
+
+
+class Driver:
+    """One application and its deployment, from the request that started this process to its end."""
+
+    def __init__(self, request: dict[str, Any], mailbox: Mailbox) -> None:
+        own = ProcessMark.own()
+        self._own = own
+        self._mailbox = mailbox
+        self._told_to_end = threading.Event()
+        self._record = DriverRecord(
+            mailbox.application, own.pid, own.born, session=request["session"], bootstrap_servers=request["bootstrap_servers"]
+        )
+        mailbox.write(self._record)
+        self._session = Session(
+            ClientSettings(request["bootstrap_servers"], _settings(request["client_settings"])),
+            master=request["master"],
+            config=_settings(request["config"]),
+            directory=SessionDirectory(request["session"]),
+            report=lambda line: print(line, flush=True),
+        )
+        self._modules = UserModules()
+        self._failed: BaseException | None = None
+        self._said: Mapping[str, Any] = {}
+        self._said_of: BaseException | None = None
+
+    def run(self) -> int:
+        """Drive the application until it ends; return the exit status."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        try:
+            # 3. The topology that the journal confirms.
+            with self._modules.up_to_date():
+                self._app = attached(self._session, self._mailbox.application, None, {}, trust=False, here=True)
+            self._deployment = self._app._deployment
+            self._version = self._app.versions[-1].number
+            # 4. Start.
+            self._deployment.start()
+        except BaseException as error:
+            self._tell(state=FAILED, failure=_told(error))
+            self._session.close()
+            raise
+        self._loop()
+        with suppress(DeployError):  # an instance that did not answer is fenced
+            self._deployment.stop()
+        state = FAILED if self._failed is not None else STOPPED
+        self._session._applications[self._app.name] = self._app
+        self._session.close()
+        self._look(state)
+        return 0 if self._failed is None else 1
+
+    def _loop(self) -> None:
+        swept = time.monotonic()
+        while not self._told_to_end.is_set():
+            self._look()
+            for name, said in self._mailbox.asked(self._own):
+                answer: dict[str, Any] = {}
+                try:
+                    self._do(said)
+                except Exception as error:  # sent to the client
+                    answer = {"error": _told(error)}
+                self._look()
+                self._mailbox.answer(name, answer)
+            record = self._mailbox.record
+            if record is None or (record.pid, record.born) != (self._own.pid, self._own.born):
+                return
+            if isinstance(self._deployment.error, TaskMigratedError):
+                self._failed = self._deployment.error
+                return
+            if time.monotonic() - swept > _SWEEP_SECONDS:
+                swept = time.monotonic()
+                self._mailbox.sweep()
+            self._told_to_end.wait(_LOOK_SECONDS)
+
+    def _do(self, said: dict[str, Any]) -> None:
+        verb = said["verb"]
+        print(f"asked to {verb}", flush=True)
+        if verb == "pause":
+            self._deployment.pause()
+        elif verb == "resume":
+            self._deployment.resume()
+        elif verb == "edit":
+            self._edit(said)
+        elif verb == "stop":
+            try:
+                self._deployment.stop()
+            finally:  # an instance that did not answer is fenced; the application is stopped in any case
+                self._told_to_end.set()
+        else:
+            raise KStreamsError(f"{str(verb)[:40]!r} is nothing that a driver process does")
+
+    def _edit(self, said: dict[str, Any]) -> None:
+        """Replace the topology by another version, given by number and hash; its text is in the session file."""
+        name, files = self._mailbox.application, self._session.files
+        saved = files.read(name).version(said["version"])
+        if saved is None or saved.program.hash != said["hash"]:
+            raise SessionFileError(
+                f"the session file {files.path(name)} has no version {said['version']} with the hash that was asked for",
+                hint="nothing was changed; edit again",
+                path=str(files.path(name)),
+                application=name,
+            )
+        with self._modules.up_to_date():  # a helper module next to the notebook may have changed
+            topology = make_topology(saved, name, self._app.config)
+        text = VersionText(saved.number, saved.text, saved.description)
+        self._deployment.replace(topology, version=text, emptied=tuple(said["emptied"]))
+        self._app.topology, self._version = topology, saved.number
+
+    def _look(self, state: str | None = None) -> None:
+        """Write the present state to the record, if it has changed."""
+        plan, error = self._deployment.plan, self._failed or self._deployment.error
+        self._tell(
+            state=str(self._deployment.status) if state is None else state,
+            generation=0 if plan is None else plan.generation,
+            version=self._version,
+            failure=self._said if error is self._said_of else _told(error),
+            restarts=self._app.restarts,
+        )
+        self._said, self._said_of = self._record.failure, error
+
+    def _tell(self, **changes: Any) -> None:
+        changed = replace(self._record, **changes)
+        if changed != self._record:
+            self._record = changed
+            if self._mailbox.folder.exists():
+                self._mailbox.write(changed)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._told_to_end.set()
+
+
+def _settings(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: from_plain(value) for name, value in said.items()}
+
+
+def _told(error: BaseException | None) -> Mapping[str, Any]:
+    """Return an error as stored in a file, with the user's source line and the worker's trace if there is one."""
+    if error is None:
+        return {}
+    failure = failure_of(with_source(error) if isinstance(error, KStreamsError) else error)
+    fields = failure["fields"]
+    return {**failure, "trace": fields.get("worker_trace") or failure["trace"]}
+
+
+def main() -> int:
+    # 1. What to run.
+    try:
+        request = json.loads(sys.stdin.buffer.read())
+    except ValueError:
+        print("whoever started this process ended before it had said what to run", flush=True)
+        return 2
+    sys.path += [place for place in request["path"] if place not in sys.path]
+    # 2. The only one.
+    mailbox = Mailbox(Path(request["root"]), request["application"]).make()
+    lock = mailbox.take()
+    if lock is None:
+        print(f"{request['application']} is driven by another process", flush=True)
+        return _OTHERS
+    return Driver(request, mailbox).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

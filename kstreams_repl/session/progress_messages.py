@@ -1,0 +1,57 @@
+"""Progress messages for slow operations: one line at the start, one at the end. A notebook sets a reporter of its own."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Report = Callable[[str], None]
+"""Takes one line; called on the thread of the user's own call only."""
+
+
+def to_stderr(line: str) -> None:
+    """Write a line to standard error: the default reporter."""
+    print(line, file=sys.stderr, flush=True)
+
+
+class _Default:
+    report: Report = staticmethod(to_stderr)
+
+
+def report_to(report: Report) -> None:
+    """Set the reporter of sessions that were connected without a `report` of their own; a notebook sets `print`."""
+    _Default.report = staticmethod(report)
+
+
+def default_report(line: str) -> None:
+    """Report a line with the function that `report_to` set last."""
+    _Default.report(line)
+
+
+@contextmanager
+def step(report: Report, doing: str, done: Callable[[], str]) -> Iterator[None]:
+    """Report an operation at its start, then its result and duration."""
+    report(f"{doing} …")
+    started = time.monotonic()
+    yield
+    report(f"{done()} ({time.monotonic() - started:.1f} s)")
+
+
+class Patience:
+    """The same two lines for an operation that is polled, and only when it takes longer than a second."""
+
+    def __init__(self, report: Report, doing: str, done: str) -> None:
+        self._report, self._doing, self._done = report, doing, done
+        self._began = time.monotonic()
+        self._told = False
+
+    def look(self, busy: bool) -> None:
+        seconds = time.monotonic() - self._began
+        if busy and not self._told and seconds > 1:
+            self._told = True
+            self._report(f"{self._doing} …")
+        elif self._told and not busy:
+            self._told = False
+            self._report(f"{self._done} ({seconds:.1f} s)")

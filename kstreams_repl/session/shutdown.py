@@ -1,0 +1,66 @@
+"""Close open sessions when the process ends, before the things they use end by themselves.
+
+Exit handlers run in reverse order of registration, and the broker registers its own when it starts. So ours is registered again
+after each such start.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import weakref
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from kstreams_repl.errors import KStreamsError
+
+if TYPE_CHECKING:
+    from kstreams_repl.spark.prestart import Prestart
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+_open: weakref.WeakSet[Closable] = weakref.WeakSet()
+
+
+def close_at_exit(session: Closable) -> None:
+    """Close this session at exit, unless it is closed before."""
+    _open.add(session)
+    close_first()
+
+
+def close_first() -> None:
+    """Register the exit handler again after a start, so that sessions close before what was started ends."""
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)
+
+
+def _close_all() -> None:
+    for session in list(_open):
+        try:
+            session.close()
+        except KStreamsError as error:
+            print(f"while closing: {error.message}", file=sys.stderr)
+
+
+def end_all(steps: Iterable[Callable[[], object]]) -> None:
+    """Call all of them, even if one raises; raise the first error at the end."""
+    errors: list[Exception] = []
+    for end in steps:
+        try:
+            end()
+        except Exception as error:  # the remaining steps must run too
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def spark_steps(uses_it: bool, prestart: Prestart | None) -> list[Callable[[], object]]:
+    """Return the calls that end Spark with a session: all of it if the session used it, else only the prestart."""
+    if uses_it:
+        from kstreams_repl.spark.spark_session import stop_session
+
+        return [stop_session]
+    return [] if prestart is None else [prestart.stop]

@@ -1,0 +1,469 @@
+"""`Program`: the source text that rebuilds a topology, sliced from the cells or the file it was built in.
+
+A notebook's cells do more than build: they produce, deploy, draw. The program keeps whole statements, and only those that the
+topology depends on: 1. statements that created its nodes and stores (every node has its line) · 2. the expression that was
+deployed · 3. transitively, the definitions of the names these use: functions, classes, imports, constants, the definition of
+each that ran last, and later changes in place (`names["UA"] = …`, `names.update(…)`). A name with a plain value (text, number)
+and no statement is written as a constant. ``missing`` lists the names that were not found; the program is then read-only. Making
+a program executes nothing; `run` executes it.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextvars
+import copy
+import linecache
+import math
+import symtable
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kstreams_repl.kafka.journal_records import source_hash
+from kstreams_repl.session.application.topology_resolution import topology_of
+from kstreams_repl.session.source.cell_history import CellText
+from kstreams_repl.session.source.cell_history import history as history
+from kstreams_repl.topology.topology import Topology
+
+RESULT = "__topology__"
+BUILDERS = "__builders__"
+MODULE = "__kstreams_session__"
+_CALLS = frozenset({"deploy", "edit", "attach"})
+_SKIPPED = frozenset(
+    "kstreams_repl kernel_ext IPython ipykernel ipywidgets anywidget traitlets decorator threading asyncio tornado concurrent runpy".split()
+)
+_PLAIN = (str, int, float, bool, bytes, types.NoneType)
+
+_expression: contextvars.ContextVar[str | None] = contextvars.ContextVar("deployed expression", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Source text that sets ``__topology__``.
+
+    Attributes:
+        missing: names it uses that were not found; empty when it can be run.
+    """
+
+    text: str
+    missing: tuple[str, ...] = ()
+
+    @property
+    def hash(self) -> str:
+        return source_hash(self.text)
+
+    def run(self, config: Mapping[str, Any] | None = None, *, name: str = "session") -> Topology:
+        """Execute the text in a namespace of its own and return the topology it built. Exceptions pass through unchanged."""
+        file = f"<{name} {self.hash[:8]}>"
+        linecache.cache[file] = (len(self.text), None, self.text.splitlines(keepends=True), file)
+        namespace: dict[str, Any] = {"__name__": MODULE}
+        exec(compile(self.text, file, "exec"), namespace)
+        return topology_of(namespace[RESULT], config)
+
+
+@contextmanager
+def deployed_as(expression: str) -> Iterator[None]:
+    """Set the expression of the topology deployed in this block, for magics: the user's code has no call that shows it."""
+    token = _expression.set(expression)
+    try:
+        yield
+    finally:
+        _expression.reset(token)
+
+
+def program_of(thing: Any, topology: Topology, variables: Mapping[str, Any] | None = None) -> Program:
+    """Return the program of a topology that is being deployed; the caller's frame gives the namespace of its names.
+
+    Args:
+        variables: a notebook's, for calls without a frame of the user's (a button).
+    """
+    frame = _user_frame()
+    namespace: dict[str, Any] = dict(variables or {}) if frame is None else {**frame.f_globals, **frame.f_locals}
+    texts, call, ends = _texts(frame)
+    expression = _expression.get() or _deployed(frame)
+    if expression is None:
+        known = [name for name, value in namespace.items() if value is thing and name.isidentifier() and not name.startswith("_")]
+        expression = known[0] if known else None
+    if expression is None:
+        return Program(_listing(topology), ("the expression that was deployed",))
+    return _Slice(texts, namespace, call, ends=ends).program(topology, thing, expression)
+
+
+@dataclass(slots=True)
+class _Statement:
+    place: tuple[int, int]
+    text: str
+    file: str
+    first: int
+    last: int
+    defines: frozenset[str]
+    uses: frozenset[str]
+    called_on: frozenset[str]
+    before: str
+    ran: int = 0
+    built: tuple[str, frozenset[str]] | None = None
+    """What it deploys and the names in that, if it also deploys; "" if the topology cannot be separated from the deploy call."""
+    taken: bool = field(default=False)
+    behind: list[_Statement] = field(default_factory=list)
+    """Statements that must precede it, in whichever cell they are: it changes what they define."""
+
+
+class _Slice:
+    """The statements of some texts, and the selection that a program needs."""
+
+    def __init__(
+        self, texts: Iterable[CellText], namespace: Mapping[str, Any], call: _Call | None, *, ends: bool = False
+    ) -> None:
+        self._namespace = namespace
+        self._call = call
+        self._ends = ends
+        self._left: set[int] = set()
+        self._statements = [statement for number, text in enumerate(texts) for statement in _parsed(number, text)]
+        around = [] if call is None else [s for s in self._statements if s.file == call.file and s.first <= call.line <= s.last]
+        begun = [s for s in around if call is not None and s.place[1] <= _in_text(call.line, call.column)]
+        self._calling = max(begun or around[:1], key=lambda s: s.place, default=None)
+        self._constants: dict[str, str] = {}
+        self._missing: dict[str, None] = {}
+
+    def program(self, topology: Topology, thing: Any, expression: str) -> Program:
+        wanted = list(_names(_tree(expression, "eval")))
+        for statement in self._statements:
+            if self._makes(statement, topology, thing) or self._builds(statement, topology, thing):
+                if statement.built == ("", frozenset()):
+                    self._left.add(id(statement))
+                    self._missing[f"what line {statement.first} of {statement.file} builds and deploys"] = None
+                    continue
+                if statement.built is not None:
+                    statement.text, statement.uses = statement.built
+                    statement.defines = frozenset()
+                wanted += self._take(statement)
+        self._complete(wanted)
+        taken = _in_order(statement for statement in self._statements if statement.taken)
+        lines = ["from __future__ import annotations", "import kstreams_repl", f"{BUILDERS} = {{}}", *self._constants.values()]
+        before = None
+        for statement in taken:
+            if statement.before and (statement.place[0], statement.before) != before:
+                lines.append(statement.before)
+            before = (statement.place[0], statement.before)
+            lines.append(statement.text)
+        lines.append(f"{RESULT} = {expression}")
+        return Program("\n".join(lines) + "\n", tuple(self._missing))
+
+    def _makes(self, statement: _Statement, topology: Topology, thing: Any) -> bool:
+        places = {(node.origin.file, node.origin.line) for node in topology.nodes.values()}
+        log = getattr(thing, "_log", None)
+        for call in getattr(log, "calls", ()):
+            places |= {(origin.file, origin.line) for origin in (call.origin, *call.edited.values())}
+        if any(file == statement.file and line and statement.first <= line <= statement.last for file, line in places):
+            return not self._beyond(statement)
+        return False
+
+    def _builds(self, statement: _Statement, topology: Topology, thing: Any) -> bool:
+        """Return whether it calls a building method of the deployed topology: not every such call makes a node.
+
+        False for a builder, whose log has its calls.
+        """
+        if hasattr(thing, "_log"):
+            return False
+        mine = {name for name, value in self._namespace.items() if value is thing or value is topology}
+        return bool(mine & statement.called_on) and not self._beyond(statement)
+
+    def _beyond(self, statement: _Statement) -> bool:
+        """Return whether it is the statement with the deploying call, or follows it in a file."""
+        call, calling = self._call, self._calling
+        if call is None or statement.file != call.file:
+            return False
+        behind = calling is None or statement.place >= calling.place  # statements may share a line
+        return behind and statement.last >= call.line and (self._ends or statement.first <= call.line)
+
+    def _take(self, statement: _Statement) -> list[str]:
+        statement.taken = True
+        return list(statement.uses)
+
+    def _complete(self, wanted: list[str]) -> None:
+        done: set[str] = {"kstreams_repl", BUILDERS}
+        while wanted:
+            name = wanted.pop()
+            if name in done:
+                continue
+            done.add(name)
+            definers = [s for s in self._statements if name in s.defines and not self._beyond(s) and id(s) not in self._left]
+            if definers:
+                # each after the other, as last run: `x = f(x)` and `x["a"] = 1` need both
+                later: _Statement | None = None
+                for definer in sorted(definers, key=lambda s: (s.ran, s.place), reverse=True):
+                    if not definer.taken:
+                        wanted += self._take(definer)
+                    if later is not None:
+                        later.behind.append(definer)
+                    later = definer
+                    if name not in definer.uses:
+                        break
+            elif name in self._namespace:
+                self._write_down(name, self._namespace[name])
+            elif not hasattr(builtins, name):
+                self._missing[name] = None
+
+    def _write_down(self, name: str, value: Any) -> None:
+        module, own = getattr(value, "__module__", None), str(getattr(value, "__name__", ""))
+        if type(value) is float and not math.isfinite(value):
+            self._constants[name] = f"{name} = float({str(value)!r})"
+        elif type(value) in _PLAIN:
+            self._constants[name] = f"{name} = {value!r}"
+        elif isinstance(value, types.ModuleType) and value.__name__ != "__main__":
+            self._constants[name] = f"import {value.__name__} as {name}"
+        elif module in sys.modules and module != "__main__" and getattr(sys.modules[module], own, None) is value:
+            self._constants[name] = f"from {module} import {own} as {name}"
+        else:
+            self._missing[name] = None
+
+
+def _tree(text: str, mode: str = "exec") -> Any:
+    try:
+        return ast.parse(text, mode=mode)
+    except SystemError as lost:  # CPython 3.11 raises this for an interrupt while it builds the tree
+        raise KeyboardInterrupt from lost
+
+
+def _used(node: ast.stmt, before: str) -> frozenset[str]:
+    if not before:
+        return frozenset(_names(node))
+    first = _tree(before).body[0]
+    return frozenset((_names(node) - set(_defined(first))) | _names(first))
+
+
+def _parsed(number: int, text: CellText) -> Iterator[_Statement]:
+    try:
+        tree = _tree(text.text)
+    except SyntaxError:  # a cell that did not run
+        return
+    future = any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body)
+    for node in tree.body:
+        if isinstance(node, ast.If) and "__name__" in _names(node.test):
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            continue
+        first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
+        last = node.end_lineno or node.lineno
+        lines = text.text.splitlines()[first - 1 : last]
+        source = "\n".join(lines) if node.col_offset == 0 and not _shares_lines(tree, node) else ast.unparse(node)
+        yield _Statement(
+            (number, _in_text(node.lineno, node.col_offset)),
+            source,
+            text.file,
+            first,
+            last,
+            frozenset((*_defined(node), *_changed(node))),
+            _used(_without_annotations(node) if future else node, text.before),
+            frozenset(_called_on(node)),
+            text.before,
+            text.ran,
+            _built(node),
+        )
+
+
+def _deploying(node: ast.AST) -> Iterator[ast.Call]:
+    """Yield its calls that deploy, edit or attach a topology."""
+    for item in ast.walk(node):
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _CALLS:
+            yield item
+
+
+def _argument(call: ast.Call) -> ast.expr | None:
+    """Return the topology argument of a call."""
+    assert isinstance(call.func, ast.Attribute)
+    given = [keyword.value for keyword in call.keywords if keyword.arg == "topology"]
+    place = 1 if call.func.attr == "attach" else 0
+    found = given[0] if given else call.args[place] if len(call.args) > place else None
+    return None if isinstance(found, ast.Starred) else found
+
+
+def _built(node: ast.stmt) -> tuple[str, frozenset[str]] | None:
+    """Return the value of `_Statement.built`."""
+    calls = list(_deploying(node))
+    if not calls:
+        return None
+    if not isinstance(node, ast.Expr | ast.Assign | ast.AnnAssign):
+        return "", frozenset()
+    arguments = [found for found in map(_argument, calls) if found is not None]
+    return "\n".join(map(ast.unparse, arguments)), frozenset().union(*(_names(ast.Expr(found)) for found in arguments))
+
+
+def _in_order(statements: Iterable[_Statement]) -> list[_Statement]:
+    """Return statements in the order of their cells, each after those that must precede it."""
+    found: dict[int, _Statement] = {}
+    begun: set[int] = set()
+
+    def put(statement: _Statement) -> None:
+        if id(statement) not in begun:
+            begun.add(id(statement))
+            for earlier in statement.behind:
+                put(earlier)
+            found[id(statement)] = statement
+
+    for statement in sorted(statements, key=lambda statement: statement.place):
+        put(statement)
+    return list(found.values())
+
+
+_BUILDING = ("add_", "connect_", "stream", "table", "global_table")
+
+
+def _called_on(node: ast.AST) -> Iterator[str]:
+    """Yield names on which a building method is called."""
+    for item in ast.walk(node):
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr.startswith(_BUILDING):
+            target: ast.AST = item.func.value
+            while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+                target = target.func.value
+            if isinstance(target, ast.Name):
+                yield target.id
+
+
+def _without_annotations(node: ast.stmt) -> ast.stmt:
+    """Return the statement without annotations, for texts that never evaluate them."""
+    bare = copy.deepcopy(node)
+    for item in ast.walk(bare):
+        if isinstance(item, ast.arg):
+            item.annotation = None
+        elif isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef):
+            item.returns = None
+        elif isinstance(item, ast.AnnAssign):
+            item.annotation = ast.Constant(None)
+    return bare
+
+
+def _shares_lines(tree: ast.Module, node: ast.stmt) -> bool:
+    return any(
+        other is not node and other.lineno <= (node.end_lineno or node.lineno) and (other.end_lineno or other.lineno) >= node.lineno
+        for other in tree.body
+    )
+
+
+def _names(node: ast.AST) -> set[str]:
+    """Return the module-level names that it uses, also inside functions; not those that are bound there."""
+    found: set[str] = {item.target.id for item in _outside(node) if isinstance(item, ast.AugAssign) and isinstance(item.target, ast.Name)}
+    tables = [symtable.symtable(ast.unparse(node), "statement", "exec")]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        outermost = table.get_type() == "module"
+        found |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced() and (outermost or symbol.is_global())}
+    return found
+
+
+def _defined(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+        return
+    for item in ast.walk(node):
+        if isinstance(item, ast.Import | ast.ImportFrom):
+            for alias in item.names:
+                yield alias.asname or alias.name.partition(".")[0]
+        elif isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
+            yield item.id
+
+
+_IN_PLACE = frozenset(
+    "append extend insert add update setdefault discard remove pop popitem clear sort reverse appendleft extendleft popleft rotate fit"
+    " difference_update intersection_update symmetric_difference_update".split()
+)
+"""Methods that change the object they are called on."""
+
+
+def _outside(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts that a statement runs itself, without the functions and classes that it defines."""
+    pending = [node]
+    while pending:
+        here = pending.pop()
+        yield here
+        if not isinstance(here, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            pending += ast.iter_child_nodes(here)
+
+
+def _changed(node: ast.AST) -> Iterator[str]:
+    """Yield names whose value a statement changes in place."""
+    for item in _outside(node):
+        target: ast.AST | None = None
+        if isinstance(item, ast.Subscript | ast.Attribute) and not isinstance(item.ctx, ast.Load):
+            target = item.value
+        elif isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _IN_PLACE:
+            target = item.func.value
+        while isinstance(target, ast.Subscript | ast.Attribute):
+            target = target.value
+        if isinstance(target, ast.Name):
+            yield target.id
+
+
+def _user_frame() -> types.FrameType | None:
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _SKIPPED:
+        frame = frame.f_back
+    return frame
+
+
+class _Call(NamedTuple):
+    """Position of the call that is running in a frame; its end distinguishes it from others in the same statement."""
+
+    file: str
+    line: int
+    column: int
+    end: tuple[int | None, int | None]
+
+    @classmethod
+    def of(cls, frame: types.FrameType) -> _Call:
+        positions = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+        line, end_line, column, end_column = positions
+        return cls(frame.f_code.co_filename, frame.f_lineno if line is None else line, column or 0, (end_line, end_column))
+
+
+def _in_text(line: int, column: int) -> int:
+    """Return a sort key for positions in one text."""
+    return line * 1000 + min(column, 999)
+
+
+def _texts(frame: types.FrameType | None) -> tuple[list[CellText], _Call | None, bool]:
+    """Return the user's texts, the position of the call, and whether nothing after the call has run yet.
+
+    The texts are the notebook's cells, or the file of the calling module.
+    """
+    call = None if frame is None else _Call.of(frame)
+    if frame is None or frame.f_code.co_filename in history.files() or "get_ipython" in frame.f_globals:
+        return history.texts(), call, False
+    file = frame.f_code.co_filename
+    text = "".join(linecache.getlines(file))
+    if not text and Path(file).is_file():
+        text = Path(file).read_text(encoding="utf-8")
+    return [CellText(file, text)], call, frame.f_code.co_name == "<module>"
+
+
+def _deployed(frame: types.FrameType | None) -> str | None:
+    """Return the text of the first argument of the call to ``deploy`` or ``edit`` that is running in that frame."""
+    if frame is None:
+        return None
+    text = "".join(linecache.getlines(frame.f_code.co_filename))
+    try:
+        tree = _tree(text)
+    except SyntaxError:
+        return None
+    calls = [call for call in _deploying(tree) if call.lineno <= frame.f_lineno <= (call.end_lineno or call.lineno)]
+    running = _Call.of(frame).end
+    calls = [call for call in calls if (call.end_lineno, call.end_col_offset) == running] or calls
+    argument = _argument(max(calls, key=lambda call: call.lineno)) if calls else None
+    return None if argument is None else ast.unparse(argument)
+
+
+def _listing(topology: Topology) -> str:
+    """Return the lines that made the nodes, for reading."""
+    texts: dict[str, None] = {}
+    for node in topology.nodes.values():
+        if node.origin.file is not None:
+            texts[linecache.getline(node.origin.file, node.origin.line or 0).rstrip()] = None
+    return "\n".join(text for text in texts if text.strip()) + "\n"

@@ -1,0 +1,281 @@
+"""Topics and stores of a session: create, write, read, record, peek, query by SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from kstreams_repl import serdes as serde_library
+from kstreams_repl.call_checks import checked_calls
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.deprecation import renamed
+from kstreams_repl.display.table import Table
+from kstreams_repl.inspection import Limits, SqlResult, run_sql
+from kstreams_repl.session.application.deploy import DEFAULT_PARTITIONS
+from kstreams_repl.session.broker import SessionBroker
+from kstreams_repl.session.topics.produce import TopicProducer, milliseconds, parts_of
+from kstreams_repl.session.topics.read import read_records, topics_table
+from kstreams_repl.session.topics.record import record_topics
+from kstreams_repl.session.topics.records import Records
+from kstreams_repl.session.topics.schemas import schema_of
+from kstreams_repl.session.topics.source_serdes import built_with_serdes, recognised
+from kstreams_repl.session.topics.topic_serdes import KnownSerdes
+from kstreams_repl.session.views.peek import peek
+from kstreams_repl.session.views.sample_run import Sample, sample
+from kstreams_repl.session.views.spark_frames import spark_frame
+from kstreams_repl.session.views.sql_catalog import SessionTables, callers_names
+from kstreams_repl.testing.recording import Recording
+from kstreams_repl.topology.names import validate_name
+
+if TYPE_CHECKING:
+    from kstreams_repl.session.session import Session
+
+
+@checked_calls
+class TopicAccess:
+    """The topic methods of `Session`."""
+
+    config: dict[str, Any]
+    topic_configs: dict[str, str]
+    variables: Mapping[str, Any]
+    _broker: SessionBroker | None
+    _known: KnownSerdes
+
+    @property
+    def _itself(self) -> Session:
+        return cast("Session", self)
+
+    def topics(self, *, internal: bool = False) -> Table:
+        """List topics with their partitions and numbers of records (offsets).
+
+        Args:
+            internal: also list changelogs, repartition topics and journals.
+
+        Example:
+            >>> session.topics()
+        """
+        return topics_table(self._itself.admin, internal=internal)
+
+    def schema(self, topic: str) -> Table:
+        """Return the columns of a topic in SQL, their types and an example of each, from its last 200 records.
+
+        Example:
+            >>> [row[0] for row in session.schema('words').rows]
+        """
+        return schema_of(self._itself, topic)
+
+    def create_topic(
+        self, topic: str, *, partitions: int = DEFAULT_PARTITIONS, configs: Mapping[str, str] | None = None, exist_ok: bool = True
+    ) -> bool:
+        """Create a topic. Return False when it exists already.
+
+        On the embedded broker a topic keeps its records without limit unless `configs` says otherwise: Kafka's default deletes
+        them after a week.
+
+        Raises:
+            InvalidNameError: Kafka does not allow the name.
+
+        Example:
+            >>> session.create_topic('orders', partitions=2)
+            True
+        """
+        return self._itself.admin.create_topic(
+            validate_name(topic, "topic"), partitions, configs={**self.topic_configs, **(configs or {})}, exist_ok=exist_ok
+        )
+
+    def produce(
+        self,
+        topic: str,
+        records: Any,
+        *,
+        key: str | None = None,
+        timestamp: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        partitions: int = DEFAULT_PARTITIONS,
+    ) -> int:
+        """Write records to a topic, which is created if it does not exist. Return their number once the broker has them all.
+
+        Args:
+            records: values, or `(key, value)`, `(key, value, timestamp)` tuples, records that were read, or a dataframe or query
+                result whose rows become JSON objects.
+            key: the field or column of each value that is also the record's key.
+            timestamp: the field or column with the record's time (ms, datetime or ISO text); None: now.
+            key_serde, value_serde: None: chosen by the first key and value: text, long, double, bytes, else JSON.
+            partitions: of the topic, if it is created.
+
+        Raises:
+            SerializationError: its serde cannot write a record.
+            ProductionError, BrokerUnavailableError: the broker did not accept the records.
+
+        Example:
+            >>> session.produce('orders', [('ada', {'amount': 3}), ('bob', {'amount': 5})])
+            2
+        """
+        self.create_topic(topic, partitions=partitions)
+        chosen = self._serdes(topic, key_serde, value_serde)
+        producer = TopicProducer(self._itself.settings, topic, *chosen, watch=None if self._broker is None else self._broker.check)
+        try:
+            return producer.send_all(parts_of(records, key=key, timestamp=timestamp))
+        finally:
+            self._known.note(topic, producer.key_serde, producer.value_serde)
+
+    def read(
+        self,
+        topic: str,
+        n: int | None = 10,
+        *,
+        start: Any = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+    ) -> Records:
+        """Return records of a topic, by time: the last `n`, or the first `n` from `start` on. Never waits for new records.
+
+        Args:
+            n: number of records; None: all.
+            start: "earliest", an offset (of every partition, an int), or a time (datetime or ISO text).
+            key_serde, value_serde: None: those that this session knows for the topic, else those that the bytes suggest.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+
+        Example:
+            >>> [record.value for record in session.read('words', n=2)]
+            ['not', 'to']
+        """
+        key, value = self._serdes(topic, key_serde, value_serde)
+        return read_records(self._itself.admin, topic, n, start=start, key_serde=key, value_serde=value)
+
+    @renamed(seconds="timeout")
+    def record(
+        self, *topics: str, n: int | None = None, timeout: float | None = None, offsets: Any = None
+    ) -> Recording:
+        """Return an exact recording of topics: bytes, headers, times and offsets.
+
+        Replay it into a topology, or save it as a test file.
+
+        Args:
+            n: the last `n` records of each topic; 1,000 when no bound is given.
+            timeout: seconds; record what is written from now on for that long.
+            offsets: ``(from, to)`` of every partition (either may be None), or by partition: ``{0: (10, 20)}``.
+
+        Raises UnknownTopicError when there is no such topic.
+
+        Example:
+            >>> recording = session.record('words', n=100)
+            >>> len(recording)
+            5
+        """
+        return record_topics(self._itself.admin, topics, n=n, seconds=timeout, offsets=offsets)
+
+    def _serdes(self, topic: str, *given: Any) -> tuple[Any, Any]:
+        key, value = (
+            known if serde is None else serde_library.resolve(serde) for known, serde in zip(self._known.of(topic), given, strict=True)
+        )
+        return key, value
+
+    def serdes_of(self, topic: str) -> tuple[Any, Any]:
+        """Return (key serde, value serde) of a topic; None for a side that this session does not know.
+
+        Example:
+            >>> key_serde, value_serde = session.serdes_of('words')
+        """
+        return self._known.of(topic)
+
+    def _recognised(self, topic: str) -> tuple[Any, Any]:
+        return recognised(self._itself.admin, topic)
+
+    @renamed(seconds="timeout")
+    def peek(
+        self, target: Any, n: int = 10, *, timeout: float = 5.0, topology: Any = None, config: Mapping[str, Any] | None = None
+    ) -> Records | Table:
+        """Return the last values of a topic, node, stream or table, without deploying anything.
+
+        For a topic these are its last records. For a node they are the values that it forwards when the topology runs in the test
+        driver over a bounded sample of its real topics. A builder or topology gives one row for every node.
+
+        Args:
+            target: a topic's or node's name, a stream, table, builder, topology or application.
+            n: number of values.
+            timeout: seconds after which no larger sample is begun.
+            topology: the topology that has a node of this name; None: the applications of this session.
+            config: settings for the sample run.
+
+        Raises:
+            UnknownTopicError, TopologyError: there is no such topic or node.
+
+        Example:
+            >>> session.peek('words', n=2)
+            >>> session.peek('long', topology=builder)
+        """
+        return peek(self._itself, target, n, seconds=timeout, topology=topology, config=dict(config or {}))
+
+    @renamed(seconds="timeout")
+    def sample(self, topology: Any, *, n: int = 10, timeout: float = 5.0, config: Mapping[str, Any] | None = None) -> Sample:
+        """Run a topology over a bounded sample of its topics and keep the last `n` values of every node.
+
+        Example:
+            >>> sample = session.sample(builder, n=3)
+        """
+        built, checked = built_with_serdes(self._itself, topology, StreamsConfig({**self.config, **(config or {})}))
+        return sample(self._itself.admin, built, node=None, n=n, seconds=timeout, config=checked)
+
+    @renamed(since="start", until="end")
+    def sql(
+        self,
+        query: str,
+        *,
+        records: int | None = None,
+        rows: int | None = None,
+        start: Any = None,
+        end: Any = None,
+        **frames: object,
+    ) -> SqlResult:
+        """Run one SELECT over topics, stores and dataframes, in DuckDB.
+
+        A topic has ``key``, ``value`` (JSON: its fields), ``partition``, ``"offset"``, ``timestamp`` and ``headers``; a store
+        ``key``, ``value``, ``timestamp`` and, for windows, ``window_start`` and ``window_end``. Names with other characters than
+        letters, digits and underscores need double quotes.
+
+        Args:
+            records: read at most this many of each topic, the last ones; every export of the result then warns
+                (`PartialResultWarning`). None: all, streamed into DuckDB, whose memory is bounded: it spills the rest to disk.
+            rows: read at most this many of each store per task; None: all.
+            start, end: read only this time range of topics, `end` excluded (ms, datetime or ISO text).
+            **frames: dataframes by their names in the query; the caller's own variables are found without it.
+
+        Raises:
+            SqlError: it is not one SELECT statement, names a table that does not exist, or DuckDB rejects it.
+
+        Example:
+            >>> session.sql('SELECT value AS word, count(*) AS n FROM words GROUP BY ALL ORDER BY word').fetchall()[0]
+            ('be', 1)
+        """
+        first, last = (None if moment is None else milliseconds(moment) for moment in (start, end))
+        return run_sql(query, SessionTables(self._itself, frames, callers_names(self.variables)), limits=Limits(records, rows, first, last))
+
+    @renamed(since="start", until="end")
+    def spark_frame(
+        self, name: Any, *, records: int | None = None, offsets: Any = None, start: Any = None, end: Any = None, piece: int = 1_000_000
+    ) -> Any:
+        """Return a topic or a store as a Spark DataFrame, with the columns of `sql`. For data too large for `sql`.
+
+        Spark's workers read the records. This call fixes the offsets, so every action reads the same records. A store is read
+        from its changelog, the last record of each key. Fields of JSON values are inferred from 20,000 records; a value that does
+        not fit them is NULL.
+
+        Args:
+            name: a topic, a store of an application of this session, or ``app.store(name)``.
+            records: read at most this many records of a topic, the last ones; None: all.
+            offsets: ``(from, to)`` of every partition (either may be None), or by partition: ``{0: (10, 20)}``.
+            start, end: read only this time range of a topic (ms, datetime or ISO text), `end` excluded.
+            piece: how many offsets of a partition one Spark task reads.
+
+        Raises UnknownTopicError when there is no such topic or store.
+
+        Example:
+            >>> frame = session.spark_frame('words')
+            >>> frame.count()
+            5
+        """
+        return spark_frame(self._itself, name, records=records, offsets=offsets, start=start, end=end, piece=piece)

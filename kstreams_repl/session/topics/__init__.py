@@ -1,0 +1,1 @@
+"""Records of topics: produce, read and record them, and find their serdes."""

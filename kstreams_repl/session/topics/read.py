@@ -1,0 +1,141 @@
+"""Bounded reads of a topic as decoded records, in order of their timestamps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+from kstreams_repl import serdes as serde_library
+from kstreams_repl.display.table import Table
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.inspection.columns import guess
+from kstreams_repl.inspection.topics import FEW, last_of
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
+from kstreams_repl.serdes import Serde
+from kstreams_repl.session.topics.internal_names import internal_names
+from kstreams_repl.session.topics.produce import milliseconds
+from kstreams_repl.session.topics.records import ReadRecord, Records
+
+_Row = tuple[int, int, int, bytes | None, bytes | None, Any]
+"""Timestamp, partition, offset, key, value, headers."""
+
+
+def read_records(
+    admin: Admin, topic: str, n: int | None, *, start: Any, key_serde: Serde | None, value_serde: Serde | None
+) -> Records:
+    """Read records, as `Session.read`. Serdes that are None are inferred from the bytes.
+
+    Raises:
+        UnknownTopicError: there is no such topic.
+    """
+    refuse_no_number(n, all_of_them=True)
+    offset = int(start) if isinstance(start, Integral) else None
+    since = None if start is None or offset is not None or start == "earliest" else milliseconds(start)
+    ranges = ranges_of(admin, topic, start=offset, since_ms=since)
+    there = sum(item.end - item.start for item in ranges)
+    found, whole = rows_of(admin, ranges, n, first=start is not None)
+    found.sort(key=lambda row: row[:3])
+    count = len(found)
+    if n is not None:
+        found = found[-n:] if start is None and n else found[:n]
+    records = decoded(found, topic, key_serde, value_serde)
+    if whole and len(records) == count:
+        there = count  # the remaining offsets hold no records
+    return Records(records, note=_read_note(topic, len(records), there), title=topic)
+
+
+def decoded(found: Sequence[_Row], topic: str, key_serde: Serde | None, value_serde: Serde | None) -> list[ReadRecord]:
+    """Return rows as decoded records. Serdes that are None are inferred from the bytes."""
+    read_key = _reader(key_serde, [row[3] for row in found])
+    read_value = _reader(value_serde, [row[4] for row in found])
+    return [
+        ReadRecord(read_key(key), read_value(value), timestamp, topic, partition, offset, list(headers or ()))
+        for timestamp, partition, offset, key, value, headers in found
+    ]
+
+
+def refuse_no_number(n: Any, *, all_of_them: bool = False) -> None:
+    """Raise if `n` is not a number of records; with `all_of_them`, None is allowed and means all.
+
+    Raises:
+        KStreamsError: it is not.
+    """
+    if not (isinstance(n, Integral) and int(n) >= 0) and not (all_of_them and n is None):
+        raise KStreamsError(f"n={n!r} is no number of records", hint=f"0 or more{'; None: all' if all_of_them else ''}")
+
+
+def rows_of(
+    admin: Admin, ranges: Sequence[OffsetRange], n: int | None, *, first: bool, few: int = FEW
+) -> tuple[list[_Row], bool]:
+    """Return at least the first or last `n` records of each partition, or all there are, and whether that is all of them.
+
+    Not every offset holds a record (a transaction ends with a marker, compaction removes some), so a partition that gave fewer
+    than `n` is read again over a range four times as large.
+
+    Args:
+        few: if `n` is larger than this, the last `n` offsets are taken evenly from the partitions.
+    """
+    found: list[_Row] = []
+    left, size, whole = list(ranges), n, True
+    while left:
+        taken = [_end_of(item, size, first=first) for item in left]
+        if not first and n is not None and n > few:
+            taken = list(last_of(left, n))
+        rows: dict[int, list[_Row]] = {item.partition.partition: [] for item in taken}
+        for at, batch in read_ranges(admin.settings, taken):
+            headers = batch.headers or [None] * len(batch)
+            rows[at.partition] += zip(
+                batch.timestamps, [at.partition] * len(batch), batch.offsets, batch.keys, batch.values, headers, strict=True
+            )
+        again = []
+        for item, part in zip(left, taken, strict=True):
+            mine = rows[item.partition.partition]
+            if part != item and n is not None and len(mine) < n <= few:
+                again.append(item)
+                continue
+            whole = whole and part == item
+            found += mine
+        left, size = again, None if size is None else 4 * size
+    return found, whole
+
+
+def _end_of(item: OffsetRange, size: int | None, *, first: bool) -> OffsetRange:
+    if size is None or item.end - item.start <= size:
+        return item
+    return OffsetRange(item.partition, *((item.start, item.start + size) if first else (item.end - size, item.end)))
+
+
+def _reader(serde: Any, cells: list[bytes | None]) -> Any:
+    """Return a function that decodes one cell; it returns the bytes of a cell that cannot be decoded."""
+    chosen = serde if serde is not None else serde_library.of(guess(cells))
+
+    def read(cell: bytes | None) -> Any:
+        if cell is None:
+            return None
+        try:
+            return chosen.deserialize(cell)
+        except Exception:  # reading must not fail because of one record; the bytes show its content
+            return cell
+
+    return read
+
+
+def _read_note(topic: str, shown: int, there: int) -> str:
+    if there == 0:
+        return f"0 records on {topic}; produce with session.produce({topic!r}, [...])"
+    return f"{shown:,} of {there:,} records" if shown != there else f"all {there:,} records"
+
+
+def topics_table(admin: Admin, *, internal: bool) -> Table:
+    """Return the table of `Session.topics`."""
+    counts = admin.topics()
+    hidden = frozenset() if internal else internal_names(admin)
+    rows = []
+    for name in counts:
+        if name not in hidden:
+            ranges = ranges_of(admin, name, isolation="read_uncommitted")
+            rows.append((name, counts[name], sum(item.end - item.start for item in ranges)))
+    note = "" if rows else "no topics yet; session.produce(topic, records) makes one"
+    return Table.of(("topic", "partitions", "records"), rows, note=note)

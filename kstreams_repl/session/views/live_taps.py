@@ -1,0 +1,147 @@
+"""Tap a node of a running application: the tap is on its tasks only while a caller reads it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from kstreams_repl.errors import KStreamsError, TapUnavailableError
+from kstreams_repl.instance.control.node_taps import LEASE_SECONDS, LONGEST_SECONDS, MOST_ROWS, TapRequest, TapRequests
+from kstreams_repl.instance.state.state_directory import control_directory, state_root
+from kstreams_repl.session.topics.records import ReadRecord, Records
+
+if TYPE_CHECKING:
+    from kstreams_repl.session.application.application import Application
+
+POLL_SECONDS = 0.1
+_RENEW_SECONDS = LEASE_SECONDS / 4
+PER_SECOND = 200
+
+
+class LiveTap:
+    """A tap that is on while the `with` block runs. `new()` returns the values since the last call.
+
+    The tap also ends when this process dies (its lease expires within seconds) and after an hour.
+
+    Args:
+        rows: each instance keeps this many of the last records between two calls.
+        per_second: per instance; records beyond it are only counted.
+    """
+
+    def __init__(self, application: Application, node: str, *, rows: int = 100, per_second: int = PER_SECOND) -> None:
+        self._application = application
+        self._requests = TapRequests(control_directory(state_root(application.config), application.name))
+        now_ms = int(time.time() * 1000)
+        self._request = TapRequest(
+            secrets.token_hex(8), node, min(max(rows, 1), MOST_ROWS), per_second, 0, now_ms + int(LONGEST_SECONDS * 1000)
+        )
+        self._renew_at = 0.0
+        self._reached: dict[tuple[int, int], int] = {}
+        self._counts: dict[tuple[int, int], int] = {}
+
+    @property
+    def count(self) -> int:
+        """Return how many records have passed so far, shown or not."""
+        return sum(self._counts.values())
+
+    @property
+    def id(self) -> str:
+        return self._request.id
+
+    def __enter__(self) -> LiveTap:
+        self._check()
+        self._renew()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._requests.drop(self._request.id)
+
+    def new(self) -> list[ReadRecord]:
+        """Return the values since the last call, in order of time. Never waits.
+
+        Raises:
+            TapUnavailableError: the instances run on hosts that a tap cannot reach.
+        """
+        self._check()
+        self._renew()
+        fresh: list[ReadRecord] = []
+        for part in self._requests.seen(self._application.generation, self._request.id):
+            place = (int(part["slot"]), int(part["began"] or 0))
+            self._counts[place] = int(part["count"])
+            after = self._reached.get(place, 0)
+            for number, task, key, value, timestamp, headers in part["rows"]:
+                if number > after:
+                    self._reached[place] = max(self._reached.get(place, 0), number)
+                    partition = int(str(task).rpartition("_")[2])
+                    fresh.append(ReadRecord(key, value, timestamp, partition=partition, headers=[tuple(pair) for pair in headers]))
+        return sorted(fresh, key=lambda record: record.timestamp)
+
+    def _check(self) -> None:
+        """Raise if instances run on another host: they would never answer, which would read as "nothing passed"."""
+        told = self._application.reports.instances.values()
+        away = sorted({report.place or f"slot {report.slot}" for report in told if not report.taps})
+        if away:
+            name, node = self._application.name, self._request.node
+            raise TapUnavailableError(
+                f"what passes {node} of {name} cannot be looked at: its instances run in {', '.join(away)}, and the driver's "
+                "control directory, through which taps go, is not on their disks",
+                hint=f"session.peek({node!r}) runs a sample of the records there are; a sink's topic can be read: session.read(...); "
+                "stores are read from their changelogs as ever; or put the driver's state.dir on a disk that is mounted at the same "
+                "path on the executors' hosts",
+                node=node,
+                application=name,
+                places=away,
+            )
+
+    def _renew(self) -> None:
+        if time.monotonic() < self._renew_at:
+            return
+        self._renew_at = time.monotonic() + _RENEW_SECONDS
+        until_ms = int((time.time() + LEASE_SECONDS) * 1000)
+        self._request = TapRequest(
+            self._request.id, self._request.node, self._request.rows, self._request.per_second, until_ms, self._request.last_ms
+        )
+        self._requests.put(self._request)
+
+
+def live_peek(application: Application, node: str, n: int, seconds: float) -> Records:
+    """Return the next `n` values at a node of a running application, or those of `seconds`."""
+    deadline = time.monotonic() + seconds
+    found: list[ReadRecord] = []
+    with LiveTap(application, node, rows=n) as tap:
+        while len(found) < n and time.monotonic() < deadline and application.status == "running":
+            time.sleep(POLL_SECONDS)
+            found += tap.new()
+    passed = f"{tap.count:,} passed"
+    if not tap.count:
+        passed = f"nothing passed within {seconds:g} s; session.peek(...) runs a sample of what is there, and says where values end"
+    return Records(found[:n], note=f"{node}: live from {application.name}, {passed}", title=node)
+
+
+def live_tail(application: Application, node: str, seconds: float | None) -> Iterator[ReadRecord]:
+    """Yield values at a node as they pass, for `seconds` or until the application no longer runs. Closing it removes the tap."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    with LiveTap(application, node) as tap:
+        while application.status in ("starting", "running") and (deadline is None or time.monotonic() < deadline):
+            time.sleep(POLL_SECONDS)
+            yield from tap.new()
+
+
+def node_name(application: Application, target: Any) -> str:
+    """Return the name of a node, given by name, stream or table.
+
+    Raises:
+        TopologyError: the application has no such node.
+        KStreamsError: the node belongs to a global table, which has no tasks to tap.
+    """
+    name = target if isinstance(target, str) else str(getattr(target, "name", target))
+    application.topology.node(name)
+    shared = application.topology.global_stores()
+    if shared is not None and any(node.name == name for node in shared.nodes):
+        raise KStreamsError(
+            f"{name} feeds a global table; its records pass no task", hint="read its topic: session.read(...), or its store", node=name
+        )
+    return name

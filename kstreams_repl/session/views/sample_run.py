@@ -1,0 +1,220 @@
+"""Values between nodes without a deploy: a bounded sample of the real topics through the test driver, with taps on the nodes.
+
+The sample is the last records of every source topic (of tables and global tables the first, up to the bound, so that joins find
+their rows), fed in the order in which a task would take them: by the timestamps of the partitions' heads, global tables first. It
+grows fourfold until the requested node has forwarded enough, all is read, or the time is up.
+"""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kstreams_repl.display.table import cell_text
+from kstreams_repl.errors import KStreamsError, StreamsProcessingError, UnknownTopicError
+from kstreams_repl.inspection.topics import bounded
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
+from kstreams_repl.operators.table_source import TableSource
+from kstreams_repl.runtime.node_counts import NodeCount
+from kstreams_repl.runtime.tap_points import sends_changes
+from kstreams_repl.session.topics.records import ReadRecord
+from kstreams_repl.session.views.silent_nodes import where_values_end
+from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.topology.nodes import ProcessorNode, SourceNode
+from kstreams_repl.topology.topology import Topology
+from kstreams_repl.types import Headers, TopicPartition
+
+FIRST_SAMPLE = 500
+TABLE_SAMPLE = 20_000
+LARGEST_SAMPLE = 128_000
+
+_Input = tuple[int, int, str, bytes | None, bytes | None, Headers]
+"""Rank (global tables 0, tables 1, streams 2), time, topic, key, value, headers."""
+
+
+@dataclass(slots=True)
+class NodeSample:
+    """Values that one node forwarded: their total number, the last of them, and the smallest and largest timestamp of all."""
+
+    last: deque[ReadRecord]
+    count: int = 0
+    earliest: int = sys.maxsize
+    latest: int = -1
+
+
+@dataclass(slots=True)
+class Sample:
+    """A run over a sample.
+
+    Attributes:
+        nodes: by node name, in the topology's order.
+        counts: what entered and left each node.
+        fed: records fed in, including the one at which a function failed.
+        whole: the sample has all records.
+        parts: of topics that the sample has in part, how many of their records it has, and how many there are.
+        ended: the nodes at which records ended, and why (`where_values_end`).
+        error: what a user function raised; the sample ends there.
+    """
+
+    nodes: dict[str, NodeSample] = field(default_factory=dict)
+    counts: Mapping[str, NodeCount] = field(default_factory=dict)
+    fed: int = 0
+    whole: bool = False
+    parts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    ended: list[str] = field(default_factory=list)
+    error: KStreamsError | None = None
+
+
+def sample(
+    admin: Admin,
+    topology: Topology,
+    *,
+    node: str | None,
+    n: int,
+    seconds: float,
+    config: Mapping[str, Any] | None = None,
+) -> Sample:
+    """Run a topology over a sample of its topics.
+
+    Args:
+        node: stop when this one has forwarded `n` records; None: one first sample is enough.
+        n: how many of the last records of each node are kept.
+        seconds: begin no larger sample after that.
+
+    Raises:
+        UnknownTopicError: a source topic does not exist.
+    """
+    deadline = time.monotonic() + seconds
+    size = FIRST_SAMPLE
+    while True:
+        started = time.monotonic()
+        taken = _run(admin, topology, node, size=size, n=n, config=config, deadline=deadline)
+        spent = time.monotonic() - started
+        enough = node is None or taken.nodes[node].count >= n or taken.error is not None
+        if enough or taken.whole or size >= LARGEST_SAMPLE or time.monotonic() + 3 * spent > deadline:
+            return taken
+        size *= 4
+
+
+def _run(
+    admin: Admin, topology: Topology, node: str | None, *, size: int, n: int, config: Mapping[str, Any] | None, deadline: float
+) -> Sample:
+    inputs, parts = _inputs(admin, topology, size)
+    taken = Sample({name: NodeSample(deque(maxlen=n)) for name in topology.nodes}, whole=not parts, parts=parts)
+    settings = {"application.id": "peek", **{name: value for name, value in (config or {}).items() if name != "application.id"}}
+    driver = TopologyTestDriver(topology, settings, start_ms=inputs[0][1] if inputs else None, tap=_taps(topology, taken))
+    try:
+        for _, timestamp, topic, key, value, headers in inputs:
+            taken.fed += 1  # includes the record at which a function fails
+            driver.pipe_bytes(topic, key, value, timestamp, headers)
+            if taken.fed % 256 == 0 and time.monotonic() > deadline:
+                taken.whole = False
+                break
+        taken.counts = driver.node_counts
+        if node is None or taken.nodes[node].count < n:
+            taken.ended = where_values_end(topology, taken, node, driver.state_store)
+    except KStreamsError as error:
+        taken.error, taken.whole = error, False
+    finally:
+        try:
+            driver.close()
+        except Exception as error:  # raised by the user's own close(); the sample is complete
+            taken.error = taken.error or StreamsProcessingError(f"close() raised {type(error).__name__}: {error}")
+    return taken
+
+
+def _inputs(admin: Admin, topology: Topology, size: int) -> tuple[list[_Input], dict[str, tuple[int, int]]]:
+    """Return the records, and for topics read in part, how many of their records were read and how many there are."""
+    known = admin.topics()
+    globals_ = {topic for part in topology.subtopologies() if part.global_ for topic in part.source_topics}
+    tables = globals_ | {topic for topic in topology.source_topics() if _is_table(topology, topic)}
+    ranges: list[OffsetRange] = []
+    parts: dict[str, tuple[int, int]] = {}
+    for topic in source_topics(topology, known):
+        there = ranges_of(admin, topic)
+        taken = _first(there, TABLE_SAMPLE) if topic in tables else bounded(there, size)
+        have, all_ = (sum(r.end - r.start for r in some) for some in (taken, there))
+        if have < all_:
+            parts[topic] = have, all_
+        ranges += taken
+    queues: dict[TopicPartition, list[_Input]] = {}
+    for at, batch in read_ranges(admin.settings, ranges):
+        headers = batch.headers or [None] * len(batch)
+        rank = 0 if at.topic in globals_ else 1 if at.topic in tables else 2
+        queues.setdefault(at, []).extend(
+            (rank, timestamp, at.topic, key, value, list(header or ()))
+            for timestamp, key, value, header in zip(batch.timestamps, batch.keys, batch.values, headers, strict=True)
+        )
+    # A task takes the queue whose *head* is earliest; merge does the same and keeps each partition in its order.
+    return list(heapq.merge(*queues.values(), key=lambda item: (item[0] > 0, item[1], item[0]))), parts
+
+
+def source_topics(topology: Topology, known: Mapping[str, int]) -> list[str]:
+    """Return the external topics that the topology reads, including those that match its patterns.
+
+    Raises:
+        UnknownTopicError: one does not exist.
+    """
+    found: dict[str, None] = {}
+    for node in topology.nodes.values():
+        if not isinstance(node, SourceNode):
+            continue
+        for topic in node.topics:
+            if topic in topology.internal_topics:
+                continue
+            if topic not in known:
+                raise UnknownTopicError(
+                    f"the topology reads topic {topic!r}, which is not on the broker",
+                    hint=f"session.produce({topic!r}, [...]) makes it",
+                    topic=topic,
+                )
+            found[topic] = None
+        if node.pattern is not None:
+            found |= dict.fromkeys(topic for topic in known if node.pattern.fullmatch(topic))
+    return list(found)
+
+
+def _first(ranges: tuple[OffsetRange, ...], records: int) -> tuple[OffsetRange, ...]:
+    share = records // max(len(ranges), 1)
+    return tuple(OffsetRange(item.partition, item.start, min(item.end, item.start + share)) for item in ranges)
+
+
+def _is_table(topology: Topology, topic: str) -> bool:
+    for node in topology.nodes.values():
+        if isinstance(node, SourceNode) and topic in node.topics:
+            children = [topology.nodes[name] for name in topology.children(node.name)]
+            if any(isinstance(child, ProcessorNode) and isinstance(child.operator, TableSource) for child in children):
+                return True
+    return False
+
+
+def _taps(topology: Topology, taken: Sample) -> Callable[[str], Callable[..., None]]:
+    def tap(name: str) -> Callable[..., None]:
+        into = taken.nodes[name]
+        keep, changes = into.last.append, sends_changes(topology.nodes[name])
+
+        def observe(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            into.count += 1
+            into.earliest, into.latest = min(into.earliest, timestamp), max(into.latest, timestamp)
+            keep(ReadRecord(key, frozen_copy(value[0] if changes else value), timestamp, headers=list(headers)))
+
+        return observe
+
+    return tap
+
+
+def frozen_copy(value: Any) -> Any:
+    """Return a copy of the value: nodes downstream may change it in place."""
+    if value is None or type(value) in (str, int, float, bool, bytes):
+        return value
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # not every object can be copied; its text can be shown
+        return cell_text(value)

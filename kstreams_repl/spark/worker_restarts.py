@@ -1,0 +1,116 @@
+"""Restart an application whose worker processes are killed from outside.
+
+A record or function that kills its worker is found by its traces (`instance.failures.crash_watchdog`) and fails the application by a
+report. The other deaths have no cause in user code: kill -9, the kernel's out-of-memory killer, an operator. Spark retries a task that
+lost its worker, and after `TASK_FAILURES` deaths of one task within an epoch it ends the query; this module then starts the query again as
+a new generation. That is repeated as long as there is progress between two restarts: records were committed, or an instance has nothing to
+do. After `FRUITLESS` restarts in a row without progress the application fails, because no instance lives long enough to work.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from kstreams_repl.errors import ApplicationFailedError, KStreamsError
+from kstreams_repl.spark.failure_translation import error_of_end, python_error
+
+if TYPE_CHECKING:
+    from kstreams_repl.instance.application_plan import ApplicationPlan
+    from kstreams_repl.spark.deployment import Deployment
+    from kstreams_repl.spark.instance_reports import ApplicationReport
+
+_LOG = logging.getLogger("kstreams_repl.spark")
+FRUITLESS = 3
+_KEPT = 20
+_DEATHS = (
+    "Python worker exited unexpectedly", "ExecutorLostFailure", "Python worker failed to connect back", "Connection reset", "EOFException",
+)  # fmt: skip
+
+
+class Restarts:
+    """The restarts of one deployment after deaths of its worker processes.
+
+    Attributes:
+        told: one line per restart, the last ones: time, cause and result.
+    """
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self._committed: Mapping[str, int] = {}
+        self._fruitless = 0
+
+    def after_end(
+        self,
+        deployment: Deployment,
+        plan: ApplicationPlan,
+        told: Collection[Mapping[str, Any]],
+        cause: str | None,
+        lost: KStreamsError | None,
+    ) -> tuple[KStreamsError, bool] | None:
+        """Decide what happens to an application whose query has ended. Called with the deployment's lock held.
+
+        Args:
+            told, cause, lost: see `error_of_end`.
+
+        Returns:
+            None: its worker processes died, and it was restarted. Otherwise the error, and whether an instance failed.
+        """
+        over = lost is not None or any(report.get("state") in ("failed", "superseded") for report in told)
+        if over or not is_death(cause):
+            python = deployment._session.sparkContext.pythonExec
+            return error_of_end(plan.application_id, told, cause, deployment.state_root, python, lost)
+        self._fruitless = 0 if self._advanced(deployment.reports) else self._fruitless + 1
+        if self._fruitless >= FRUITLESS:
+            return _worn_out(plan.application_id, str(cause)), False
+        line = (
+            f"{time.strftime('%H:%M:%S')} worker processes of {plan.application_id} were killed from outside and Spark ended its query; "
+            f"it was restarted from its last commit as generation {plan.generation + 1}"
+        )
+        self.told = [*self.told, line][-_KEPT:]
+        _LOG.warning("%s", line)
+        try:
+            start_again(deployment, "worker processes died")
+        except KStreamsError as error:
+            return error, False
+        return None
+
+    def _advanced(self, reports: ApplicationReport) -> bool:
+        """Return whether there was progress since the last restart."""
+        before, self._committed = self._committed, {**self._committed, **reports.committed}
+        idle = any(report.state == "running" and report.tasks for report in reports.instances.values()) and reports.lag == 0
+        return idle or any(offset > before.get(at, -1) for at, offset in reports.committed.items())
+
+
+def is_death(cause: str | None) -> bool:
+    """Return whether Spark's reason for the end of a query is a dead worker process, rather than an exception raised in it."""
+    return cause is not None and python_error(cause) is None and any(words in cause for words in _DEATHS)
+
+
+def _worn_out(application_id: str, cause: str) -> ApplicationFailedError:
+    return ApplicationFailedError(
+        f"worker processes of {application_id} died repeatedly, without a commit between {FRUITLESS} restarts: "
+        f"{cause.splitlines()[0][:300]}",
+        hint="they end before they can work: out of memory, a limit of the machine, or a crash in native code; see the workers' output in "
+        "session.logs(); no committed data are lost, and resume continues from the last commit",
+    )
+
+
+def start_again(deployment: Deployment, why: str) -> None:
+    """End the rest of a generation at a commit and start the next one. The deployment counts as running meanwhile.
+
+    Raises:
+        KStreamsError: it cannot be started now.
+    """
+    deployment._restarting = True
+    try:
+        with suppress(KStreamsError):  # the start fences an instance that did not answer
+            deployment.pause()
+        deployment._shipment = None  # a new plan, because the instances have not all confirmed this generation
+        deployment._story.append(why)
+        deployment.start()
+    finally:
+        deployment._restarting = False

@@ -1,0 +1,106 @@
+"""The bytes under a typed store: physical keys, and the corresponding changelog keys.
+
+`Rows` is the seam between the layers above (objects, caches) and the physical layout below. A key-value store uses its engine
+directly; window and session stores prefix every key with a segment id (`segments.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from kstreams_repl.stores.changelog import Changelog
+from kstreams_repl.stores.codec import Codec
+from kstreams_repl.stores.engine.base import Engine, Row
+
+
+class Rows(Protocol):
+    """The physical rows of one store. `get` and `put` are plain callables."""
+
+    get: Callable[[bytes], bytes | None]
+    """Returns None if the row does not exist or has expired."""
+
+    put: Callable[[bytes, bytes | None], None]
+    """Drops and counts a row whose segment has expired."""
+
+    log_key: Callable[[bytes], bytes] | None
+    """Returns the changelog key of a physical key; None when both are the same."""
+
+    def range(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[Row]:
+        """Iterate over live rows with low <= key < high."""
+
+    def approximate_count(self) -> int: ...
+
+
+PutMany = Callable[[Sequence[bytes], Sequence[bytes | None]], None]
+"""(keys, stored bytes): equivalent to one `put` after the other."""
+
+
+def many_at_once(rows: Rows) -> PutMany:
+    """Return the rows' own `put_many`, or one that calls `put` for each row."""
+
+    def one_by_one(keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        put = rows.put
+        for key, value in zip(keys, values, strict=True):
+            put(key, value)
+
+    return getattr(rows, "put_many", one_by_one)
+
+
+class EngineRows:
+    """The rows of a key-value store: those of its engine."""
+
+    __slots__ = ("get", "put", "put_many", "range", "approximate_count", "log_key")
+
+    def __init__(self, engine: Engine, log_key: Callable[[bytes], bytes] | None = None) -> None:
+        self.get: Callable[[bytes], bytes | None] = engine.get
+        self.put: Callable[[bytes, bytes | None], None] = engine.put
+        self.put_many: PutMany = engine.put_many
+        self.range = engine.range
+        self.approximate_count = engine.approximate_count
+        self.log_key = log_key
+
+
+Write = Callable[[bytes, bytes | None, int], None]
+"""(physical key, stored bytes or None, timestamp of the current record): write a row and log it."""
+
+
+def logged_write(rows: Rows, codec: Codec, changelog: Changelog, put: Callable[[bytes, bytes | None], None] | None = None) -> Write:
+    """Return the change-logging layer: it writes a row, then logs it, whether or not the row was accepted (as Kafka Streams does).
+
+    Args:
+        put: used instead of `rows.put` for rows that were already admitted when they were deferred.
+    """
+    put = rows.put if put is None else put
+    log, log_key = changelog.log, rows.log_key
+    log_value, log_timestamp = codec.log_value, codec.log_timestamp
+    if changelog.send is None:
+        return lambda key, stored, timestamp: put(key, stored)
+
+    def write(key: bytes, stored: bytes | None, timestamp: int) -> None:
+        put(key, stored)
+        if log_key is not None:
+            key = log_key(key)
+        if stored is None:
+            log(key, None, timestamp)
+        else:
+            log(key, log_value(stored), log_timestamp(stored, timestamp))
+
+    return write
+
+
+LogColumns = Callable[[Sequence[bytes], Sequence[bytes | None], Sequence[int]], Sequence[bytes | None]]
+"""(physical keys, stored bytes, changelog timestamps): write rows and log them; return the logged values."""
+
+
+def logged_columns(rows: Rows, codec: Codec, changelog: Changelog) -> LogColumns:
+    """Return `logged_write` for columns of rows, none of which is a deletion."""
+    put_many, log_key, log_values = many_at_once(rows), rows.log_key, codec.log_values
+
+    def write(keys: Sequence[bytes], stored: Sequence[bytes | None], timestamps: Sequence[int]) -> Sequence[bytes | None]:
+        put_many(keys, stored)
+        logged = log_values(stored)  # type: ignore[arg-type]
+        changelog.send_many(keys if log_key is None else list(map(log_key, keys)), logged, timestamps)
+        return logged
+
+    return write

@@ -1,0 +1,172 @@
+"""Objects over rows with a record cache: Kafka Streams' CachingKeyValueStore, CachingWindowStore and CachingSessionStore in one.
+
+A write stays in the cache together with its record context. On flush or eviction, the old value is read from the rows below, the
+entry is written and logged there, and the flush listener receives the new and the old value, all under the entry's own context.
+A tombstone for a key that has no row below is neither written nor forwarded. Reads merge the cache over the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kstreams_repl.stores.bytes_store import Rows, logged_write
+from kstreams_repl.stores.changelog import Changelog
+from kstreams_repl.stores.codec import Codec
+from kstreams_repl.stores.object_store import EntryListener
+from kstreams_repl.stores.record_cache import CELL, ENTRY_OVERHEAD, Entry, NamedCache, RecordCache
+
+
+class CachedCells:
+    """The objects of one cached store.
+
+    Args:
+        keep_reads: keep the result of a point read as a clean entry (key-value stores do, window and session stores do not).
+        defer: keep immutable values as objects and serialize them when they are flushed or evicted.
+    """
+
+    def __init__(
+        self, rows: Rows, codec: Codec, changelog: Changelog, record_context: Any, shared: RecordCache, *, keep_reads: bool, defer: bool
+    ) -> None:
+        self._rows = rows
+        self._codec = codec
+        self._changelog = changelog
+        self._context = record_context
+        self._write = logged_write(rows, codec, changelog)
+        self._listener: EntryListener | None = None
+        self._send_old_values = False
+        self.exact = shared.exact
+        self.cache = NamedCache(shared, self._entries_leave)
+        self.get: Callable[[bytes], Any] = self._make_get(keep_reads, defer)
+        self.put: Callable[[bytes, Any], None] = self._make_put(defer)
+
+    def _make_get(self, keep_reads: bool, defer: bool) -> Callable[[bytes], Any]:
+        entries, cache, read, decode = self.cache.entries, self.cache, self._rows.get, self._codec.decode
+        find, take = entries.get, entries.pop
+        exact, timestamped = self.exact, self._codec.timestamped
+        deferrable = self._codec.deferrable if defer else frozenset()
+
+        def get(key: bytes) -> Any:
+            entry = find(key)
+            if entry is not None:
+                if exact:
+                    entries[key] = take(key)
+                cell = entry[1]
+                if cell is not None:
+                    return cell
+                stored = entry[2]
+                return None if stored is None else decode(stored)
+            stored = read(key)
+            if stored is None:
+                return None
+            cell = decode(stored)
+            if keep_reads:
+                size = len(key) + len(stored) + ENTRY_OVERHEAD
+                if type(cell[0] if timestamped else cell) in deferrable:
+                    cache.put(key, (size, cell, None, "", -1, -1, -1, ()), False)
+                else:
+                    cache.put(key, (size, None, stored, "", -1, -1, -1, ()), False)
+            return cell
+
+        return get
+
+    def _make_put(self, defer: bool) -> Callable[[bytes, Any], None]:
+        put_entry, context, encode = self.cache.put, self._context, self._codec.encode
+        size_of, timestamped = self._codec.size_of, self._codec.timestamped
+        deferrable = self._codec.deferrable if defer else frozenset()
+
+        def put(key: bytes, cell: Any) -> None:
+            topic, headers = context.topic, context.headers
+            size = len(key) + ENTRY_OVERHEAD
+            if topic is not None:
+                size += len(topic)
+            for name, value in headers:
+                size += len(name) + (len(value) if value is not None else 0)
+            stored: bytes | None = None
+            if cell is not None:
+                if type(cell[0] if timestamped else cell) in deferrable:
+                    size += size_of(cell)
+                else:
+                    stored = encode(cell)
+                    cell = None
+                    if stored is not None:
+                        size += len(stored)
+            put_entry(key, (size, cell, stored, topic, context.partition, context.offset, context.timestamp, headers), True)
+
+        return put
+
+    def set_flush_listener(self, listener: EntryListener, send_old_values: bool) -> bool:
+        self._listener = listener
+        self._send_old_values = send_old_values
+        return True
+
+    def _entries_leave(self, leaving: list[tuple[bytes, Entry]]) -> None:
+        context, write, read = self._context, self._write, self._rows.get
+        encode, decode = self._codec.encode, self._codec.decode
+        listener, send_old = self._listener, self._send_old_values
+        kept = (context.topic, context.partition, context.offset, context.timestamp, context.headers, context.raw_key, context.raw_value)
+        context.raw_key = context.raw_value = None  # the current raw bytes are not those of the entries
+        try:
+            for key, (_, cell, stored, topic, partition, offset, timestamp, headers) in leaving:
+                context.topic, context.partition, context.offset = topic, partition, offset
+                context.timestamp, context.headers = timestamp, headers
+                if cell is not None:
+                    stored = encode(cell)
+                old = read(key) if listener is not None and (stored is None or send_old) else None
+                if stored is None and old is None and listener is not None:
+                    continue
+                write(key, stored, timestamp)
+                if listener is not None:
+                    if cell is None and stored is not None:
+                        cell = decode(stored)
+                    listener(key, cell, decode(old) if send_old and old is not None else None, timestamp, headers)
+        except BaseException as error:
+            context.raised(error)
+            raise
+        finally:
+            context.topic, context.partition, context.offset, context.timestamp, context.headers, context.raw_key, context.raw_value = kept
+
+    def range(
+        self, low: bytes | None, high: bytes | None, reverse: bool = False, back_to: bytes | None = None
+    ) -> Iterator[tuple[bytes, Any]]:
+        """Iterate over rows with low <= key < high.
+
+        Args:
+            back_to: entries from this key up to `low` also count as used, after the requested ones have been read.
+        """
+        cached = self.cache.range(low if back_to is None else back_to, high, reverse)
+        rows = iter(list(self._rows.range(low, high, reverse)))  # copied, because a write during the iteration may evict entries into them
+        decode = self._codec.decode
+        if not cached:
+            return ((key, decode(stored)) for key, stored in rows)
+        return self._merge(cached, rows, reverse, low or b"")
+
+    def _merge(
+        self, cached: list[tuple[bytes, Entry]], rows: Iterator[tuple[bytes, bytes]], reverse: bool, low: bytes
+    ) -> Iterator[tuple[bytes, Any]]:
+        decode, use = self._codec.decode, self.cache.use
+        row = next(rows, None)
+        for key, _ in cached:
+            entry = use(key)
+            if entry is None or key < low:
+                continue
+            while row is not None and row[0] != key and (row[0] > key if reverse else row[0] < key):
+                yield row[0], decode(row[1])
+                row = next(rows, None)
+            if row is not None and row[0] == key:
+                row = next(rows, None)
+            if entry[CELL] is not None:
+                yield key, entry[CELL]
+            elif entry[2] is not None:
+                yield key, decode(entry[2])
+        while row is not None:
+            yield row[0], decode(row[1])
+            row = next(rows, None)
+
+    def flush(self) -> None:
+        self.cache.flush()
+        self._changelog.flush()
+
+    def clear(self) -> None:
+        self.cache.clear()
+        self._changelog.clear()

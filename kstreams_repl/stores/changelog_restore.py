@@ -1,0 +1,220 @@
+"""Restore a store's physical rows from changelog records.
+
+Each batch of one changelog is written together with its end position in one store transaction that bypasses the uncommitted
+writes. State that a store keeps in addition to its rows is also derived from the records: observed time, the sequence number of
+stores that retain duplicates, the order of an LRU store. Rows that have already expired are skipped; rows that expire later are
+dropped with their segment. `finish` makes open stores read the restored state.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kstreams_repl.errors import TaskCorruptedError
+from kstreams_repl.stores.engine.base import Environment
+from kstreams_repl.stores.lru import MOST_SAVED, ORDER, pack_order, unpack_order
+from kstreams_repl.stores.segments import segment_interval_ms
+from kstreams_repl.stores.time_ordered_window import physical_key
+from kstreams_repl.stores.versioned import VersionedRows
+from kstreams_repl.topology.stores import HISTORY_SUFFIX, StoreBuilder, StoreKind
+from kstreams_repl.types import RecordBatch
+
+_LONG = struct.Struct(">q")
+_DAY_MS = 86_400_000
+_NO_TIME_SIZE = 8
+_SUPPRESS_VERSION = b"\x03"
+
+_Rows = tuple[Sequence[bytes], Sequence[bytes | None]]
+
+
+class Restorer:
+    """Applies one changelog partition to one store.
+
+    Args:
+        builder: the store's builder.
+        environment: the task's environment; nothing else may write to this store during the restore.
+        topic_partition: name under which the position is stored, ``topic-partition``.
+    """
+
+    def __init__(self, builder: StoreBuilder, environment: Environment, topic_partition: str) -> None:
+        self.builder = builder
+        self._environment = environment
+        self._at = topic_partition
+        self._name = builder.name
+        self._retention = builder.retention_ms if builder.retention_ms is not None else _DAY_MS
+        self._interval = segment_interval_ms(self._retention)
+        self._live = 0
+        """The first live segment; earlier ones have expired."""
+        self._order: dict[bytes, None] | None = None
+        """The key order of an LRU store; saved at the end of the restore."""
+        self._versioned: VersionedRows | None = None
+        if builder.kind is StoreKind.VERSIONED:
+            # Opened here so that the engines exist before the first batch; registers no hooks.
+            self._versioned = VersionedRows(
+                environment,
+                self._name,
+                environment.engine(self._name, persistent=builder.persistent),
+                environment.engine(self._name + HISTORY_SUFFIX, persistent=builder.persistent),
+                retention_ms=self._retention,
+                follow=False,
+            )
+        self._convert: Callable[[RecordBatch], _Rows] = {
+            StoreKind.TIMESTAMPED_KEY_VALUE: self._timestamped,
+            StoreKind.SUBSCRIPTION: self._timestamped,
+            StoreKind.LRU: self._lru,
+            StoreKind.WINDOW: self._window,
+            StoreKind.TIMESTAMPED_WINDOW: self._timestamped_window,
+            StoreKind.TIME_ORDERED_WINDOW: self._time_ordered_window,
+            StoreKind.SESSION: self._session,
+            StoreKind.SUPPRESS_BUFFER: self._suppress_buffer,
+            StoreKind.JOIN_GRACE_BUFFER: self._join_grace_buffer,
+        }.get(builder.kind, self._plain)
+
+    def apply(self, batch: RecordBatch) -> None:
+        """Write a batch in offset order, together with the position after it."""
+        if not len(batch.offsets):
+            return
+        positions = {self._at: batch.offsets[-1] + 1} if self.builder.persistent else {}
+        if self._versioned is not None:
+            self._apply_versions(self._versioned, batch, positions)
+            return
+        keys, values = self._convert(batch)
+        if None in keys:
+            present = [(key, value) for key, value in zip(keys, values, strict=True) if key is not None]
+            keys, values = [key for key, _ in present], [value for _, value in present]
+        self._environment.restore(self._name, keys, values, positions=positions, persistent=self.builder.persistent)
+
+    def finish(self, position: int) -> None:
+        """Save the end position and make open stores reload; called at the end of the changelog."""
+        positions = {self._at: position} if self.builder.persistent else {}
+        if self._order is not None:
+            self._environment.set_attribute(self._name + ORDER, pack_order(self._order))
+            self._order = None
+        self._environment.restore(self._name, (), (), positions=positions, persistent=self.builder.persistent)
+        self._environment.rollback()
+
+    # ---- one per layout ------------------------------------------------------------------------------------------------------------
+
+    def _plain(self, batch: RecordBatch) -> _Rows:
+        return batch.keys, batch.values  # type: ignore[return-value]
+
+    def _lru(self, batch: RecordBatch) -> _Rows:
+        if self._order is None:
+            self._order = unpack_order(self._environment.attribute(self._name + ORDER))
+        order = self._order
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            if key is not None:
+                order.pop(key, None)
+                if value is not None:
+                    order[key] = None
+        if len(order) <= MOST_SAVED:  # a standby task that follows its changelog never calls `finish`
+            self._environment.set_attribute(self._name + ORDER, pack_order(order))
+        return self._plain(batch)
+
+    def _timestamped(self, batch: RecordBatch) -> _Rows:
+        return batch.keys, _with_timestamps(batch)  # type: ignore[return-value]
+
+    def _window(self, batch: RecordBatch) -> _Rows:
+        rows = self._segmented(batch.keys, batch.values, 12)
+        if self.builder.retain_duplicates:
+            self._raise_sequence(max((int.from_bytes(key[-4:], "big") for key in batch.keys if key is not None), default=0))
+        return rows
+
+    def _timestamped_window(self, batch: RecordBatch) -> _Rows:
+        return self._segmented(batch.keys, _with_timestamps(batch), 12)
+
+    def _session(self, batch: RecordBatch) -> _Rows:
+        return self._segmented(batch.keys, batch.values, 16)
+
+    def _segmented(self, logged: Sequence[bytes | None], values: Sequence[bytes | None], timestamp_at: int) -> _Rows:
+        unpack_from, pack, interval = _LONG.unpack_from, _LONG.pack, self._interval
+        keys = [key for key in logged if key is not None]
+        if len(keys) < len(logged):
+            values = [value for key, value in zip(logged, values, strict=True) if key is not None]
+        times = [unpack_from(key, len(key) - timestamp_at)[0] for key in keys]
+        live = self._first_live(max(times, default=-1))
+        self._drop_before(live, live)
+        segments = [time // interval for time in times]
+        prefixes = {segment: pack(segment) for segment in set(segments) if segment >= live}
+        if len(prefixes) == len(set(segments)):
+            return [prefixes[segment] + key for segment, key in zip(segments, keys, strict=True)], values
+        kept = [
+            (prefixes[segment] + key, value) for segment, key, value in zip(segments, keys, values, strict=True) if segment in prefixes
+        ]
+        return [key for key, _ in kept], [value for _, value in kept]
+
+    def _time_ordered_window(self, batch: RecordBatch) -> _Rows:
+        values = _with_timestamps(batch) if self.builder.options.get("timestamped", True) else batch.values
+        rows = [(physical_key(key), value) for key, value in zip(batch.keys, values, strict=True) if key is not None]
+        times = [_LONG.unpack_from(key)[0] for key, _ in rows]
+        live = self._first_live(max(times, default=-1))
+        start = live * self._interval
+        self._drop_before(live, start)
+        rows = [row for row, time in zip(rows, times, strict=True) if time >= start]
+        return [key for key, _ in rows], [value for _, value in rows]
+
+    def _suppress_buffer(self, batch: RecordBatch) -> _Rows:
+        headers = batch.headers
+        for index, value in enumerate(batch.values):
+            if value is not None:
+                named = (headers[index] or ()) if headers else ()
+                version = next((data for name, data in reversed(named) if name == "v"), None)
+                if version != _SUPPRESS_VERSION:
+                    raise TaskCorruptedError(
+                        f"store {self._name}: expected buffer format 3, got {version!r}, {self._at} offset {batch.offsets[index]}",
+                        hint="Kafka Streams before 2.5 wrote it; drain the suppress buffer there before you move the application",
+                        store=self._name,
+                        offset=batch.offsets[index],
+                    )
+        return batch.keys, batch.values  # type: ignore[return-value]
+
+    def _join_grace_buffer(self, batch: RecordBatch) -> _Rows:
+        keys = batch.keys
+        self._raise_observed(max((_LONG.unpack_from(key, 1)[0] for key in keys if key is not None), default=-1))
+        self._raise_sequence(max((int.from_bytes(key[-4:], "big") for key in keys if key is not None), default=0))
+        return keys, [value if value is None else value[:-_NO_TIME_SIZE] for value in batch.values]  # type: ignore[return-value]
+
+    def _apply_versions(self, rows: VersionedRows, batch: RecordBatch, positions: Mapping[str, int]) -> None:
+        put = rows.put
+        for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            if key is not None:
+                put(key, value, timestamp)
+        rows.save()
+        self._environment.commit(positions, self._environment.commit_id)
+
+    # ---- state in addition to the rows ----------------------------------------------------------------------------------------------
+
+    def _first_live(self, time: int) -> int:
+        """Return the first segment that a window or session store keeps when its observed time is `time`."""
+        return max(self._raise_observed(time) - self._retention, 0) // self._interval
+
+    def _drop_before(self, live: int, start: int) -> None:
+        """Drop the segments before `live`, whose physical keys are below `start`, as the open store does: a standby task follows its
+        changelog for as long as the application runs.
+        """
+        if live > self._live:
+            self._live = live
+            self._environment.engine(self._name, persistent=self.builder.persistent).delete_range(_LONG.pack(0), _LONG.pack(start))
+
+    def _raise_observed(self, time: int) -> int:
+        name = f"{self._name}/observed-time"
+        kept = self._environment.attribute(name)
+        observed: int = -1 if kept is None else _LONG.unpack(kept)[0]
+        if time > observed:
+            observed = time
+            self._environment.set_attribute(name, _LONG.pack(time))
+        return observed
+
+    def _raise_sequence(self, number: int) -> None:
+        name = f"{self._name}/sequence"
+        kept = self._environment.attribute(name)
+        if number > (0 if kept is None else int.from_bytes(kept, "big")):
+            self._environment.set_attribute(name, number.to_bytes(4, "big"))
+
+
+def _with_timestamps(batch: RecordBatch) -> list[Any]:
+    pack = _LONG.pack
+    return [None if value is None else pack(timestamp) + value for value, timestamp in zip(batch.values, batch.timestamps, strict=True)]
+

@@ -1,0 +1,340 @@
+"""The topics of a test driver: a `TestInputTopic` pipes records in, and a `TestOutputTopic` reads the output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kstreams_repl.errors import (
+    InvalidRecordError,
+    KStreamsError,
+    did_you_mean,
+)
+from kstreams_repl.types import Headers
+
+if TYPE_CHECKING:
+    from kstreams_repl.testing.driver import TopologyTestDriver
+
+
+class ProducedRecord(NamedTuple):
+    """A record that the topology wrote, as bytes."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+
+
+class TestRecord(NamedTuple):
+    """One deserialized record of a topic. Headers are (name, bytes) pairs."""
+
+    key: Any
+    value: Any
+    timestamp: int | None = None
+    headers: Headers = []
+
+
+TestRecord.__test__ = False  # type: ignore[attr-defined]
+
+
+class TestInputTopic:
+    """Pipes records into one topic of the driver."""
+
+    __test__ = False
+
+    def __init__(
+        self, driver: TopologyTestDriver, topic: str, key_serde: Any, value_serde: Any, start: int | None, advance: int
+    ) -> None:
+        self._driver = driver
+        self.topic = topic
+        self._key, self._value = key_serde.serialize, value_serde.serialize
+        self._next = start
+        self._advance = advance
+
+    def pipe_input(
+        self,
+        key: Any = None,
+        value: Any = None,
+        timestamp: int | datetime | None = None,
+        headers: Headers | Mapping[str, bytes | None] | None = None,
+    ) -> None:
+        """Pipe one record and run until all records are processed.
+
+        Args:
+            timestamp: ms, or a datetime (naive ones are UTC); None: the start timestamp (advanced by `auto_advance` each time),
+                else the mocked wall clock.
+            headers: (name, bytes) pairs, or a dict.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words = driver.create_input_topic("in", "string", "string")
+            >>> words.pipe_input("a", "to", timestamp=1000)
+        """
+        if timestamp is None:
+            if self._next is None:
+                timestamp = self._driver.now()
+            else:
+                timestamp = self._next
+                self._next += self._advance
+        pairs = list(headers.items() if isinstance(headers, Mapping) else headers or ())
+        self._driver.pipe_bytes(self.topic, self._key(key), self._value(value), time_ms(timestamp, "timestamp"), pairs)
+
+    def advance_time(self, by: int | timedelta) -> None:
+        """Advance the time of later records without their own timestamp (ms or timedelta).
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words = driver.create_input_topic("in", "string", "string")
+            >>> words = driver.create_input_topic("in", "string", "string", start_timestamp=1000)
+            >>> words.advance_time(500)
+            >>> words.pipe_input("a", "to")
+            >>> driver.create_output_topic("out", "string", "string").read_record().timestamp
+            1500
+        """
+        span = span_ms(by, "the advance")
+        self._next = (self._driver.now() if self._next is None else self._next) + span
+
+    def pipe_records(self, records: Iterable[TestRecord | tuple[Any, ...]]) -> None:
+        """Pipe `(key, value)`, `(key, value, timestamp)` or `TestRecord` items in order.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words = driver.create_input_topic("in", "string", "string")
+            >>> words.pipe_records([("a", "to", 1000), ("b", "be", 2000)])
+        """
+        for record in records:
+            self.pipe_input(*record)
+
+    def pipe_value_list(
+        self, values: Iterable[Any], start: int | datetime | None = None, advance: int | timedelta | None = None
+    ) -> None:
+        """Pipe values without keys, in order.
+
+        Args:
+            start: time of the first record (ms or datetime), with `advance` between records; without both the topic's own times
+                apply.
+            advance: ms or timedelta.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words = driver.create_input_topic("in", "string", "string")
+            >>> words.pipe_value_list(["to", "be"])
+        """
+        self.pipe_key_value_list(((None, value) for value in values), start, advance)
+
+    def pipe_key_value_list(
+        self, pairs: Iterable[tuple[Any, Any]], start: int | datetime | None = None, advance: int | timedelta | None = None
+    ) -> None:
+        """Pipe `(key, value)` pairs in order; times as for `pipe_value_list`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words = driver.create_input_topic("in", "string", "string")
+            >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
+        """
+        if start is None and advance is None:
+            self.pipe_records(pairs)
+            return
+        at = self._driver.now() if start is None else time_ms(start, "start")
+        by = 0 if advance is None else span_ms(advance, "advance")
+        for number, (key, value) in enumerate(pairs):
+            self.pipe_input(key, value, at + number * by)
+
+
+class TestOutputTopic:
+    """Reads what the topology wrote to one topic, oldest first."""
+
+    __test__ = False
+
+    def __init__(self, driver: TopologyTestDriver, topic: str, key_serde: Any, value_serde: Any) -> None:
+        self._driver = driver
+        self.topic = topic
+        self._key, self._value = key_serde.deserialize, value_serde.deserialize
+
+    def is_empty(self) -> bool:
+        """Return whether all records have been read.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words = driver.create_input_topic("in", "string", "string")
+            >>> loud = driver.create_output_topic("out", "string", "string")
+            >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
+            >>> loud.is_empty()
+            False
+        """
+        return not self._driver.output(self.topic)
+
+    def queue_size(self) -> int:
+        """Return the number of unread records.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words = driver.create_input_topic("in", "string", "string")
+            >>> loud = driver.create_output_topic("out", "string", "string")
+            >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
+            >>> loud.queue_size()
+            2
+        """
+        return len(self._driver.output(self.topic))
+
+    def read_record(self) -> TestRecord:
+        """Return the oldest unread record; raise if there is none.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words = driver.create_input_topic("in", "string", "string")
+            >>> loud = driver.create_output_topic("out", "string", "string")
+            >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
+            >>> loud.read_record().value
+            'TO'
+        """
+        waiting = self._driver.output(self.topic)
+        if not waiting:
+            known = self._driver._written(self.topic)
+            raise KStreamsError(
+                f"nothing unread on topic {self.topic!r}" + ("" if known else ", to which the topology has written nothing"),
+                hint=(None if known else did_you_mean(self.topic, self._driver.sink_topics)) or "ask is_empty() first",
+                topic=self.topic,
+            )
+        record = waiting.popleft()
+        return TestRecord(self._key(record.key), self._value(record.value), record.timestamp, record.headers)
+
+    def read_key_value(self) -> tuple[Any, Any]:
+        """Return the next record's key and value.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words = driver.create_input_topic("in", "string", "string")
+            >>> words.pipe_key_value_list([("a", "to")])
+            >>> driver.create_output_topic("out", "string", "string").read_key_value()
+            ('a', 'TO')
+        """
+        record = self.read_record()
+        return record.key, record.value
+
+    def read_value(self) -> Any:
+        """Return the next record's value.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words = driver.create_input_topic("in", "string", "string")
+            >>> loud = driver.create_output_topic("out", "string", "string")
+            >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
+            >>> loud.read_value()
+            'TO'
+        """
+        return self.read_record().value
+
+    def read_records(self) -> list[TestRecord]:
+        """Return all unread records.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words = driver.create_input_topic("in", "string", "string")
+            >>> loud = driver.create_output_topic("out", "string", "string")
+            >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
+            >>> [record.key for record in loud.read_records()]
+            ['a', 'b']
+        """
+        return [self.read_record() for _ in range(self.queue_size())]
+
+    def read_key_values(self) -> list[tuple[Any, Any]]:
+        """Return the keys and values of all unread records.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words = driver.create_input_topic("in", "string", "string")
+            >>> loud = driver.create_output_topic("out", "string", "string")
+            >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
+            >>> loud.read_key_values()
+            [('a', 'TO'), ('b', 'BE')]
+        """
+        return [(record.key, record.value) for record in self.read_records()]
+
+    def read_values(self) -> list[Any]:
+        """Return the values of all unread records.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words = driver.create_input_topic("in", "string", "string")
+            >>> loud = driver.create_output_topic("out", "string", "string")
+            >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
+            >>> loud.read_values()
+            ['TO', 'BE']
+        """
+        return [record.value for record in self.read_records()]
+
+    def read_key_values_to_map(self) -> dict[Any, Any]:
+        """Return the last value of each key.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> words = driver.create_input_topic("in", "string", "string")
+            >>> loud = driver.create_output_topic("out", "string", "string")
+            >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
+            >>> loud.read_key_values_to_map()
+            {'a': 'TO', 'b': 'BE'}
+        """
+        return dict(self.read_key_values())
+
+
+def span_ms(span: int | timedelta, what: str) -> int:
+    """Return a duration in milliseconds."""
+    millis = round(span.total_seconds() * 1000) if isinstance(span, timedelta) else span
+    if isinstance(millis, bool) or not isinstance(millis, int) or millis < 0:
+        raise KStreamsError(f"{what} cannot be {span!r}", hint="give milliseconds (int, 0 or more) or a timedelta")
+    return millis
+
+
+def time_ms(at: int | datetime, what: str) -> int:
+    """Return a point in time in milliseconds since 1970."""
+    if isinstance(at, datetime):
+        aware = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    if isinstance(at, bool) or not isinstance(at, int):
+        hint = "give whole milliseconds since 1970 (int) or a datetime (a naive one is UTC)"
+        raise InvalidRecordError(f"{what} cannot be {at!r}", hint=hint)
+    return at

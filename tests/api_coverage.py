@@ -1,0 +1,206 @@
+"""docs/api-coverage.md: every public class, method and configuration key of Kafka Streams 4.3.1, and what stands for it here.
+
+``python -m tests.api_coverage`` writes the page from three lists in tests/data:
+
+- kafka_streams_api.txt: classes and their members, distilled from the public signatures;
+- kafka_streams_config_keys.txt: configuration keys, as its `StreamsConfig.configDef()` has them;
+- kafka_streams_api_here.txt: what stands for them. A line is one of
+  ``Class = path`` (members with the same name in snake_case are found by themselves, and those that are an argument),
+  ``Class.member = path``, with ``(argument=)`` behind it where an argument does it, ``Class ~ what does it`` where that is no name (a
+  function, a tuple),
+  ``Class - why not``, ``Class.member - why not``; ``Class.*`` is for members that no other line names.
+
+Paths are relative to `kstreams_repl`. tests/unit/test_api_coverage.py checks that every path leads somewhere and that the page is current.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kstreams_repl import kafka_streams_keys
+from kstreams_repl.config import KEYS
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / "tests" / "data"
+PAGE = ROOT / "docs" / "api-coverage.md"
+SAME, OTHER, LEFT_OUT = "the same name", "another name", "left out"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A class, member or key of Kafka Streams (`Class` or `Class.member`), and what it is here or why it is not."""
+
+    name: str
+    kind: str
+    here: str
+
+
+def snake(name: str) -> str:
+    """`ofTimeDifference` → `of_time_difference`; constants stay."""
+    return name if name.isupper() else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def api() -> dict[str, list[str]]:
+    """Members by class."""
+    lines = (DATA / "kafka_streams_api.txt").read_text(encoding="utf-8").splitlines()
+    return {name: members.split() for name, _, members in (line.partition(":") for line in lines if not line.startswith("#"))}
+
+
+def table() -> dict[str, tuple[str, str]]:
+    """The third list: by name, ("=", path), ("~", what does it) or ("-", reason)."""
+    found: dict[str, tuple[str, str]] = {}
+    for line in (DATA / "kafka_streams_api_here.txt").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            names, sign, what = re.fullmatch(r"(.+?) ([=~-]) (.+)", line).groups()  # type: ignore[union-attr]
+            for name in names.split(", "):
+                assert name not in found, f"{name} is listed twice"
+                found[name] = (sign, what)
+    return found
+
+
+@functools.cache
+def lookup(path: str) -> Any:
+    """What a path stands for; an argument must be one of the function before it.
+
+    Raises:
+        LookupError: nothing is there.
+    """
+    path, _, argument = path.partition("(")
+    parts = path.split(".")
+    for cut in range(len(parts), -1, -1):
+        try:
+            found = importlib.import_module(".".join(["kstreams_repl", *parts[:cut]]))
+        except ModuleNotFoundError:
+            continue
+        break
+    for name in parts[cut:]:
+        if not has(found, name):
+            raise LookupError(f"kstreams_repl.{path}: {found!r} has no {name}")
+        found = getattr(found, name, None)
+    if argument and argument.rstrip("=)") not in inspect.signature(found).parameters:
+        raise LookupError(f"{path} has no argument {argument.rstrip('=)')}")
+    return found
+
+
+def has(owner: Any, name: str) -> bool:
+    """Whether a class or module has an attribute, method or field of that name."""
+    fields = {field for each in getattr(owner, "__mro__", ()) for field in vars(each).get("__annotations__", {})}
+    return hasattr(owner, name) or name in fields
+
+
+def entries() -> Iterator[Entry]:
+    """All classes and members, in the list's order."""
+    known = table()
+    for cls, members in api().items():
+        sign, what = known.get(cls, ("?", ""))
+        yield entry(cls, sign, what)
+        for member in members:
+            name = f"{cls}.{member}"
+            if name in known:
+                yield entry(name, *known[name])
+            elif sign == "=" and (path := alike(what, member)) is not None:
+                yield entry(name, "=", path)
+            elif f"{cls}.*" in known:
+                yield entry(name, *known[f"{cls}.*"])
+            else:
+                yield entry(name, sign if sign in "-~" else "?", what)
+
+
+def alike(owner: str, member: str) -> str | None:
+    """The member or argument of a class or function that goes by the name of Java's, or by that of its getter or setter."""
+    if "(" in owner:
+        return None
+    names = [snake(member), *(snake(member.removeprefix(prefix)) for prefix in ("with", "get", "is") if member.startswith(prefix))]
+    found = lookup(owner)
+    for name in names:
+        if inspect.isclass(found) and has(found, name):
+            return f"{owner}.{name}"
+    for name in names:
+        if not getattr(found, "_is_protocol", False) and name in inspect.signature(found).parameters:
+            return f"{owner}({name}=)"
+    return None
+
+
+def entry(name: str, sign: str, what: str) -> Entry:
+    if sign == "=":
+        last, mine = re.split(r"[.$]", name)[-1], what.rpartition(".")[2]
+        return Entry(name, SAME if mine in (last, snake(last)) else OTHER, what)
+    return Entry(name, {"-": LEFT_OUT, "~": OTHER}.get(sign, "?"), what)
+
+
+def keys() -> Iterator[Entry]:
+    """All configuration keys."""
+    for key in (DATA / "kafka_streams_config_keys.txt").read_text(encoding="utf-8").split():
+        if key in KEYS or kafka_streams_keys.CLIENT.get(key) == key or key == "security.protocol":
+            yield Entry(key, SAME, key)
+        elif (other := {**kafka_streams_keys.RENAMED, **kafka_streams_keys.CLIENT}.get(key)) is not None:
+            yield Entry(key, OTHER, other)
+        elif key in kafka_streams_keys.WITHOUT_EFFECT:
+            yield Entry(key, LEFT_OUT, f"taken without effect: {kafka_streams_keys.WITHOUT_EFFECT[key][1]}")
+        else:
+            yield Entry(key, LEFT_OUT, kafka_streams_keys.REFUSED[key])
+
+
+def page() -> str:
+    """The page's text."""
+    found, settings = list(entries()), list(keys())
+    classes, members = [each for each in found if "." not in bare(each.name)], [each for each in found if "." in bare(each.name)]
+    lines = [
+        "# Kafka Streams' API, and what stands for it here", "",
+        "Made by `python -m tests.api_coverage` from the public signatures of Kafka Streams 4.3.1 and its test utilities; a test checks",
+        "that each name below exists and that this page is current. Names are compared in snake_case (`groupByKey` is `group_by_key`);",
+        "*another name* is given with the argument that does it where one does. Paths begin at `kstreams_repl`.", "",
+        "| | the same name | another name | left out | all |", "|---|---|---|---|---|",
+    ]  # fmt: skip
+    for what, group in (("classes", classes), ("methods and constants", members), ("configuration keys", settings)):
+        count = Counter(each.kind for each in group)
+        lines.append(f"| {what} | {count[SAME]} | {count[OTHER]} | {count[LEFT_OUT]} | {len(group)} |")
+    lines += ["", "## Classes", "", "| Kafka Streams | here |", "|---|---|"]
+    for cls in classes:
+        own = [each for each in members if each.name.startswith(f"{cls.name}.")]
+        lines.append(f"| `{shown(cls.name)}` | {cell(cls)}{'<br>' if own else ''}{'<br>'.join(grouped(own, cls))} |")
+    lines += ["", "## Configuration keys", "", "| key | here |", "|---|---|"]
+    lines += [f"| `{each.name}` | {cell(each)} |" for each in settings]
+    return "\n".join(lines) + "\n"
+
+
+def bare(name: str) -> str:
+    return name.removeprefix("api.")
+
+
+def shown(name: str) -> str:
+    return name.replace("$", ".")
+
+
+def cell(each: Entry) -> str:
+    return f"{each.kind}: {target(each)}"
+
+
+def target(each: Entry) -> str:
+    return each.here if each.kind == LEFT_OUT or " " in each.here else f"`{each.here}`"
+
+
+def grouped(own: list[Entry], cls: Entry) -> Iterator[str]:
+    """Members of one class: the same ones in a row, those left out for the same reason in a row, the others one by one."""
+    name = {each: each.name.removeprefix(f"{cls.name}.") for each in own}
+    if same := [each for each in own if each.kind == SAME]:
+        yield f"the same: {', '.join(f'`{name[each]}`' for each in same)}"
+    for each in own:
+        if each.kind == OTHER:
+            if each.here != cls.here:
+                yield f"`{name[each]}` → {target(each)}"
+    for reason in dict.fromkeys(each.here for each in own if each.kind == LEFT_OUT):
+        row = ", ".join(f"`{name[each]}`" for each in own if each.kind == LEFT_OUT and each.here == reason)
+        yield f"left out: {row}" + ("" if reason == cls.here and cls.kind == LEFT_OUT else f" ({reason})")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

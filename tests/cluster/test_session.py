@@ -1,0 +1,52 @@
+"""A notebook's session with a standalone cluster: `connect(spark="spark://…")`, then deploy, look, edit, pause and resume from the cell."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstreams_repl as ks
+from kstreams_repl.spark.spark_session import stop_session
+from tests.cluster.standalone import SparkCluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def topology(topic: str, keep: Any = lambda key, value: True) -> ks.StreamsBuilder:
+    builder = ks.StreamsBuilder()
+    words = builder.stream(topic, key_serde="string", value_serde="string").filter(keep, name="kept")
+    words.group_by_key(key_serde="string", value_serde="string").count(store="counts")
+    return builder
+
+
+def test_an_application_is_deployed_to_a_cluster_from_the_cell(broker: Any, cluster: SparkCluster, tmp_path: Path) -> None:
+    stop_session()
+    name = f"app-{uuid.uuid4().hex[:8]}"
+    topic = f"{name}-in"
+    with ks.connect(broker.bootstrap_servers, spark=cluster.master, directory=tmp_path / "session") as session:
+        session.topic_configs["retention.ms"] = "-1"
+        session.produce(topic, [(f"k{n % 5}", "word", 1000 + n) for n in range(1000)])
+        settings = {"processing.guarantee": "exactly_once_v2", "commit.interval.ms": 50, "num.stream.threads": 2}
+        app = session.deploy(topology(topic), name, config=settings)
+        assert app.wait(180)
+        assert app.store("counts").get("k1") == 200
+        rows = session.sql("SELECT key, value FROM counts ORDER BY key").fetchall()
+        assert rows == [(f"k{n}", 200) for n in range(5)]
+        places = {report.place for report in app.reports.instances.values()}
+        assert len(places) == 2 and None not in places  # both executors, not this process
+        app.edit(topology(topic, lambda key, value: key != "k0"))
+        session.produce(topic, [(f"k{n}", "word", 5000) for n in range(5)])
+        assert app.wait(180)
+        assert [app.store("counts").get(f"k{n}") for n in range(5)] == [200, 201, 201, 201, 201]
+        app.pause()
+        session.produce(topic, [("k1", "word", 6000)])
+        app.resume()
+        assert app.wait(180) and app.store("counts").get("k1") == 202
+        saved = app.savepoint("on-the-cluster")
+        app.stop()
+        session.cleanup(name, dry_run=False)
+        again = session.deploy(topology(topic), name, config=settings, from_savepoint=saved)
+        assert again.wait(180) and again.store("counts").get("k1") == 202

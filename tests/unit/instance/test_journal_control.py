@@ -1,0 +1,123 @@
+"""What an instance on a cluster says of itself, without a journal to say it in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kstreams_repl.errors import ApplicationFailedError, StreamsProcessingError
+from kstreams_repl.instance.control.file_control import LeaseWriter, Signal
+from kstreams_repl.instance.control.journal_control import RemoteControl
+from kstreams_repl.instance.polling.poll_loop import failure_of
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.journal import JournalReports
+from kstreams_repl.kafka.journal_records import InstanceReport, encode
+from kstreams_repl.spark.failure_translation import error_from, error_of_end
+from kstreams_repl.spark.journal_lease import _content
+
+
+class _Sent:
+    """Stands where the journal's follower does, and keeps what it is given to send."""
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+        self.writer = self
+
+    def send(self, record: Any) -> None:
+        self.records.append(record)
+
+
+def taps_told(directory: Path, generation: int) -> bool:
+    follower: Any = _Sent()
+    RemoteControl(follower, generation, 0, place="host-a", directory=directory).report({"state": "running", "records": 1})
+    (report,) = follower.records
+    return bool(json.loads(report.figures)["taps"])
+
+
+def test_taps_reach_an_instance_that_finds_the_drivers_lease_of_its_generation(tmp_path: Path) -> None:
+    LeaseWriter(tmp_path).write(3, Signal.RUN)
+    assert taps_told(tmp_path, 3)
+
+
+def test_no_tap_reaches_an_instance_without_the_drivers_directory(tmp_path: Path) -> None:
+    assert not taps_told(tmp_path / "elsewhere", 3)
+
+
+def test_a_directory_of_the_same_name_with_another_lease_is_not_the_drivers(tmp_path: Path) -> None:
+    LeaseWriter(tmp_path).write(2, Signal.RUN)
+    assert not taps_told(tmp_path, 3)
+
+
+def test_an_instance_without_a_claim_does_not_run_when_the_application_is_resumed_meanwhile(tmp_path: Path) -> None:
+    follower: Any = SimpleNamespace(signal=lambda generation: Signal.PAUSE)
+    resting = RemoteControl(follower, 1, 0, place="host-a", directory=tmp_path, resting=True)
+    assert resting.signal(now=0.0) is Signal.PAUSE
+    follower.signal = lambda generation: Signal.RUN
+    assert resting.signal(now=0.0) is Signal.SUPERSEDED
+    claimed = RemoteControl(follower, 1, 0, place="host-a", directory=tmp_path)
+    assert claimed.signal(now=0.0) is Signal.RUN
+
+
+def test_an_epoch_that_finds_the_application_at_rest_says_nothing_of_where_the_stores_are(tmp_path: Path) -> None:
+    """Spark runs it anywhere: the next generation planned its tasks and copies for executors that had none of their state."""
+    sent: list[Any] = []
+    follower: Any = SimpleNamespace(signal=lambda generation: Signal.PAUSE, writer=SimpleNamespace(send=sent.append))
+    control = RemoteControl(follower, 1, 0, place="host-a", directory=tmp_path, resting=True)
+    control.report({"state": "paused"})
+    control.report({"state": "paused", "tasks": {}})
+    assert [(said.host, bool(said.figures)) for said in sent] == [("", False), ("host-a", True)]
+
+
+@pytest.mark.parametrize("tasks", [1, 20_000])
+def test_a_failure_that_quotes_its_input_gets_into_the_journal(tmp_path: Path, tasks: int) -> None:
+    """The client refused a report of more than a megabyte where it was made: Spark ran the epoch again and again, and told of workers that
+    could not load the application.
+    """
+    follower: Any = _Sent()
+    error = StreamsProcessingError('ValueError: not a number: "' + '"' * 2_000_000, hint="fix it", node="parse", offset=7)
+    told = {f"0_{number}": {"records": number, "lag": -1} for number in range(tasks)}
+    RemoteControl(follower, 1, 0, place="host-a", directory=tmp_path).report(
+        {"state": "failed", "failure": failure_of(error), "tasks": told}
+    )
+    (report,) = follower.records
+    assert sum(map(len, encode(report))) < 1_000_000
+    shown, failed = error_of_end("app", [_content(report)], None, tmp_path, "python")
+    assert failed and isinstance(shown, StreamsProcessingError) and shown.message.startswith("ValueError: not a number")
+    assert (shown.hint, shown.node, shown.offset) == ("fix it", "parse", 7)
+
+
+def test_a_failed_instance_whose_report_is_cut_is_an_error_all_the_same(tmp_path: Path) -> None:
+    error, failed = error_of_end("app", [{"state": "failed"}], None, tmp_path, "python")
+    assert failed and isinstance(error, ApplicationFailedError)
+
+
+@pytest.mark.parametrize("word", ["no ", "ö", '"', "\x00", "\ud800"], ids=["plain", "not ASCII", "quotes", "control", "half a character"])
+def test_a_failure_with_a_long_text_reaches_the_driver(tmp_path: Path, word: str) -> None:
+    """The client refused a report of more than a megabyte, and half a character is no UTF-8: Spark ran the slot again and again, and nobody
+    was told what the user's function had raised.
+    """
+    follower: Any = _Sent()
+    text = f"ValueError: begins {400_000 * word} and ends"
+    failure = {"error": "StreamsProcessingError", "message": text, "trace": text, "fields": {"node": "n", "line": text}}
+    RemoteControl(follower, 1, 0, place="host-a", directory=tmp_path).report({"state": "failed", "failure": failure, "records": 7})
+    (report,) = follower.records
+    reports = JournalReports(ClientSettings("127.0.0.1:1"), "app")
+    reports.send(report)
+    assert reports.failed == 0 and len(reports._producer) > 0  # it counts what the client has to say, too
+    reports.close()
+    told = _content(report)
+    assert (told["state"], told["records"]) == ("failed", 7)
+    error = error_from(told["failure"])
+    assert type(error) is StreamsProcessingError and error.message.startswith("ValueError: begins") and error.message.endswith("and ends")
+
+
+def test_a_report_that_the_client_does_not_take_is_left_out() -> None:
+    """It raised in the middle of whatever the instance was at, though a report never fails."""
+    reports = JournalReports(ClientSettings("127.0.0.1:1"), "app")
+    reports.send(InstanceReport(1, 0, "me", "running", 1, figures="x" * 2_000_000))
+    assert reports.failed == 1
+    reports.close()

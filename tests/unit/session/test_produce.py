@@ -1,0 +1,110 @@
+"""Producing where the broker goes away or a record cannot be written; a client that remembers stands for Kafka's."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kstreams_repl import serdes
+from kstreams_repl.errors import ProductionError, SerializationError
+from kstreams_repl.inspection import run_sql
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.session.topics import produce
+from kstreams_repl.session.topics.produce import TopicProducer, parts_of
+from kstreams_repl.session.topics.records import ReadRecord, Records
+
+
+class Client:
+    """A producer whose broker takes `taken` records and no more, and which has room for `room`."""
+
+    def __init__(self, taken: int = 0, room: int = 10) -> None:
+        self.taken, self.room = taken, room
+        self.queue: list[Any] = []
+        self.calls: list[Any] = []
+
+    def produce(self, topic: str, **record: Any) -> None:
+        if len(self.queue) >= self.room:
+            raise BufferError("Local: Queue full")
+        self.queue.append(record)
+
+    def poll(self, seconds: float) -> int:
+        return 0
+
+    def flush(self, seconds: float) -> int:
+        self.calls.append("flush")
+        del self.queue[: self.taken]
+        return len(self.queue)
+
+    def __len__(self) -> int:
+        return len(self.queue)
+
+    def purge(self) -> None:
+        self.calls.append(("purge", len(self.queue)))
+
+    def close(self, seconds: float = -1) -> None:
+        self.calls.append(("close", seconds))
+
+
+@pytest.fixture
+def sending(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes (a topic's producer, its client)."""
+    monkeypatch.setattr(produce, "_FLUSH_SECONDS", 0.0)
+
+    def make(client: Client, **more: Any) -> TopicProducer:
+        monkeypatch.setattr(produce, "make_producer", lambda settings, **given: client)
+        return TopicProducer(ClientSettings("nowhere:9092"), "words", more.get("key"), more.get("value"))
+
+    return make
+
+
+def test_records_that_a_broker_which_is_away_does_not_take_are_given_up_and_told(sending: Any) -> None:
+    """To close the client waited for them: the error came after five minutes, and no interrupt ended that."""
+    client = Client()
+    with pytest.raises(ProductionError, match="2 records for topic 'words' are still not on the broker at nowhere:9092") as told:
+        sending(client).send_all(parts_of(["to", "be"]))
+    assert told.value.hint and client.calls[-2:] == [("purge", 2), ("close", 0)]
+
+
+def test_a_full_queue_of_a_broker_that_is_away_is_told(sending: Any) -> None:
+    """It was waited for until the client's own time was over."""
+    client = Client(room=1)
+    with pytest.raises(ProductionError, match="1 records"):
+        sending(client).send_all(parts_of(["to", "be"]))
+    assert client.calls[-1] == ("close", 0)
+
+
+def test_records_that_arrive_one_after_the_other_are_waited_for(sending: Any) -> None:
+    """After half a minute they were told to be missing, however many came in the meantime."""
+    assert sending(Client(taken=1)).send_all(parts_of(["to", "be", "or"])) == 3
+
+
+def test_an_interrupted_produce_waits_for_nobody(sending: Any) -> None:
+    client = Client()
+
+    def records() -> Any:
+        yield "to"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sending(client).send_all(parts_of(records()))
+    assert client.calls == ["flush", ("purge", 1), ("close", 0)]
+
+
+def test_what_could_not_be_written_chooses_no_serde(sending: Any) -> None:
+    """The next text on that topic had JSON's quotes, for a set had come first, and was refused."""
+    producer = sending(Client(taken=10))
+    with pytest.raises(SerializationError):
+        producer.send_all(parts_of([{"a": {1, 2}}]))
+    assert (producer.key_serde, producer.value_serde) == (None, None)
+    producer.send_all(parts_of([("a", "text"), (None, None)]))
+    assert (producer.key_serde, producer.value_serde) == (serdes.string, serdes.string)
+
+
+def test_records_that_were_read_and_results_of_queries_are_records() -> None:
+    """Each was a JSON list of its fields or columns."""
+    read = Records([ReadRecord("k", "v", 5, "words", 1, 7, [("h", b"x")])])
+    assert list(parts_of(read)) == [("k", "v", 5, [("h", b"x")])]
+    result = run_sql("SELECT 'UA' AS carrier, 3 AS delay, 'EWR' AS origin", SimpleNamespace(expect=lambda tables: None))
+    assert list(parts_of(result, key="carrier")) == [("UA", {"carrier": "UA", "delay": 3, "origin": "EWR"}, None, None)]

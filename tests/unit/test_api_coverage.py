@@ -1,0 +1,42 @@
+"""docs/api-coverage.md says of every public name of Kafka Streams what stands for it here, and what it says is there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests import api_coverage as coverage
+
+ENTRIES = list(coverage.entries())
+TARGETS = sorted({each.here for each in ENTRIES if each.kind in (coverage.SAME, coverage.OTHER) and " " not in each.here})
+
+
+def test_every_class_and_member_has_an_answer() -> None:
+    assert len(ENTRIES) > 1_200
+    assert [each.name for each in ENTRIES if each.kind == "?" or not each.here] == []
+
+
+@pytest.mark.parametrize("path", TARGETS)
+def test_what_stands_for_a_name_is_there(path: str) -> None:
+    coverage.lookup(path)
+
+
+def test_no_line_is_about_a_name_that_kafka_streams_does_not_have() -> None:
+    names = {each.name for each in ENTRIES} | {f"{name}.*" for name in coverage.api()}
+    assert set(coverage.table()) <= names
+
+
+def test_each_configuration_key_is_answered() -> None:
+    keys = list(coverage.keys())
+    assert len(keys) > 70 and all(each.here for each in keys)
+
+
+def test_a_name_that_is_gone_is_noticed() -> None:
+    for gone in ("dsl.KStream.deduplicate", "dsl.KStream.to(topics=)", "dsl.Nothing"):
+        with pytest.raises(LookupError, match=re.escape(gone.partition("(")[0])):
+            coverage.lookup(gone)
+
+
+def test_the_page_is_current() -> None:
+    assert coverage.PAGE.read_text(encoding="utf-8") == coverage.page(), "write it again: python -m tests.api_coverage"

@@ -1,0 +1,60 @@
+"""The documentation as a site: it builds strictly, needs no other host, links to code lead to the right lines, pictures are current."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kstreams_repl as ks
+from kstreams_repl.cli.docs_hooks import api_reference, code_links, line_of
+from kstreams_repl.cli.package_pictures import pictures
+
+ROOT = Path(__file__).resolve().parents[2]
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+NO_NETWORK = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9", "NO_MKDOCS_2_WARNING": "1"}
+_FETCHED = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)="(?:https?:)?//[^"]*"')
+_LINE = re.compile(r'href="(source/[^"#]+)#(__codelineno-0-(\d+))"[^>]*><code>([\w.]+)</code>')
+
+
+@pytest.mark.timeout(300)
+def test_the_site_builds_strictly_without_a_network_and_its_links_lead_to_the_lines_they_name(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **NO_NETWORK}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    fetched = [hit for page in tmp_path.rglob("*.html") for hit in _FETCHED.findall(page.read_text(encoding="utf-8"))]
+    assert fetched == []
+    links = _LINE.findall((tmp_path / "architecture.html").read_text(encoding="utf-8"))
+    assert len(links) == len(code_links(ARCHITECTURE)) > 25
+    for page, anchor, number, name in links:
+        file = ROOT / page.removeprefix("source/").removesuffix(".html")
+        line = file.read_text(encoding="utf-8").splitlines()[int(number) - 1]
+        assert re.match(rf"\s*(?:def|class) {name.rpartition('.')[2]}\b", line), (page, number, name, line)
+        assert f'id="{anchor}"' in (tmp_path / page).read_text(encoding="utf-8")
+    reference = (tmp_path / "api.html").read_text(encoding="utf-8")
+    missing = [path for path in re.findall(r"^::: (\S+)", api_reference(), re.MULTILINE) if f'id="{path}"' not in reference]
+    assert missing == []
+
+
+@pytest.mark.parametrize(("name", "file"), code_links(ARCHITECTURE))
+def test_a_file_that_the_architecture_links_to_defines_the_name(name: str, file: str) -> None:
+    assert line_of(file, name) > 0
+
+
+def test_a_name_that_is_not_defined_is_an_error() -> None:
+    with pytest.raises(LookupError, match="defines no StreamTask.fly"):
+        line_of("kstreams_repl/runtime/task.py", "StreamTask.fly")
+
+
+def test_the_reference_has_every_public_name() -> None:
+    assert len(re.findall("^::: ", api_reference(), re.MULTILINE)) == len(ks.__all__)
+
+
+def test_the_pictures_of_the_packages_are_current() -> None:
+    for package, picture in pictures().items():
+        drawn = (ROOT / "docs" / "pictures" / f"imports-{package.replace('.', '-')}.svg").read_text(encoding="utf-8")
+        assert drawn == picture, f"imports within {package} changed: ./kstreams docs --pictures draws them again"

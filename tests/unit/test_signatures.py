@@ -1,0 +1,49 @@
+"""Signatures of the public API say what a call takes: completion and a type checker know every argument by its name."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from kstreams_repl import dsl
+from tests.unit.public_api import functions
+
+OPEN = {
+    "StreamsConfig.__init__": "settings, by key",
+    "StreamsConfig.with_": "settings, by key",
+    "Session.deploy": "settings, by key",
+    "Session.sql": "dataframes, by the name that the query has for them",
+    "Application.sql": "dataframes, by the name that the query has for them",
+    "KStreamsError.__init__": "what an error says of where it happened",
+    "StoreBuilder.with_": "deprecated",
+}
+"""Functions whose keyword arguments are an open set of values of any type, and what they are."""
+
+
+def starred(function: Any) -> str | None:
+    """The annotation of a function's `**` argument; None when it has none."""
+    kinds = inspect.signature(function).parameters.values()
+    return next((str(each.annotation) for each in kinds if each.kind is inspect.Parameter.VAR_KEYWORD), None)
+
+
+def test_no_public_function_takes_any_keyword_argument() -> None:
+    taken = {name: annotation for name, function in functions().items() if (annotation := starred(function)) is not None}
+    assert [name for name, annotation in taken.items() if "Any" == annotation] == ["KStreamsError.__init__"]
+    assert {name for name, annotation in taken.items() if annotation in ("Any", "object")} == set(OPEN)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("KGroupedStream.count", {"store", "name", "caching", "logging", "history", "persistent", "topic_config"}),
+        ("TimeWindowedKStream.count", {"store", "name", "caching", "logging", "retention", "persistent", "topic_config"}),
+        ("KStream.join", {"windows", "with_key", "name", "key", "grace", "store", "key_serde", "value_serde", "other_value_serde"}),
+        ("KTable.join", {"foreign_key", "foreign_key_with_key", "partitioner", "other_partitioner", "with_key", "store", "history"}),
+        ("KTable.to", {"name", "key_serde", "value_serde", "partitioner"}),
+    ],
+)
+def test_arguments_are_spelled_out(method: str, arguments: set[str]) -> None:
+    kind, name = method.split(".")
+    assert arguments <= set(inspect.signature(getattr(getattr(dsl, kind), name)).parameters)
