@@ -75,7 +75,7 @@ def _of_record(place: RecordPlace | None) -> list[Markup]:
     if place is None:
         return []
     at = str(place)
-    ask = f"Go on without {at}? It is left out of every result."
+    ask = f"Skip {at} and continue? No result will include it."
     return [
         element("button", "show this record", type="button", data_do="record", data_at=at),
         element("button", "skip it", type="button", data_do="skip", data_at=at, data_ask=ask),

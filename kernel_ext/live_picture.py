@@ -187,7 +187,7 @@ class LivePicture:
         if whole is None:
             self.set(status="closed", note="the session is closed")
             return
-        goes_on = f"; {app.name} goes on in a process of its own: session.attach({app.name!r}) in a new session" if app.detached else ""
+        goes_on = f"; {app.name} continues in its own process: session.attach({app.name!r}) in a new session" if app.detached else ""
         still = at_rest(whole, None if app.detached else "stopped")
         self.set(**self._drawing(still), status="closed", note=clean_text(f"the session is closed{goes_on}"))
 
@@ -269,15 +269,15 @@ class LivePicture:
         """Return why there is no plan to show; raises what prevents the build."""
         app = self.application
         if app.definition is None:
-            return f"this notebook has no builder of {app.name}: run the cells that make it, then session.attach({app.name!r}, builder)"
+            return f"this notebook has no builder of {app.name}: run the cells that define it, then session.attach({app.name!r}, builder)"
         topology_of(app.definition, app.config)
-        return "nothing to apply: the notebook's builder says what runs already"
+        return "nothing to apply: the notebook's builder equals what runs"
 
     def _apply(self) -> None:
         """Apply the plan that is shown. If cells ran since and the plan differs, show the new plan instead."""
         plan = self.application.changes()
         if plan is None or _content_of(plan) != self._shown_plan:
-            self._plan("cells have run since the plan was shown; this is the plan now")
+            self._plan("cells have run since the plan was shown; this is the current plan")
             return
         plan.apply()
         self.set(detail=str(plan.table().html()), about="", values="", planned=False)

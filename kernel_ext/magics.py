@@ -43,11 +43,11 @@ UPDATES_PER_SECOND = 3
 class TopoMagics(Magics):
     """Thin calls of `kstreams_repl.Session` and `kstreams_repl.Application`."""
 
-    peek_rows = Integer(10, min=1, help="how many values %topo_peek shows without -n").tag(config=True)
-    peek_timeout = Float(5.0, min=0.0, help="seconds: %topo_peek begins no larger sample after that, without --timeout").tag(config=True)
+    peek_rows = Integer(10, min=1, help="default of %topo_peek -n").tag(config=True)
+    peek_timeout = Float(5.0, min=0.0, help="default of %topo_peek --timeout, in seconds").tag(config=True)
     peek_seconds = Float(5.0, min=0.0, help="the old name of peek_timeout").tag(config=True)
-    tail_rows = Integer(20, min=1, help="how many of the last records %topo_tail shows without -n").tag(config=True)
-    sql_rows = Integer(100, min=1, help="how many rows %topo_sql shows without -n").tag(config=True)
+    tail_rows = Integer(20, min=1, help="default of %topo_tail -n").tag(config=True)
+    sql_rows = Integer(100, min=1, help="default of %topo_sql -n").tag(config=True)
 
     @observe("peek_seconds")
     def _old_name(self, change: Any) -> None:
@@ -62,9 +62,9 @@ class TopoMagics(Magics):
         """Makes a live table from (function that reads it, title, function called at its end); None without widgets."""
 
     @magic_arguments()
-    @argument("broker", nargs="?", help="host:port, comma separated; without it: the embedded broker")
-    @argument("--spark", metavar="MASTER", help="a Spark master; without it: local Spark, which starts in the background")
-    @argument("--directory", help='where data and state are kept; "temporary" keeps nothing; default: .kstreams here')
+    @argument("broker", nargs="?", help="host:port, comma separated; default: the embedded broker")
+    @argument("--spark", metavar="MASTER", help="a Spark master; default: local Spark, started in the background")
+    @argument("--directory", help='directory of data and state; "temporary": a temporary one; default: ./.kstreams')
     @line_magic
     def topo_connect(self, line: str) -> Any:
         """`kstreams_repl.connect(...)`; the session is in the variable `session`."""
@@ -81,7 +81,7 @@ class TopoMagics(Magics):
 
     def _define(self, name: str, cell: str) -> Any:
         if not name or len(name.split()) > 1:
-            raise UsageError("%%topo needs one name: %%topo word_count")
+            raise UsageError(f"%%topo expects one name, got {name!r}; for example %%topo word_count")
         builder = self._workspace.builder(name)
         namespace = self._shell.user_ns
         namespace["builder"] = builder
@@ -101,12 +101,12 @@ class TopoMagics(Magics):
     @magic_arguments()
     @argument("name", help="a builder, topology or stream: a variable, or the name given to %%%%topo")
     @argument("application", nargs="?", help="the application id; default: the name")
-    @argument("--dry-run", action="store_true", help="show what would be made and run; start nothing")
-    @argument("--detached", action="store_true", help="a process of its own drives it, which goes on when this kernel ends")
-    @argument("--create-topics", action="store_true", help="make missing topics that it only writes")
+    @argument("--dry-run", action="store_true", help="show what would be created and run; start nothing")
+    @argument("--detached", action="store_true", help="run it in a separate driver process, which continues when this kernel ends")
+    @argument("--create-topics", action="store_true", help="create missing output topics")
     @argument(
         "--start", "--from", dest="start", action=old_names("--from"), metavar="earliest|latest|DATE",
-        help="where partitions without a committed offset begin; DATE: 2013-03-01",
+        help="where partitions without a committed offset start; DATE: for example 2013-03-01",
     )
     @argument(
         "-c", "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting by its Kafka Streams name; repeatable"
@@ -125,7 +125,7 @@ class TopoMagics(Magics):
 
     @magic_arguments()
     @argument("application", help="the application")
-    @argument("name", nargs="?", help="the changed builder or topology; default: the one of the application's name")
+    @argument("name", nargs="?", help="the changed builder or topology; default: the application's name")
     @line_magic
     def topo_diff(self, line: str) -> Any:
         """`app.edit(topology, dry_run=True)`: show what an edit would do to every node and store."""
@@ -135,19 +135,19 @@ class TopoMagics(Magics):
 
     @magic_arguments()
     @argument("application", help="the application")
-    @argument("node", nargs="?", help="in a cell: the node that gets the cell's function; in a line: the changed builder or topology")
-    @argument("--dry-run", action="store_true", help="only show the plan; the builder stays as it is")
+    @argument("node", nargs="?", help="cell magic: the node whose function the cell replaces; line magic: the changed builder or topology")
+    @argument("--dry-run", action="store_true", help="show the plan only; change neither application nor builder")
     @argument(
         "--reset-state", action="append", nargs="?", const="", default=[], metavar="STORE",
-        help="a store that begins empty; without a name: the node's; repeatable",
+        help="a store to empty; default: the node's stores; repeatable",
     )  # fmt: skip
     @argument(
         "--migrate", action="append", default=[], metavar="STORE=FUNCTION",
-        help='each value of a store through a function of key and value: a name, or "counts=lambda key, value: ..."; repeatable',
+        help='convert each value of a store by a function of key and value: its name, or "counts=lambda key, value: ..."; repeatable',
     )  # fmt: skip
     @argument(
         "--migrate-rows", action="append", default=[], metavar="STORE=FUNCTION",
-        help="each row through a function that gives the new (key, value); repeatable",
+        help="convert each row by a function that returns the new (key, value); repeatable",
     )  # fmt: skip
     @no_var_expand
     @line_cell_magic
@@ -164,7 +164,7 @@ class TopoMagics(Magics):
         if cell is not None:
             self._define(name, cell)
         if "" in given.reset_state:
-            raise UsageError("--reset-state needs a store's name here: --reset-state counts")
+            raise UsageError("--reset-state expects a store's name without a node, for example --reset-state counts")
         what = EditOptions.of(given, given.reset_state, self._shell.user_ns)
         with deployed_as(self._workspace.expression(name)):
             source = self._workspace.source(name)
@@ -215,7 +215,7 @@ class TopoMagics(Magics):
 
     @magic_arguments()
     @argument("name", nargs="?", help="the application")
-    @argument("--all", action="store_true", help="all of this session")
+    @argument("--all", action="store_true", help="all applications of this session")
     @line_magic
     def topo_pause(self, line: str) -> None:
         """`app.pause()`: stop at a commit; pausing twice does nothing."""
@@ -223,7 +223,7 @@ class TopoMagics(Magics):
 
     @magic_arguments()
     @argument("name", nargs="?", help="the application")
-    @argument("--all", action="store_true", help="all of this session")
+    @argument("--all", action="store_true", help="all applications of this session")
     @line_magic
     def topo_resume(self, line: str) -> None:
         """`app.resume()`: continue from the committed offsets."""
@@ -231,15 +231,15 @@ class TopoMagics(Magics):
 
     @magic_arguments()
     @argument("name", nargs="?", help="the application")
-    @argument("--all", action="store_true", help="all of this session")
+    @argument("--all", action="store_true", help="all applications of this session")
     @line_magic
     def topo_stop(self, line: str) -> None:
         """`app.stop()`: pause, and release what the application holds; topics, offsets and state stay."""
         self._each(arguments(self.topo_stop, line), "stop", "stopped")
 
     @magic_arguments()
-    @argument("name", help="an application that does not run, attached or not")
-    @argument("--confirm", action="store_true", help="delete what is listed without it")
+    @argument("name", help="an application that is not running, attached or not")
+    @argument("--confirm", action="store_true", help="delete; without it, list what would be deleted")
     @line_magic
     def topo_remove(self, line: str) -> Cleanup:
         """`session.cleanup(name)`: list what removing an application deletes (internal topics, consumer group, local state);
@@ -249,7 +249,7 @@ class TopoMagics(Magics):
 
     def _each(self, given: Any, action: str, reached: str) -> None:
         if given.all == (given.name is not None):
-            raise UsageError(f"%topo_{action} needs a name, or --all")
+            raise UsageError(f"%topo_{action} expects either an application's name or --all")
         session = self._workspace.current
         apps = (
             [self._workspace.application(given.name)]
@@ -267,13 +267,13 @@ class TopoMagics(Magics):
 
     @magic_arguments()
     @argument("target", help="a topic, a node, or a variable that holds a stream, table or builder")
-    @argument("topology", nargs="?", help="where the node is, when it is not deployed")
-    @argument("-n", type=int, help="how many values; default: TopoMagics.peek_rows")
+    @argument("topology", nargs="?", help="the topology that contains the node, if it is not deployed")
+    @argument("-n", type=int, help="number of values; default: TopoMagics.peek_rows")
     @argument(
         "--timeout", "--seconds", type=float, action=old_names("--seconds"),
-        help="begin no larger sample after so many seconds; default: TopoMagics.peek_timeout",
+        help="seconds after which no larger sample is started; default: TopoMagics.peek_timeout",
     )
-    @argument("-o", "--output", metavar="NAME", help="put a dataframe into this variable instead")
+    @argument("-o", "--output", metavar="NAME", help="assign a pandas DataFrame to this variable instead of showing the values")
     @line_magic
     def topo_peek(self, line: str) -> Any:
         """`session.peek(target, n, timeout=...)`: the last values of a topic, or between two nodes by a sample run; at a node of a
@@ -295,11 +295,11 @@ class TopoMagics(Magics):
 
     @magic_arguments()
     @argument("topic", help="a topic, or a node of a running application")
-    @argument("-n", type=int, help="how many of the last records are shown; default: TopoMagics.tail_rows")
-    @argument("--where", metavar="SQL", help="only records for which this holds: a condition over a topic's columns")
+    @argument("-n", type=int, help="number of records shown; default: TopoMagics.tail_rows")
+    @argument("--where", metavar="SQL", help="a SQL condition that the records must meet")
     @argument(
         "--timeout", "--seconds", type=float, action=old_names("--seconds"),
-        help="stop after so many seconds; default: at the kernel's interrupt (Ctrl-C)",
+        help="seconds after which it stops; default: until the kernel is interrupted (Ctrl-C)",
     )
     @no_var_expand
     @line_magic
@@ -331,8 +331,8 @@ class TopoMagics(Magics):
         return None
 
     @magic_arguments()
-    @argument("-o", "--output", metavar="NAME", help="put a pandas DataFrame into this variable instead of showing it")
-    @argument("-n", type=int, help="how many rows are shown; default: TopoMagics.sql_rows")
+    @argument("-o", "--output", metavar="NAME", help="assign a pandas DataFrame to this variable instead of showing the rows")
+    @argument("-n", type=int, help="number of rows shown; default: TopoMagics.sql_rows")
     @argument("query", nargs="*", help="one SELECT over topics, stores and dataframes")
     @no_var_expand
     @line_cell_magic
@@ -342,19 +342,19 @@ class TopoMagics(Magics):
         given = arguments(self.topo_sql, options)
         query = f"{query}\n{cell or ''}".strip()
         if not query:
-            raise UsageError("%topo_sql needs a query: %topo_sql SELECT * FROM my_topic")
+            raise UsageError("%topo_sql expects a query, for example %topo_sql SELECT * FROM my_topic")
         result = self._workspace.session.sql(query)
         return self._out(result if given.output else result.show(self._rows(given.n, self.sql_rows)), given.output)
 
     @magic_arguments()
-    @argument("--all", action="store_true", help="also the topics of applications: changelogs, repartition topics, journals")
+    @argument("--all", action="store_true", help="include the applications' internal topics: changelogs, repartition topics, journals")
     @line_magic
     def topo_topics(self, line: str) -> Any:
         """`session.topics()`."""
         return self._workspace.session.topics(internal=arguments(self.topo_topics, line).all)
 
     @magic_arguments()
-    @argument("name", nargs="?", help="one application's only")
+    @argument("name", nargs="?", help="only this application")
     @line_magic
     def topo_stores(self, line: str) -> Table:
         """`app.stores` of every application: kind and rows."""
@@ -369,12 +369,12 @@ class TopoMagics(Magics):
         )
         rows = [(app.name, store.name, store.kind, store.count()) for app in apps for store in app.stores.values()]
         return Table.of(
-            ("application", "store", "kind", "rows"), rows, note="" if rows else "no stores; deploy a topology that keeps state"
+            ("application", "store", "kind", "rows"), rows, note="" if rows else "no stores: no deployed topology is stateful"
         )
 
     @magic_arguments()
-    @argument("name", nargs="?", help="one application's only")
-    @argument("-n", type=int, default=20, help="how many lines of each log")
+    @argument("name", nargs="?", help="only this application")
+    @argument("-n", type=int, default=20, help="number of lines of each log")
     @line_magic
     def topo_logs(self, line: str) -> Table:
         """`session.logs(name, n=...)`: the last lines of the broker's and Spark's logs, and applications' failures."""
@@ -416,7 +416,7 @@ class TopoMagics(Magics):
         if name is None:
             return found
         if not name.isidentifier():
-            raise UsageError(f"-o {name}: not a variable's name")
+            raise UsageError(f"-o expects a variable name, got {name!r}")
         self._shell.user_ns[name] = found.df() if not isinstance(found, Table) else _frame(found)
         return None
 
@@ -476,7 +476,7 @@ def _frame(table: Table) -> Any:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise UsageError(f"-c {text}: give a setting as key=value, for example {next(iter(KEYS))}=…")
+        raise UsageError(f"-c expects KEY=VALUE, got {text!r}; for example {next(iter(KEYS))}=…")
     return name.strip(), value.strip()
 
 

@@ -29,7 +29,7 @@ def rows_behind(app: Application, shape: str) -> Markup:
         return _rows_of(app, name)
     if kind == "topic":
         if name.startswith(("/", "(")):
-            return element("div", f"{name}: no single topic")
+            return element("div", f"{name}: the topic is chosen per record")
         real = f"{app.name}-{name}" if name in app.topology.internal_topics else name
         return _titled("last records" if real == name else f"last records of {real}", app.session.read(real, ROWS).table().html())
     stores = (_titled(f"store {store}", _rows_of(app, store)) for store in getattr(app.topology.node(name), "stores", ()))
@@ -42,29 +42,29 @@ def about(app: Application, node: str) -> Markup:
 
 
 def sampled_values(app: Application, node: str) -> Markup:
-    """Return a node's last values when the topology runs over a sample of its topics; shown while no live values pass."""
+    """Return a node's last values when the topology runs over a sample of its topics; shown until live values arrive."""
     try:
         found = app.session.peek(node, ROWS, timeout=2.0, topology=app.topology)
         shown = replace(found if isinstance(found, Table) else found.table(), title="").html()
     except KStreamsError as error:
         shown = element("pre", str(error))
-    return _titled("last values, of a sample of its topics", shown)
+    return _titled("last values, from a sample of its topics", shown)
 
 
 def live_values(records: Iterable[ReadRecord], count: int) -> Markup:
     """Return the last values that a tap received, latest first."""
     shown = Records(reversed(tuple(records)), note=f"{counted(count, 'value')} since it was selected")
-    return _titled("values as they pass", shown.table().html())
+    return _titled("live values", shown.table().html())
 
 
 def _counts(app: Application, name: str) -> Markup | None:
-    """Return a node's counts in total and in the present version; None if they are equal."""
+    """Return a node's counts in total and in the current version; None if they are equal."""
     counts = app.counts
     whole = counts.nodes.get(name)
     mine = None if counts.this_version is None else counts.this_version.nodes.get(name)
     if whole is None or mine is None or mine.records == whole.records:
         return None
-    rows = [(f"since version {app.versions[-1].number}", mine.records, mine.given), ("since it was made", whole.records, whole.given)]
+    rows = [(f"since version {app.versions[-1].number}", mine.records, mine.given), ("since it was created", whole.records, whole.given)]
     return _titled("records", Table.of(("", "in", "out"), rows).html())
 
 
@@ -81,15 +81,15 @@ def _source(node: Node, *, stale: bool) -> list[Markup]:
         return []
     line = origin.line or 0
     if origin.cell is None:
-        return [_titled(f"made in {origin.file}, line {line}", element("pre", linecache.getline(origin.file, line).strip()))]
+        return [_titled(f"defined in {origin.file}, line {line}", element("pre", linecache.getline(origin.file, line).strip()))]
     lines = linecache.getlines(origin.file)
     first = max(0, min(line - SOURCE_LINES // 2, len(lines) - SOURCE_LINES))
     shown = [
         element("mark", text) if number == line else text
         for number, text in enumerate(lines[first : first + SOURCE_LINES], first + 1)
     ]
-    go = element("button", "go to the cell", class_="ks-go", data_cell=origin.cell, data_line=line or None, type="button")
-    title = f"made in {place_name(origin.file)}, line {line}{'; its cell has changed since' if stale else ''} "
+    go = element("button", "go to cell", class_="ks-go", data_cell=origin.cell, data_line=line or None, type="button")
+    title = f"defined in {place_name(origin.file)}, line {line}{'; its cell has changed' if stale else ''} "
     return [element("div", element("div", element("b", title), go), element("pre", *shown, class_="ks-source"))]
 
 

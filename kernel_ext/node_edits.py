@@ -53,13 +53,13 @@ def _conversion(option: str, text: str, names: Mapping[str, Any]) -> tuple[str, 
     store, equals, expression = (text[1:-1] if quoted else text).partition("=")
     store, expression = store.strip(), expression.strip()
     if not equals or not store or not expression:
-        raise UsageError(f"--{option} {text}: give a store and a function: --{option} counts=to_object")
+        raise UsageError(f"--{option} expects STORE=FUNCTION, got {text!r}; for example --{option} counts=to_object")
     try:
         function = eval(expression, dict(names))
     except Exception as error:
         raise UsageError(f"--{option} {store}: {expression} raised {type(error).__name__}: {error}") from error
     if not callable(function):
-        raise UsageError(f"--{option} {store}: {expression} is a {type(function).__name__}, not a function of key and value")
+        raise UsageError(f"--{option} {store}: expected a function of key and value, got {expression}, a {type(function).__name__}")
     return store, function
 
 
@@ -77,7 +77,7 @@ def edit_text(node: str, body: str, parameters: Collection[str]) -> str:
     """
     tree = ast.parse(body)
     if not tree.body:
-        raise UsageError(f"the cell is empty: give {node} a lambda or a def")
+        raise UsageError(f"expected the new function of {node} (a lambda, a def or a class), got an empty cell")
     last = tree.body[-1]
     if len(tree.body) == 1 and isinstance(last, ast.Expr):
         text = f"{EDITED}.replace({node!r}, (\n{body.rstrip()}\n))\n"
@@ -107,7 +107,7 @@ def _bound_by(statement: ast.stmt, node: str) -> str:
         return statement.name
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name):
         return statement.targets[0].id
-    raise UsageError(f"the cell must end with what {node} is to call: a lambda, a def or a class")
+    raise UsageError(f"expected the cell to end with the new function of {node}: a lambda, a def or a class")
 
 
 def _same(inner: str, statements: list[ast.stmt]) -> bool:

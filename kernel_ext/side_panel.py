@@ -96,7 +96,7 @@ class SidePanel:
         try:
             session = self._workspace.current
             if session is None or not session.started:
-                raise KStreamsError("there is no cluster to ask yet")
+                raise KStreamsError("the session has not started yet")
             found = session.schema(name)
             columns = [[one_line(cell, limit=200) for cell in row] for row in found.rows]
             comm.send({"schema": {"name": one_line(name), "columns": columns, "note": one_line(found.note)}})
@@ -146,7 +146,7 @@ class SidePanel:
         session = self._workspace.current
         known = {} if session is None else session.applications
         if name not in known:
-            raise KStreamsError(f"there is no application {name!r} in this notebook")
+            raise KStreamsError(f"no application {name!r} in this notebook")
         return known[name]
 
     # ---- a tab with the picture
@@ -231,7 +231,7 @@ def _refuse_unless_failed_at(app: Application, at: str) -> None:
     """Raise KStreamsError unless the application is failed at this record."""
     failed = place_of(app.error) if app.status == "failed" else None
     if str(failed) != at:
-        raise KStreamsError(f"{app.name} has not failed at {at}: it {f'failed at {failed}' if failed else f'is {app.status}'}")
+        raise KStreamsError(f"expected {app.name} to have failed at {at}, but it {f'failed at {failed}' if failed else f'is {app.status}'}")
 
 
 def _record_at_failure(app: Application) -> list[list[str]]:

@@ -6,9 +6,9 @@ import click
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--broker", metavar="HOST:PORT", help="A cluster; without it an embedded broker starts when it is first needed.")
-@click.option("--spark", metavar="MASTER", help="A Spark master; without it local Spark.")
-@click.option("--directory", help='Where data and state are kept; "temporary" keeps nothing. Default: .kstreams here.')
+@click.option("--broker", metavar="HOST:PORT", help="host:port; default: an embedded broker, started when it is first needed.")
+@click.option("--spark", metavar="MASTER", help="A Spark master; default: local Spark.")
+@click.option("--directory", help='Directory of data and state; "temporary": a temporary one. Default: ./.kstreams')
 @click.argument("ipython_arguments", nargs=-1, type=click.UNPROCESSED)
 def main(broker: str | None, spark: str | None, directory: str | None, ipython_arguments: tuple[str, ...]) -> None:
     """A terminal REPL (IPython) with the same magics and API.
@@ -23,7 +23,7 @@ def main(broker: str | None, spark: str | None, directory: str | None, ipython_a
     session = kstreams_repl.connect(broker, spark=spark, directory=directory)
     config = Config()
     config.InteractiveShellApp.extensions = ["kstreams_repl"]
-    config.TerminalInteractiveShell.banner1 = "Kafka Streams' topologies in Python: ks is kstreams_repl, session is connected\n"
+    config.TerminalInteractiveShell.banner1 = "Kafka Streams topologies in Python. ks: kstreams_repl; session: the session\n"
     try:
         start_ipython(argv=list(ipython_arguments), user_ns={"ks": kstreams_repl, "session": session}, config=config)
     finally:

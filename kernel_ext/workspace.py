@@ -114,7 +114,7 @@ class Workspace:
                     if isinstance(builder, StreamsBuilder) and builder._log is value._log and not variable.startswith("_"):
                         return value, builder, variable
                 return value, builder_of(value), None
-        raise UsageError(f"no builder of {name} in this notebook; run the cells that make it, then session.attach({app.name!r}, builder)")
+        raise UsageError(f"no builder of {name} in this notebook; run the cells that define it, then session.attach({app.name!r}, builder)")
 
     def application(self, name: str) -> Application:
         """Return an application by its name, or by the name of a variable that holds it.
@@ -135,6 +135,6 @@ class Workspace:
         left = next((left for left in self.left if left.name == name), None)
         if left is not None:
             first = "" if self.current is not None else "session = kstreams_repl.connect(), then "
-            return UsageError(f"{name} is {left.standing}; {first}session.attach({name!r}) takes it up")
-        listed = f"there are {', '.join(known)}" if known else "there is none yet"
+            return UsageError(f"{name} is {left.standing}; {first}session.attach({name!r}) attaches it")
+        listed = f"there are {', '.join(known)}" if known else "none is defined yet"
         return UsageError(f"no {what} {name!r}; {did_you_mean(name, known) or listed}")

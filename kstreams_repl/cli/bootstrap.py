@@ -52,8 +52,8 @@ def no_room(environment: Path) -> BootstrapError:
         where = where.parent
     free = shutil.disk_usage(where).free
     return BootstrapError(
-        f"no room for {environment}: {free / 1e6:,.0f} MB free, about {NEEDED_BYTES / 1e6:,.0f} MB needed",
-        "free some space on that disk, or let ./kstreams use another place: KSTREAMS_VENV=/path/to/folder ./kstreams",
+        f"not enough disk space for {environment}: {free / 1e6:,.0f} MB free, about {NEEDED_BYTES / 1e6:,.0f} MB needed",
+        "free some space on that disk, or choose another folder: KSTREAMS_VENV=/path/to/folder ./kstreams",
     )
 
 
@@ -90,7 +90,7 @@ def acquire_lock(root: Path) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        say("another ./kstreams is making the environment; waiting for it")
+        say("another ./kstreams is creating the environment; waiting for it")
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
 
@@ -107,8 +107,8 @@ def clear(environment: Path) -> None:
         return
     if not (environment / OWNER_MARK).is_file():
         raise BootstrapError(
-            f"{environment} exists, but was not made by ./kstreams, so it is not touched.",
-            "move it away, or let ./kstreams use another place: KSTREAMS_VENV=/path/to/folder ./kstreams",
+            f"{environment} exists, but was not created by ./kstreams, so it is left unchanged.",
+            "move it away, or choose another folder: KSTREAMS_VENV=/path/to/folder ./kstreams",
         )
     (environment / ROOT_STAMP).unlink(missing_ok=True)
     for entry in environment.iterdir():
@@ -179,7 +179,7 @@ def make_environment(root: Path, environment: Path, lock: int) -> None:
     requirements = environment / LOCK_STAMP
     log = environment / "kstreams-install.log"
     uv = shutil.which("uv")
-    say(f"making {environment} with Python {sys.version.split()[0]} and {'uv' if uv else 'pip'} (once; about a minute)")
+    say(f"creating {environment} with Python {sys.version.split()[0]} and {'uv' if uv else 'pip'} (once; about a minute)")
     environment.mkdir(parents=True, exist_ok=True)
     (environment / OWNER_MARK).touch()
     shutil.copyfile(root / "requirements.lock", requirements)
@@ -190,7 +190,7 @@ def make_environment(root: Path, environment: Path, lock: int) -> None:
         if getattr(error, "errno", None) == errno.ENOSPC or shutil.disk_usage(environment).free < 1 << 20:
             raise no_room(environment) from error
         raise BootstrapError(
-            f"Python's venv module could not make {environment}: {error}",
+            f"Python's venv module could not create {environment}: {error}",
             "install it (Debian, Ubuntu: apt-get install python3-venv), free some disk, or install uv",
         ) from error
     python = str(environment / "bin" / "python")
@@ -253,7 +253,7 @@ def main(arguments: list[str]) -> int:
             full = no_room(environment)
             print(f"Error: {full}\nHint: {full.hint}", file=sys.stderr)
             return 1
-        print(f"Error: the environment could not be made: {error}", file=sys.stderr)
+        print(f"Error: the environment could not be created: {error}", file=sys.stderr)
         print(f"Hint: check the disk and the permissions of {root}", file=sys.stderr)
         return 1
     return 0

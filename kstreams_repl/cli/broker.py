@@ -21,7 +21,7 @@ _directory = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=DEFAULT_DIRECTORY,
     show_default=True,
-    help="Where the broker keeps its data.",
+    help="The broker's data directory.",
 )
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON line.")
 
@@ -34,9 +34,9 @@ def main() -> None:
 @main.command()
 @_directory
 @_as_json
-@click.option("--port", type=click.IntRange(1, 65535), default=None, help="The client port; default: the last one, else a free one.")
-@click.option("--heap", default="512m", show_default=True, help="The JVM's largest heap.")
-@click.option("--foreground", is_flag=True, help="Stay, and stop the broker on Ctrl-C.")
+@click.option("--port", type=click.IntRange(1, 65535), default=None, help="The client port; default: the previous one, else a free one.")
+@click.option("--heap", default="512m", show_default=True, help="The JVM's maximum heap size.")
+@click.option("--foreground", is_flag=True, help="Stay in the foreground; Ctrl-C stops the broker.")
 def start(directory: Path, as_json: bool, port: int | None, heap: str, foreground: bool) -> None:
     """Start a broker and leave it running (unless --foreground)."""
     from kstreams_repl.kafka.embedded import EmbeddedBroker
@@ -67,7 +67,7 @@ def stop(directory: Path) -> None:
     broker = EmbeddedBroker.attach(directory)
     address = broker.bootstrap_servers
     broker.stop()
-    click.echo(f"stopped {address}; its data stay in {broker.directory}")
+    click.echo(f"stopped {address}; its data stays in {broker.directory}")
 
 
 @main.command()
@@ -87,7 +87,7 @@ def status(directory: Path, as_json: bool) -> None:
 
 @main.command()
 def fetch() -> None:
-    """Fetch and verify the broker's jars now, so that the first start needs no network."""
+    """Download and verify the broker's jars now, so that the first start needs no network."""
     from kstreams_repl.kafka.embedded import cache_directory, ensure_jars
 
     click.echo(f"{len(ensure_jars())} verified jars in {cache_directory()}")

@@ -76,9 +76,9 @@ def check_environment() -> Finding:
         return Finding(name, Status.OK, f"installed in {sys.prefix}")
     environment = Path(sys.prefix)
     if not (environment / bootstrap.OWNER_MARK).is_file():
-        return Finding(name, Status.WARNING, f"{environment}, not made from the lock", "call the checkout's ./kstreams")
+        return Finding(name, Status.WARNING, f"{environment}, not created from the lock file", "call the checkout's ./kstreams")
     if not bootstrap.is_fresh(root, environment):
-        return Finding(name, Status.WARNING, f"{environment} is not what requirements.lock says", "call ./kstreams again")
+        return Finding(name, Status.WARNING, f"{environment} does not match requirements.lock", "call ./kstreams again")
     return Finding(name, Status.OK, f"{environment} matches requirements.lock")
 
 
@@ -104,7 +104,7 @@ def check_broker_jars() -> Finding:
     total = len(locked_jars())
     if missing and installed_version("jgo") is None:
         fix = "pip install 'kstreams-repl[broker]' (not needed with a cluster of your own)"
-        return Finding(name, Status.WARNING, f"no jars in {cache_directory()}, and nothing to fetch them with", fix)
+        return Finding(name, Status.WARNING, f"no jars in {cache_directory()}, and no tool to download them", fix)
     if missing:
         size = sum(jar.size for jar in missing) / 1e6
         return Finding(
@@ -177,7 +177,7 @@ def check_ports() -> Finding:
         return Finding("Free ports", Status.OK, f"127.0.0.1: {found}, ...")
     except OSError as error:
         fix = "allow this process to listen on the loopback interface"
-        return Finding("Free ports", Status.MISSING, f"none on 127.0.0.1: {error}", fix)
+        return Finding("Free ports", Status.MISSING, f"cannot listen on 127.0.0.1: {error}", fix)
     finally:
         for listener in opened:
             listener.close()
@@ -200,7 +200,7 @@ def check_memory() -> Finding:
     memory = psutil.virtual_memory()
     found = f"{memory.available / GIGABYTE:.1f} of {memory.total / GIGABYTE:.1f} GB available"
     if memory.available < GIGABYTE:
-        return Finding("Memory", Status.MISSING, found, "a broker and Spark need 1 GB at the very least: close something")
+        return Finding("Memory", Status.MISSING, found, "a broker and Spark need at least 1 GB: close other programs")
     if memory.available < 2.5 * GIGABYTE:
         return Finding("Memory", Status.WARNING, found, "the demo's processes use up to 2.5 GB together")
     return Finding("Memory", Status.OK, found)

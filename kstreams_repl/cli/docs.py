@@ -13,10 +13,10 @@ from kstreams_repl.extras import require
 
 
 @click.command()
-@click.option("--pictures", is_flag=True, help="Draw the pictures of the packages again, from what they import now.")
+@click.option("--pictures", is_flag=True, help="Draw the pictures of the packages from their current imports.")
 @click.pass_context
 def main(context: click.Context, pictures: bool) -> None:
-    """Build the documentation into build/docs; fails on a dead link or a page that is in no menu."""
+    """Build the documentation into build/docs; fails on a dead link or a page without a menu entry."""
     root = require_checkout("./kstreams docs")
     require("mkdocs", "mkdocstrings", "grimp")
     if pictures:

@@ -33,7 +33,7 @@ def line_of(file: str, name: str) -> int:
         kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         node = next((child for child in node.body if isinstance(child, kinds) and child.name == part), None)
         if node is None:
-            raise LookupError(f"{file} defines no {name}")
+            raise LookupError(f"{name} is not defined in {file}")
     line: int = node.lineno
     return line
 

@@ -31,7 +31,7 @@ def as_json(findings: Sequence[Finding], healthy: bool) -> str:
 
 
 @click.command()
-@click.option("--json", "machine_readable", is_flag=True, help="One line of JSON instead of the table.")
+@click.option("--json", "machine_readable", is_flag=True, help="Print one JSON line instead of the table.")
 @click.pass_context
 def main(context: click.Context, machine_readable: bool) -> None:
     """Show what was found on this machine, with a fix for each missing item.

@@ -52,7 +52,7 @@ class LazyGroup(click.Group):
 def root(debug: bool) -> None:
     """Kafka Streams topologies in Python, run on Spark and queried with DuckDB.
 
-    `./kstreams demo` shows all of it in two minutes.
+    `./kstreams demo` shows everything in two minutes.
     """
 
 

@@ -36,18 +36,18 @@ class CommandEntry:
         if command is None or isinstance(command, ModuleType):  # a package may define its command in a module of that name
             command = getattr(importlib.import_module(f"{self.module}.{self.attribute}"), self.attribute)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{self.module}.{self.attribute} is no click command but {command!r}")
+            raise TypeError(f"{self.module}.{self.attribute} is not a click command: {command!r}")
         return command
 
 
 COMMANDS: dict[str, CommandEntry] = {
-    "demo": CommandEntry("kstreams_repl.demo", "main", "The main job: the flights of 2013 through Kafka and Spark, checked."),
+    "demo": CommandEntry("kstreams_repl.demo", "main", "Run the flights of 2013 through Kafka and Spark, and check the results."),
     "lab": CommandEntry("kstreams_repl.cli.lab", "main", "Open JupyterLab on the example notebooks."),
-    "repl": CommandEntry("kernel_ext.terminal", "main", "A terminal REPL (IPython) with the same magics and API."),
+    "repl": CommandEntry("kernel_ext.terminal", "main", "Open a terminal REPL (IPython) with the same magics and API."),
     "test": CommandEntry("kstreams_repl.cli.test", "main", "Run the checks and tests of this checkout."),
     "docs": CommandEntry("kstreams_repl.cli.docs", "main", "Build the documentation as a site."),
-    "doctor": CommandEntry("kstreams_repl.cli.doctor", "main", "Show what this machine has, with a fix beside each miss."),
-    "prepare": CommandEntry("kstreams_repl.cli.prepare", "main", "Fetch jars and make class archives: faster first starts."),
+    "doctor": CommandEntry("kstreams_repl.cli.doctor", "main", "Check this machine, with a fix for each missing item."),
+    "prepare": CommandEntry("kstreams_repl.cli.prepare", "main", "Download jars and write class archives: faster first starts."),
     "bench": CommandEntry("kstreams_repl.bench", "main", "Run a benchmark; one JSON line per measurement."),
     "conformance": CommandEntry(
         "kstreams_repl.testing.conformance", "main", "Run case files whose results Kafka Streams on the JVM produced."

@@ -75,9 +75,9 @@ def choose_changed(root: Path, since: str | None) -> list[str]:
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--all", "everything", is_flag=True, help="Also the slow tests: many repetitions, full fault counts.")
+@click.option("--all", "everything", is_flag=True, help="Include the slow tests: many repetitions, full fault counts.")
 @click.option("--changed", is_flag=True, help="Only the tests that your changes can break: since the branch left its upstream.")
-@click.option("--since", metavar="COMMIT", help="As --changed, compared with this commit.")
+@click.option("--since", metavar="COMMIT", help="Like --changed, compared with this commit.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def main(context: click.Context, everything: bool, changed: bool, since: str | None, pytest_arguments: tuple[str, ...]) -> None:

@@ -1,6 +1,6 @@
 """The process behind ``./kstreams demo --keep``: runs the demo and, if its numbers are right, continues until SIGTERM.
 
-Started by `background.keep` with its output in ``kept.log``. SIGTERM (``--stop``) ends it at a commit: application, Spark,
+Started by `background.start` with its output in ``background.log``. SIGTERM (``--stop``) ends it at a commit: application, Spark,
 broker, and the demo's directory. Before the demo is ready, the end of the starting command ends it too.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from kstreams_repl.demo.background import ENDED, READY, Kept
+from kstreams_repl.demo.background import ENDED, READY, BackgroundDemo
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.polling.poll_loop import failure_of
 from kstreams_repl.processes import ProcessMark
@@ -26,13 +26,13 @@ INTERRUPTED = 130
 _PARENT_SECONDS = 0.2
 
 
-class Keeper:
-    """One kept demo. The demo calls `hold` with everything running; `hold` returns when the demo is to end."""
+class BackgroundDriver:
+    """One background demo. The demo calls `hold` with everything running; `hold` returns when the demo is to end."""
 
     def __init__(self, directory: Path) -> None:
         own = ProcessMark.own()
-        self.record = Kept(own.pid, own.born, str(directory))
-        self._told = threading.Event()
+        self.record = BackgroundDemo(own.pid, own.born, str(directory))
+        self._stop_requested = threading.Event()
         self._ready = False
         self._parent = os.getppid()
 
@@ -44,7 +44,7 @@ class Keeper:
         threading.Thread(target=self._watch_parent, name="watch-command", daemon=True).start()
         self.record.write()
 
-    def hold(self, app: Any, verdict: dict[str, Any], look: str) -> None:
+    def hold(self, app: Any, verdict: dict[str, Any], instructions: str) -> None:
         """Report to the command that the demo is ready (it runs and its numbers are right), and wait for SIGTERM."""
         self._ready = True
         self.record = replace(
@@ -52,15 +52,15 @@ class Keeper:
             state=READY,
             bootstrap_servers=app.bootstrap_servers,
             application=app.name,
-            look=look,
+            instructions=instructions,
             verdict=verdict,
         )
         self.record.write()
-        told_error = False
-        while not self._told.wait(0.5):
-            if app.status == "failed" and not told_error:
-                told_error = True
-                print(f"{app.name} failed: {app.error}\nThe broker goes on.", flush=True)
+        error_reported = False
+        while not self._stop_requested.wait(0.5):
+            if app.status == "failed" and not error_reported:
+                error_reported = True
+                print(f"{app.name} failed: {app.error}\nThe broker keeps running.", flush=True)
         print("stopping ...", flush=True)
 
     def end(self, *, verdict: dict[str, Any] | None = None, error: BaseException | None = None) -> None:
@@ -74,8 +74,8 @@ class Keeper:
         return self._ready
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        again = self._told.is_set()
-        self._told.set()
+        again = self._stop_requested.is_set()
+        self._stop_requested.set()
         if not self._ready and not again:  # a second signal must not disturb the shutdown that the first has started
             raise KeyboardInterrupt
 
@@ -91,17 +91,17 @@ def main(request: dict[str, Any]) -> int:
     """Run one request of `demo.main` and return the exit status."""
     from kstreams_repl.demo.main import run_request
 
-    keeper = Keeper(Path(request["directory"]))
+    driver = BackgroundDriver(Path(request["directory"]))
     try:
-        keeper.begin()
-        verdict = run_request(request, hold=keeper.hold)
+        driver.begin()
+        verdict = run_request(request, hold=driver.hold)
     except KeyboardInterrupt:
         return INTERRUPTED
     except KStreamsError as error:
-        keeper.end(error=error)  # the command reports it
+        driver.end(error=error)  # the command reports it
         return 1
-    if not keeper.was_ready:
-        keeper.end(verdict=verdict)
+    if not driver.was_ready:
+        driver.end(verdict=verdict)
     return 0 if verdict["ok"] else 1
 
 

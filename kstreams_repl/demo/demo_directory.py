@@ -27,13 +27,13 @@ def refuse_running(directory: Path) -> None:
             where = f" (broker 127.0.0.1:{record.port})" if record is not None else ""
             raise EmbeddedBrokerError(
                 f"another demo runs in {place}{where}",
-                hint=f"wait for it, end it (a kept one: {stop_command(directory)}), or choose another --directory",
+                hint=f"wait for it, stop it (in the background: {stop_command(directory)}), or choose another --directory",
                 path=str(broker),
             )
 
 
 def empty(directory: Path) -> None:
-    """Remove the files of earlier runs, except those that a keeper is writing."""
+    """Remove the files of earlier runs, except those that a background demo is writing."""
     for entry in directory.iterdir():
         if entry.name in (RECORD, LOG):
             continue

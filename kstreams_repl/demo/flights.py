@@ -87,7 +87,7 @@ class FlightsDemo:
             }
             if hold is not None and not wrong:
                 app.resume()
-                hold(app, verdict, self._look(session))
+                hold(app, verdict, self._query_instructions(session))
             app.stop()
         if not wrong:
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -126,7 +126,7 @@ class FlightsDemo:
         partial.rename(mark)
         return count
 
-    def _look(self, session: Any) -> str:
+    def _query_instructions(self, session: Any) -> str:
         """Return instructions for queries from another process."""
         return f"""\
   import kstreams_repl as ks

@@ -1,5 +1,5 @@
-"""`./kstreams demo`: the command. The demos are in `flights` and `own_input`; `background` and `background_driver` keep them
-running."""
+"""`./kstreams demo`: the command. The demos are in `flights` and `own_input`; `background` and `background_driver` run them
+in the background."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Any
 
 import click
 
-from kstreams_repl.demo import background as keeping
+from kstreams_repl.demo import background
 from kstreams_repl.demo.screen import Screen
 
 
-@click.command(help="The main job: a year of real departures through a topology on Spark and Kafka, checked number by number.")
+@click.command(help="Run a year of real departures through a topology on Spark and Kafka, and check every result.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line instead of tables.")
-@click.option("--keep", is_flag=True, help="Leave broker and application running, and tell how to look at them.")
-@click.option("--stop", is_flag=True, help="End what --keep left running, at a commit.")
-@click.option("--resume", is_flag=True, help="Go on with a run that was interrupted.")
+@click.option("--keep", is_flag=True, help="Leave broker and application running in the background, and print how to query them.")
+@click.option("--stop", is_flag=True, help="Stop the demo that --keep left running, at a commit.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted run.")
 @click.option("--instances", default=2, show_default=True, type=click.IntRange(1), help="num.stream.threads: Spark Python workers.")
 @click.option(
     "--directory",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(".kstreams/demo"),
     show_default=True,
-    help="Broker data and state.",
+    help="Directory of broker data and state.",
 )
-@click.option("--input", "file", type=click.Path(path_type=Path), help="Your own CSV or JSON-lines file instead of the flights.")
-@click.option("--topic", help="With --input: the topic its rows go to.")
-@click.option("--key", help="With --input: the column that becomes the key (and is counted by).")
+@click.option("--input", "file", type=click.Path(path_type=Path), help="A CSV or JSON-lines file to process instead of the flights.")
+@click.option("--topic", help="With --input: the topic to which the rows are written.")
+@click.option("--key", help="With --input: the column used as the record key; rows are counted by it.")
 def main(
     as_json: bool,
     keep: bool,
@@ -43,15 +43,15 @@ def main(
     topic: str | None,
     key: str | None,
 ) -> None:
-    """Exit status 1 when a number is wrong."""
+    """Run the demo; exit status 1 if a result is wrong."""
     if (file is None) != (topic is None):
-        raise click.UsageError("--input and --topic go together: --input FILE --topic NAME")
+        raise click.UsageError("--input and --topic must be given together: --input FILE --topic NAME")
     if key is not None and file is None:
-        raise click.UsageError("--key goes with --input: --input FILE --topic NAME --key COLUMN")
+        raise click.UsageError("--key needs --input: --input FILE --topic NAME --key COLUMN")
     if resume and file is not None:
-        raise click.UsageError("--resume goes on with the flights; a run with --input starts anew")
+        raise click.UsageError("--resume continues the flights only; a run with --input always starts from the beginning")
     if stop and (keep or resume or file is not None):
-        raise click.UsageError("--stop ends what --keep left running; it goes with --directory and --json only")
+        raise click.UsageError("--stop stops the demo of --keep; it can be combined only with --directory and --json")
     where = directory.expanduser().absolute()
     if stop:
         _stop(where, as_json)
@@ -68,7 +68,7 @@ def main(
     if keep:
         verdict = _keep(where, request)
     else:
-        keeping.refuse_kept(where)
+        background.refuse_background_demo(where)
         verdict = run_request(request)
     if as_json:
         click.echo(json.dumps(verdict))
@@ -98,7 +98,7 @@ def run_request(request: Mapping[str, Any], hold: Any = None) -> dict[str, Any]:
 
 
 def _keep(where: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """Run the request in a keeper process, and show its progress."""
+    """Run the request in a background process, and show its progress."""
     quiet = request["quiet"]
     terminal = sys.stdout.isatty()
 
@@ -107,32 +107,32 @@ def _keep(where: Path, request: dict[str, Any]) -> dict[str, Any]:
             click.echo(part, nl=False)
 
     width = shutil.get_terminal_size().columns if terminal else None
-    kept = keeping.keep(where, {**request, "terminal": terminal, "width": width}, relay=relay)
-    verdict = dict(kept.verdict)
-    if kept.state != keeping.READY:
+    demo = background.start(where, {**request, "terminal": terminal, "width": width}, relay=relay)
+    verdict = dict(demo.verdict)
+    if demo.state != background.READY:
         return verdict
-    end = keeping.stop_command(where)
+    end = background.stop_command(where)
     if quiet:
-        running = {"pid": kept.pid, "bootstrap_servers": kept.bootstrap_servers, "application": kept.application}
-        return {**verdict, "kept": {**running, "directory": kept.directory, "stop": end}}
+        running = {"pid": demo.pid, "bootstrap_servers": demo.bootstrap_servers, "application": demo.application}
+        return {**verdict, "background": {**running, "directory": demo.directory, "stop": end}}
     click.echo(f"""
-It goes on: broker {kept.bootstrap_servers}, application {kept.application}, process {kept.pid}.
-Look at it from ./kstreams repl, a notebook or any Python with this package:
-{kept.look}
-End it: {end}""")
+Still running: broker {demo.bootstrap_servers}, application {demo.application}, process {demo.pid}.
+Query it from ./kstreams repl, a notebook or any Python process with this package:
+{demo.instructions}
+Stop it: {end}""")
     return verdict
 
 
 def _stop(where: Path, as_json: bool) -> None:
-    kept, stopped = keeping.stop(where)
+    demo, stopped = background.stop(where)
     if as_json:
         click.echo(json.dumps({"ok": True, "stopped": stopped}))
-    elif stopped and kept is not None:
-        click.echo(f"stopped {kept.application or 'the demo'} at a commit, and the broker at {kept.bootstrap_servers or where}")
-    elif kept is not None:
+    elif stopped and demo is not None:
+        click.echo(f"stopped {demo.application or 'the demo'} at a commit, and the broker at {demo.bootstrap_servers or where}")
+    elif demo is not None:
         click.echo(
-            f"the kept demo (process {kept.pid}) has ended already without --stop; "
-            f"what it committed is in {where}, and ./kstreams demo --resume goes on with it"
+            f"the background demo (process {demo.pid}) has already ended without --stop; "
+            f"what it committed is in {where}, and ./kstreams demo --resume continues it"
         )
     else:
-        click.echo(f"no demo is kept in {where}")
+        click.echo(f"no background demo runs in {where}")

@@ -27,7 +27,7 @@ def read_rows(file: Path, key: str | None) -> Iterator[tuple[str | None, dict[st
         KStreamsError: the file does not exist, a line cannot be read (with its number), or the column does not exist.
     """
     if not file.is_file():
-        raise KStreamsError(f"there is no file {file}", hint="--input takes a .csv, .jsonl or .ndjson file", path=str(file))
+        raise KStreamsError(f"no file {file}", hint="--input takes a .csv, .jsonl or .ndjson file", path=str(file))
     rows = _json_lines(file) if file.suffix.lower() in (".jsonl", ".ndjson", ".json") else _csv_rows(file)
     for number, row in enumerate(rows, 1):
         if key is not None and key not in row:
@@ -49,14 +49,14 @@ def _json_lines(file: Path) -> Iterator[dict[str, Any]]:
             except ValueError as error:
                 why = str(error).partition(": line ")[0]  # without the parser's own position inside this line
                 raise SerializationError(
-                    f"line {number} of {file.name} is no JSON: {why}",
-                    hint="one JSON object a line",
+                    f"line {number} of {file.name} is not valid JSON: {why}",
+                    hint="write one JSON object per line",
                     path=str(file),
                     line=number,
                 ) from error
             if not isinstance(row, dict):
                 raise SerializationError(
-                    f"line {number} of {file.name} is no JSON object", hint="one JSON object a line", path=str(file), line=number
+                    f"line {number} of {file.name} is not a JSON object", hint="write one JSON object per line", path=str(file), line=number
                 )
             yield row
 
@@ -73,7 +73,7 @@ def _csv_rows(file: Path) -> Iterator[dict[str, Any]]:
                 yield from (orjson.loads(text) for text in batch.column(0).to_pylist())
         except duckdb.Error as error:
             raise SerializationError(
-                f"{file.name} is no CSV file that can be read: {error}", hint="a header line, then rows", path=str(file)
+                f"{file.name} cannot be read as CSV: {error}", hint="write a header line, then the rows", path=str(file)
             ) from error
 
 
@@ -129,13 +129,13 @@ def run(
         }
         if hold is not None and not wrong:
             app.resume()
-            hold(app, verdict, _look(session, topic, own))
+            hold(app, verdict, _query_instructions(session, topic, own))
         app.stop()
     shutil.rmtree(own, ignore_errors=True)
     return verdict
 
 
-def _look(session: Any, topic: str, own: Path) -> str:
+def _query_instructions(session: Any, topic: str, own: Path) -> str:
     """Return instructions for queries from another process."""
     return f"""\
   import kstreams_repl as ks

@@ -55,17 +55,17 @@ class Screen:
         with Progress(*columns, console=self.console, transient=True) as bar:
             followed = bar.add_task("processing", total=total, rate="")
             while True:
-                told = app.reports
+                reports = app.reports
                 now = time.monotonic()
-                firsts = [one.first_at for one in told.instances.values() if one.first_at is not None]
+                firsts = [one.first_at for one in reports.instances.values() if one.first_at is not None]
                 began = min([*firsts, *([] if began is None else [began])], default=None)
-                bar.update(followed, completed=min(total, told.records), rate=f"{told.rate:,.0f} records/s" if told.rate else "")
+                bar.update(followed, completed=min(total, reports.records), rate=f"{reports.rate:,.0f} records/s" if reports.rate else "")
                 # Reports are small files and cheap to read; only the broker knows that no records remain. It is also queried
                 # regularly because a session restarts an embedded broker that died, or raises why it cannot.
-                ask = told.lag <= _NEAR or now >= next_ask
+                ask = reports.lag <= _NEAR or now >= next_ask
                 if ask:
                     next_ask = now + _ASK_SECONDS
                 if app.wait(0, until=lambda app, ask=ask: ask and app.remaining() == 0):
                     ended = max((one.committed_at or 0.0 for one in app.reports.instances.values()), default=0.0)
                     return total, max(ended - began, 0.001) if began is not None else 0.001
-                time.sleep(0.05 if told.lag >= 0 else 0.25)
+                time.sleep(0.05 if reports.lag >= 0 else 0.25)

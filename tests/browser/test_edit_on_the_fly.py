@@ -68,10 +68,10 @@ def test_a_user_edits_pauses_and_resumes_from_the_picture(lab: tuple[str, Path],
     assert not any("running" in line for line in lines(panel, "node:count")), "the header says it"
     assert panel.locator(".chip").inner_text() == "▶ running"
 
-    # a click on the count node shows its rows, its source and values as they pass
+    # a click on the count node shows its rows, its source and live values
     panel.locator('[data-node="node:count"]').click()
     until(page, "rows", lambda: set(counted(panel)) == {"book", "pen", "lamp", "chair"})
-    until(page, "values", lambda: "values as they pass" in panel.locator(".values").inner_text())
+    until(page, "values", lambda: "live values" in panel.locator(".values").inner_text())
     assert "count = paid.group_by_key" in panel.locator(".about").inner_text()
     keep(page, "03_count_selected")
     panel.screenshot(path=str(ARTEFACTS / "03_panel.png"))
@@ -123,7 +123,7 @@ def test_a_user_edits_pauses_and_resumes_from_the_picture(lab: tuple[str, Path],
 
     # from the picture to the cell
     panel.locator('[data-node="node:paid"]').click()
-    panel.get_by_role("button", name="go to the cell").click()
+    panel.get_by_role("button", name="go to cell").click()
     until(page, "the cell", lambda: 'name="paid"' in page.locator(".jp-Cell.jp-mod-active").inner_text())
 
     # a tab with the live picture, in the dark theme

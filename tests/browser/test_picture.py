@@ -114,22 +114,22 @@ def test_a_button_that_the_kernel_does_not_hear_says_what_it_waits_for(panel: An
 
 
 def test_what_is_shown_belongs_to_the_chosen_shape_before_the_kernel_has_answered(panel: Any) -> None:
-    """ "go to the cell" of the shape before would lead to the wrong cell."""
+    """ "go to cell" of the shape before would lead to the wrong cell."""
     texts = {
         "detail": "<p>rows of count</p>",
         "values": "<p>values of count</p>",
-        "about": '<button data-cell="of count">go to the cell</button>',
+        "about": '<button data-cell="of count">go to cell</button>',
     }
     panel.evaluate("state => window.show(state)", state_with(large(1), selected="node:count-3", **texts))
     panel.evaluate("() => document.addEventListener('kstreams:show-cell', event => { window.shown = event.detail.cell; })")
-    behind, go = panel.locator(".behind"), panel.get_by_role("button", name="go to the cell")
+    behind, go = panel.locator(".behind"), panel.get_by_role("button", name="go to cell")
     assert behind.inner_text().split("\n\n")[:2] == ["rows of count", "values of count"]
     panel.locator('[data-node="node:step-3-1"]').click()
     assert behind.inner_text().strip() == "" and go.count() == 0
     # the answer comes in one message or in several; what it says is of the chosen shape
     panel.evaluate("() => window.model.set({ selected: 'node:step-3-1', detail: 'reading', values: '', about: '' })")
     assert behind.inner_text().strip() == "reading"
-    panel.evaluate("""() => window.model.set({ about: '<button data-cell="of step">go to the cell</button>' })""")
+    panel.evaluate("""() => window.model.set({ about: '<button data-cell="of step">go to cell</button>' })""")
     go.click()
     assert panel.evaluate("() => window.shown") == "of step"
     # the shape that another view chooses
@@ -141,7 +141,7 @@ def test_what_is_shown_belongs_to_the_chosen_shape_before_the_kernel_has_answere
 def test_a_failures_buttons_ask_and_act(panel: Any) -> None:
     failure = (
         '<div class="ks-ways"><button data-do="record" data-at="in-0@7">show this record</button>'
-        '<button data-do="skip" data-at="in-0@7" data-ask="Go on without &lt;b&gt;in-0@7?">skip it</button>'
+        '<button data-do="skip" data-at="in-0@7" data-ask="Skip &lt;b&gt;in-0@7 and continue?">skip it</button>'
         '<button data-cell="of step" data-line="4">edit the function</button></div>'
     )
     panel.evaluate("state => window.show(state)", state_with(large(1), selected="node:count-3", failure=failure, status="failed"))
@@ -154,7 +154,7 @@ def test_a_failures_buttons_ask_and_act(panel: Any) -> None:
 
     record, skip = ({"do": what, "at": "in-0@7"} for what in ("record", "skip"))
     assert press("show this record") == [record]
-    assert press("skip it") == [record] and "Go on without <b>in-0@7?" in panel.locator(".drawer").inner_text()
+    assert press("skip it") == [record] and "Skip <b>in-0@7 and continue?" in panel.locator(".drawer").inner_text()
     assert press("no") == [record] and "Go on" not in panel.locator(".drawer").inner_text()
     press("skip it")
     assert press("yes") == [record, skip]

@@ -1,4 +1,4 @@
-"""An application fails: the drawer and the red box show the record, go to the cell, and skip it. Then its kernel is restarted: the side
+"""An application fails: the drawer and the red box show the record, go to cell, and skip it. Then its kernel is restarted: the side
 panel lists what the directory holds, attaches it and removes it."""
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def go_on_beside_the_failure(page: Any) -> None:
     box.get_by_role("button", name="no").click()
     assert box.get_by_role("button", name="skip it").is_visible()
     box.get_by_role("button", name="skip it").click()
-    assert "Go on without orders-0@1?" in box.inner_text()
+    assert "Skip orders-0@1 and continue?" in box.inner_text()
     box.get_by_role("button", name="yes").click()
     until(page, "the next failure", lambda: "orders-0@2: key 'k'" in drawer.inner_text())
     until(page, "the answer", lambda: "goes on without orders-0@1" in box.inner_text())

@@ -26,7 +26,7 @@ Disks = Callable[[int], SmallDisk]
 @pytest.mark.kafka
 def test_broker_on_a_small_disk_tells_what_it_needs_and_starts_nothing(small_disk: Disks) -> None:
     disk = small_disk(64)
-    with pytest.raises(EmbeddedBrokerError, match=r"no room for a broker in .*: 67\.1 MB free, 268 MB needed") as caught:
+    with pytest.raises(EmbeddedBrokerError, match=r"not enough disk space for a broker in .*: 67\.1 MB free, 268 MB needed") as caught:
         EmbeddedBroker(disk.path / "broker").start()
     assert caught.value.free_bytes < caught.value.needed_bytes
     assert caught.value.path == str(disk.path / "broker")

@@ -47,8 +47,8 @@ def finished(process: subprocess.Popen[str], seconds: float) -> tuple[str, str]:
 def verdict(process: subprocess.Popen[str]) -> dict[str, object]:
     out, err = finished(process, 150)
     assert process.returncode == 0, (out + err)[-3000:]
-    told: dict[str, object] = json.loads(out.splitlines()[-1])
-    return told
+    found: dict[str, object] = json.loads(out.splitlines()[-1])
+    return found
 
 
 def workers(process: subprocess.Popen[str]) -> Iterator[psutil.Process]:
@@ -99,9 +99,9 @@ def test_interrupted_demo_ends_quietly_and_leaves_nothing(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_own_rows_are_counted(tmp_path: Path) -> None:
     (tmp_path / "cities.csv").write_text("city,visitors\nRome,1\nOslo,2\nRome,3\n")
-    told = verdict(demo(tmp_path, "--input", "cities.csv", "--topic", "visits", "--key", "city"))
-    assert told["ok"] is True
-    assert told["records"] == 3
+    found = verdict(demo(tmp_path, "--input", "cities.csv", "--topic", "visits", "--key", "city"))
+    assert found["ok"] is True
+    assert found["records"] == 3
 
 
 def test_malformed_own_row_is_told_with_its_line(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_malformed_own_row_is_told_with_its_line(tmp_path: Path) -> None:
     process = demo(tmp_path, "--input", "rows.jsonl", "--topic", "rows")
     out, err = finished(process, 60)
     assert process.returncode == 1
-    assert "line 2 of rows.jsonl is no JSON" in out + err
+    assert "line 2 of rows.jsonl is not valid JSON" in out + err
     assert "Traceback" not in out + err
 
 
@@ -119,30 +119,31 @@ def finish(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_kept_demo_is_read_from_another_process_and_ends_at_a_commit(tmp_path: Path) -> None:
-    """One kept run for all of it: a pipe behind it ends, a second one is refused, it works on, and --stop leaves nothing."""
+    """A pipe after --keep ends, a second --keep is refused, the demo continues, and --stop leaves nothing."""
     (tmp_path / "cities.csv").write_text("city,visitors\nRome,1\nOslo,2\nRome,3\n")
     own_rows = ["--input", "cities.csv", "--topic", "visits", "--key", "city"]
     piped = subprocess.run(  # the shell waits for cat, and cat for everybody who could still write to it
         f"{shlex.join([*COMMAND, *own_rows, '--keep', '--json'])} | cat",
         shell=True, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=200,
     )  # fmt: skip
-    told = json.loads(piped.stdout or "{}")
-    assert told.get("ok") is True, piped.stderr
-    kept = told["kept"]
+    found = json.loads(piped.stdout or "{}")
+    assert found.get("ok") is True, piped.stderr
+    background = found["background"]
     try:
-        assert stat.S_IMODE((tmp_path / ".kstreams/demo/kept.json").stat().st_mode) == 0o600
-        keeper = psutil.Process(kept["pid"])
-        started = [keeper, *keeper.children(recursive=True)]
-        with connect(kept["bootstrap_servers"], directory=tmp_path / ".kstreams/demo/own/session", report=lambda line: None) as session:
+        assert stat.S_IMODE((tmp_path / ".kstreams/demo/background.json").stat().st_mode) == 0o600
+        driver = psutil.Process(background["pid"])
+        started = [driver, *driver.children(recursive=True)]
+        directory = tmp_path / ".kstreams/demo/own/session"
+        with connect(background["bootstrap_servers"], directory=directory, report=lambda line: None) as session:
             assert len(session.read("visits", n=None)) == 3
             session.produce("visits", [("Rome", {"city": "Rome", "visitors": 9})], key_serde=serdes.string, value_serde=serdes.json)
-            app = session.attach(kept["application"], own_input.build("visits"))
+            app = session.attach(background["application"], own_input.build("visits"))
             query = f'SELECT key, value FROM "{own_input.COUNTS}"'
-            settle(lambda: dict(app.sql(query).fetchall()) == {"Rome": 3, "Oslo": 1}, "the kept application to count on")
+            settle(lambda: dict(app.sql(query).fetchall()) == {"Rome": 3, "Oslo": 1}, "the background application to continue counting")
         again = finish(tmp_path, *own_rows, "--keep")
         assert again.returncode == 1
-        assert f"a demo is kept there already: process {kept['pid']}" in again.stderr
-        assert "Hint: look at it, or end it: ./kstreams demo --stop" in again.stderr
+        assert f"a background demo runs there: process {background['pid']}" in again.stderr
+        assert "Hint: connect to it, or stop it: ./kstreams demo --stop" in again.stderr
     finally:
         stopped = finish(tmp_path, "--stop")
     assert stopped.returncode == 0, stopped.stderr
@@ -150,15 +151,15 @@ def test_kept_demo_is_read_from_another_process_and_ends_at_a_commit(tmp_path: P
     assert [process for process in started if process.is_running() and process.status() != psutil.STATUS_ZOMBIE] == []
     assert not (tmp_path / ".kstreams/demo").exists()
     twice = finish(tmp_path, "--stop")
-    assert (twice.returncode, twice.stdout) == (0, f"no demo is kept in {tmp_path}/.kstreams/demo\n")
+    assert (twice.returncode, twice.stdout) == (0, f"no background demo runs in {tmp_path}/.kstreams/demo\n")
 
 
 def test_killed_command_takes_a_demo_with_it_that_is_not_ready_yet(tmp_path: Path) -> None:
     process = demo(tmp_path, "--keep")
-    record = tmp_path / ".kstreams/demo/kept.json"
+    record = tmp_path / ".kstreams/demo/background.json"
     settle(lambda: (tmp_path / ".kstreams/demo/session/broker/broker.json").exists(), "the broker's start")
-    keeper = psutil.Process(json.loads(record.read_text())["pid"])
+    driver = psutil.Process(json.loads(record.read_text())["pid"])
     process.kill()
     process.communicate()
-    gone, alive = psutil.wait_procs([keeper], timeout=60)
+    gone, alive = psutil.wait_procs([driver], timeout=60)
     assert not alive

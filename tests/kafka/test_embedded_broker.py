@@ -314,7 +314,7 @@ def test_a_failed_start_leaves_no_temporary_directory(tmp_path: Path) -> None:
 
 def test_no_room_is_told_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "MINIMUM_FREE_BYTES", 1 << 60)
-    with pytest.raises(EmbeddedBrokerError, match="no room for a broker") as caught:
+    with pytest.raises(EmbeddedBrokerError, match="not enough disk space for a broker") as caught:
         EmbeddedBroker(tmp_path / "kept").start()
     assert caught.value.free_bytes > 0
     assert list((tmp_path / "kept").iterdir()) == []

@@ -110,7 +110,7 @@ def test_every_node_shows_its_own_counts_over_pause_edit_and_another_kernel(
     mark = app.picture().marks["node:kept"]
     assert mark.state == "silent" and "since version 2: 500 in, 0 out" in mark.lines
     drawer = str(rows_behind(app, "node:kept"))
-    assert all(text in drawer for text in ("since version 2", ">500<", "since it was made", ">3500<", ">1500<")), drawer
+    assert all(text in drawer for text in ("since version 2", ">500<", "since it was created", ">3500<", ">1500<")), drawer
     app.pause()
     app.resume()
     assert in_this_version(app, "orders", "kept") == [(500, 500), (500, 0)]

@@ -87,7 +87,7 @@ def test_a_front_end_watches_looks_behind_edits_pauses_and_leaves(session: ks.Se
     assert "test_live_picture" in live.state["about"], "the user's line"
     session.produce(name, [("k10", "word", 6000)])
     eventually(lambda: "k10" in live.state["detail"])
-    eventually(lambda: "values as they pass" in live.state["values"] and "k10" in live.state["values"])
+    eventually(lambda: "live values" in live.state["values"] and "k10" in live.state["values"])
     live.receive({"do": "select", "shape": "node:<img src=x>"})
     assert live.state["selected"] == "node:count", "there is no such shape"
 

@@ -46,7 +46,7 @@ def test_a_file_that_the_architecture_links_to_defines_the_name(name: str, file:
 
 
 def test_a_name_that_is_not_defined_is_an_error() -> None:
-    with pytest.raises(LookupError, match="defines no StreamTask.fly"):
+    with pytest.raises(LookupError, match="StreamTask.fly is not defined"):
         line_of("kstreams_repl/runtime/task.py", "StreamTask.fly")
 
 

@@ -117,7 +117,7 @@ def ensure_jars(
         except (OSError, EmbeddedBrokerError) as error:
             if is_full(error):
                 raise EmbeddedBrokerError(
-                    f"no room for the broker's jars in {where}: {room(where, 2 * total)}",
+                    f"not enough disk space for the broker's jars in {where}: {room(where, 2 * total)}",
                     hint=f"free some space on that disk, or set {CACHE_VARIABLE} to a directory on another one",
                     path=str(where),
                     free_bytes=free_bytes(where),

@@ -166,7 +166,7 @@ class BrokerDirectory:
     def no_room(self) -> EmbeddedBrokerError:
         """Return the error for a disk with too little free space for a broker."""
         return EmbeddedBrokerError(
-            f"no room for a broker in {self.path}: {room(self.path, MINIMUM_FREE_BYTES)}",
+            f"not enough disk space for a broker in {self.path}: {room(self.path, MINIMUM_FREE_BYTES)}",
             hint="free some space on that disk, or pass a directory on another one",
             path=str(self.path),
             free_bytes=free_bytes(self.path),

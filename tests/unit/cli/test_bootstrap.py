@@ -196,7 +196,7 @@ def test_somebody_elses_environment_is_not_touched(checkout: Checkout) -> None:
     (checkout.venv / "precious").touch()
     done = checkout.run()
     assert done.returncode == 1
-    assert "was not made by ./kstreams" in done.stderr
+    assert "was not created by ./kstreams" in done.stderr
     assert "Hint: " in done.stderr
     assert os.listdir(checkout.venv) == ["precious"]
 
@@ -236,7 +236,7 @@ def test_a_disk_without_room_is_told_with_what_is_needed_and_the_next_call_start
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     errors = [line for line in done.stderr.splitlines() if not line.startswith("kstreams: ")]
-    assert re.fullmatch(rf"Error: no room for {disk.path}/venv: \d MB free, about 1,700 MB needed", errors[0])
+    assert re.fullmatch(rf"Error: not enough disk space for {disk.path}/venv: \d MB free, about 1,700 MB needed", errors[0])
     assert errors[1].startswith("Hint: free some space on that disk") and len(errors) == 2
     disk.make_room(200)
     done = checkout.run("x", KSTREAMS_VENV=str(disk.path / "venv"))

@@ -117,13 +117,13 @@ def test_cells_without_an_id_are_known_by_their_text() -> None:
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
-        ("%topo_pause", "needs a name, or --all"),
+        ("%topo_pause", "expects either"),
         ("%topo_pause nope", "no application 'nope'"),
         ("%topo_deploy nope", "no builder or topology 'nope'"),
         ("%topo nope", "no topology or application 'nope'"),
-        ("%topo_sql", "needs a query"),
-        ("%%topo\nx = 1", "needs one name"),
-        ("%topo_deploy b -c nonsense", "give a setting as key=value"),
+        ("%topo_sql", "expects a query"),
+        ("%%topo\nx = 1", "expects one name"),
+        ("%topo_deploy b -c nonsense", "expects KEY=VALUE"),
     ],
 )
 def test_a_mistake_of_the_user_is_a_usage_error(

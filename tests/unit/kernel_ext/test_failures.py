@@ -131,10 +131,10 @@ def test_a_node_that_is_looked_at_is_not_left_for_the_one_that_failed(failed: Ap
     assert live.state["selected"] == "node:scaled" and live.state["failure"] == ""
 
 
-def test_made_in_says_the_cells_number(failed: Application, shell: InteractiveShell) -> None:  # noqa: F811
+def test_defined_in_names_the_cell_by_its_number(failed: Application, shell: InteractiveShell) -> None:  # noqa: F811
     shown = about(failed, "kept")
-    assert re.search(r"made in cell \[[ \d]+\], line 2", shown)
-    assert dict(buttons(shown))["go to the cell"]["data-line"] == "2"
+    assert re.search(r"defined in cell \[[ \d]+\], line 2", shown)
+    assert dict(buttons(shown))["go to cell"]["data-line"] == "2"
 
 
 def test_the_buttons_below_a_red_box_wait_for_an_extension_that_hears_them(failed: Application) -> None:

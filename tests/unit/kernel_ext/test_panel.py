@@ -158,14 +158,14 @@ def test_apply_applies_the_plan_that_is_shown_and_no_other(shell: InteractiveShe
     live._control(live._apply)
     assert len(app.versions) == 2 and not live.state["planned"], live.state["detail"]
     live._control(live._apply)
-    assert "says what runs already" in live.state["detail"] and len(app.versions) == 2
+    assert "equals what runs" in live.state["detail"] and len(app.versions) == 2
 
 
 def test_edit_tells_why_there_is_no_plan(shell: InteractiveShell) -> None:  # noqa: F811
-    """It said that the builder says what runs already, of one that cannot be built, and of one that is not there."""
+    """It said that the builder equals what runs, of one that cannot be built, and of one that is not there."""
     app = shell.user_ns["app"]
     live = LivePicture(app, lambda changed: None)
-    assert "says what runs already" in plan_button(live)
+    assert "equals what runs" in plan_button(live)
     run(shell, "b.stream('in', name='numbers')", "more")
     run(shell, "b.stream('other').process(lambda: None, stores=['nowhere'])", "wrong")
     assert "nowhere" in plan_button(live) and "already" not in live.state["detail"]
@@ -252,7 +252,7 @@ def test_after_the_session_is_closed_no_node_is_shown_running(shell: Interactive
     states = {mark[0][1] for shape, mark in live.state["marks"].items() if shape.startswith("node:")}
     assert states == ({""} if detached else {"is-stopped"})
     assert all(not rate for _, rate in live.state["flows"])
-    assert ("goes on" in live.state["note"]) is detached and "closed" in live.state["note"]
+    assert ("continues" in live.state["note"]) is detached and "closed" in live.state["note"]
     live.receive({"do": "show", "names": True})
     for thread in threading.enumerate():
         if thread.name.startswith("panel-view"):
