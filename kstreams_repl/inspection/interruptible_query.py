@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import duckdb
 
+from kstreams_repl.interrupts import wait_interruptibly
+
 T = TypeVar("T")
 
 
@@ -28,7 +30,7 @@ def interruptible(database: duckdb.DuckDBPyConnection, call: Callable[[], T]) ->
     thread = threading.Thread(target=work, name="kstreams-sql", daemon=True)
     thread.start()
     try:
-        done.wait()
+        wait_interruptibly(done)
     except KeyboardInterrupt:
         while not done.is_set():  # an interrupt has no effect before the query has started
             database.interrupt()

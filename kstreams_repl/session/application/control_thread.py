@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import DeployError, WaitInterrupted
+from kstreams_repl.interrupts import wait_interruptibly
 from kstreams_repl.session.progress_messages import Patience
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Work:
         return self._done.is_set()
 
     def wait(self) -> None:
-        self._done.wait()
+        wait_interruptibly(self._done)
 
 
 class CaughtUp:

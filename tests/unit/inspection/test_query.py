@@ -256,6 +256,7 @@ def test_a_name_that_wants_quotes_is_told_so(query: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("look", ["fetchall", "df", "arrow", "table"])
+@pytest.mark.usefixtures("sigint")
 def test_an_interrupt_ends_a_query(look: str) -> None:
     """Some looks did not hear it before all was computed, others raised a RuntimeError."""
     result = ask("SELECT sum(a.range * b.range) FROM range(100000000) a, range(10000000) b")

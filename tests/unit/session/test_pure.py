@@ -254,6 +254,7 @@ def test_large_integers_of_records_keep_their_digits_in_a_dataframe() -> None:
     assert str(Records([ReadRecord(None, 0.5, 1), ReadRecord(None, None, 2)]).df()["value"].dtype) == "float64"
 
 
+@pytest.mark.usefixtures("sigint")
 def test_an_interrupted_wait_leaves_the_work_begun_not_done() -> None:
     """An application that was interrupted while it started was taken for paused: waiting for it ended at once."""
     go_on = threading.Event()
