@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from kstreams_repl.dsl.branched import BranchedKStream
 from kstreams_repl.dsl.builder import StreamsBuilder
-from kstreams_repl.dsl.cogrouped import CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
 from kstreams_repl.dsl.global_ktable import GlobalKTable
-from kstreams_repl.dsl.grouped_stream import KGroupedStream
-from kstreams_repl.dsl.grouped_table import KGroupedTable
-from kstreams_repl.dsl.kstream import KStream
-from kstreams_repl.dsl.ktable import KTable
+from kstreams_repl.dsl.kstream import (
+    BranchedKStream,
+    CogroupedKStream,
+    KGroupedStream,
+    KGroupedTable,
+    KStream,
+    KTable,
+    SessionWindowedCogroupedKStream,
+    SessionWindowedKStream,
+    SlidingWindowedKStream,
+    TimeWindowedCogroupedKStream,
+    TimeWindowedKStream,
+)
 from kstreams_repl.dsl.options import Branched, EmitStrategy, Materialized, Suppressed
 from kstreams_repl.dsl.stores import Stores
-from kstreams_repl.dsl.windowed_stream import SessionWindowedKStream, SlidingWindowedKStream, TimeWindowedKStream
 from kstreams_repl.dsl.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 __all__ = [

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, Self, TypeVar
 
 from kstreams_repl.dsl.call_log import BuildLog, Handle, logged
 from kstreams_repl.dsl.graph_nodes import OperatorGraphNode
 from kstreams_repl.dsl.options import Branched
 from kstreams_repl.dsl.stream_base import check_callable, check_kind
+from kstreams_repl.dsl.stream_operators import StreamOperators
 from kstreams_repl.operators.pass_through import PassThrough
 from kstreams_repl.operators.stream_branch import StreamBranch
 from kstreams_repl.topology.names import validate_name
 
-if TYPE_CHECKING:
-    from kstreams_repl.dsl.kstream import KStream
+StreamT = TypeVar("StreamT", bound=StreamOperators)
 
 
-class BranchedKStream(Handle):
+class BranchedStream(Handle, Generic[StreamT]):
     """Branches under construction; end with `default_branch()` or `no_default_branch()`, which return the streams by node name."""
 
-    def __init__(self, log: BuildLog, source: KStream, splitter: OperatorGraphNode, operator: StreamBranch) -> None:
+    def __init__(self, log: BuildLog, source: StreamT, splitter: OperatorGraphNode, operator: StreamBranch) -> None:
         self._log = log
         self._source = source
         self._splitter = splitter
         self._operator = operator
-        self._branches: dict[str, KStream] = {}
+        self._branches: dict[str, StreamT] = {}
 
     @logged
     def branch(
@@ -34,7 +34,7 @@ class BranchedKStream(Handle):
         branched: Branched | None = None,
         *,
         name: str | None = None,
-    ) -> BranchedKStream:
+    ) -> Self:
         """Add a branch for records for which `predicate(key, value)` is true and no earlier branch's predicate was.
 
         Args:
@@ -55,7 +55,7 @@ class BranchedKStream(Handle):
         return self
 
     @logged
-    def default_branch(self, branched: Branched | None = None, *, name: str | None = None) -> dict[str, KStream]:
+    def default_branch(self, branched: Branched | None = None, *, name: str | None = None) -> dict[str, StreamT]:
         """Add a branch for all other records; returns all branches by node name.
 
         Example:
@@ -69,7 +69,7 @@ class BranchedKStream(Handle):
         return self._branches
 
     @logged
-    def no_default_branch(self) -> dict[str, KStream]:
+    def no_default_branch(self) -> dict[str, StreamT]:
         """Drop all other records; returns all branches by node name.
 
         Example:
@@ -82,8 +82,6 @@ class BranchedKStream(Handle):
         return self._branches
 
     def _add(self, branched: Branched, number: int) -> None:
-        from kstreams_repl.dsl.kstream import KStream
-
         graph, source = self._graph, self._source
         suffix = str(number) if branched.name is None else branched.name
         name = validate_name(self._splitter.name + suffix, "node")
@@ -91,7 +89,7 @@ class BranchedKStream(Handle):
         graph.new_processor_name(name)  # consumes a number, as in Kafka Streams
         node = OperatorGraphNode(name, graph.here(), PassThrough())
         graph.add(self._splitter, node)
-        stream = KStream(
+        stream = type(source)(
             self._log,
             name,
             source.key_serde,
@@ -110,7 +108,7 @@ class BranchedKStream(Handle):
             self._branches[name] = stream
 
     def __repr__(self) -> str:
-        return f"BranchedKStream({self._splitter.name}, {len(self._operator.child_names)} branches)"
+        return f"{type(self).__name__}({self._splitter.name}, {len(self._operator.child_names)} branches)"
 
 
 def _branched(branched: Branched | None, name: str | None) -> Branched:

@@ -17,13 +17,13 @@ from kstreams_repl.dsl.graph_nodes import (
     StateStoreGraphNode,
     TableSourceGraphNode,
 )
-from kstreams_repl.dsl.kstream import KStream
-from kstreams_repl.dsl.ktable import KTable
+from kstreams_repl.dsl.kstream import KStream, KTable
 from kstreams_repl.dsl.optimizer import CONFIG_KEY, parse_optimizations
 from kstreams_repl.dsl.options import Materialized, materialized
 from kstreams_repl.dsl.store_plans import table_store
 from kstreams_repl.dsl.stream_base import check_callable, first_known, serde_or_none
 from kstreams_repl.dsl.table_sources import SourceState
+from kstreams_repl.dsl.topology_writer import build_topology
 from kstreams_repl.dsl.windows import Millis
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.processor_api import ProcessorOperator
@@ -318,7 +318,7 @@ class StreamsBuilder(Handle):
         setting = None if config is None else config.get(CONFIG_KEY)
         self._log.source_serdes = by_topic.parse(None if config is None else config.get(by_topic.SETTING))
         try:
-            return self._log.fresh_graph().build(parse_optimizations(setting))
+            return build_topology(self._log.fresh_graph(), parse_optimizations(setting))
         except RecursionError as cause:
             raise TopologyError(
                 "a chain of operators is longer than Python's recursion limit allows",

@@ -21,6 +21,7 @@ from typing import Any, TypeVar, cast
 
 from kstreams_repl.call_checks import BREAKS, check_kinds, check_names
 from kstreams_repl.dsl.graph_builder import GraphBuilder
+from kstreams_repl.dsl.topology_writer import build_topology
 from kstreams_repl.errors import KStreamsError, TopologyError, did_you_mean
 from kstreams_repl.serdes.by_topic import Pair
 from kstreams_repl.topology.fingerprint import fingerprint
@@ -176,7 +177,7 @@ class BuildLog:
         """Return the topology of the calls that can be replayed; the others are in `problems`."""
         self.replay()
         self._stale = True
-        return self.graph.build(frozenset())
+        return build_topology(self.graph, frozenset())
 
     def replay(self) -> None:
         """Rebuild everything from the first call on; afterwards every handle whose call succeeds has its new state."""

@@ -7,17 +7,16 @@ Streams' `CogroupedStreamAggregateBuilder`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, Generic
 
 from kstreams_repl.dsl.call_log import BuildLog, Handle, logged
 from kstreams_repl.dsl.graph_nodes import GraphNode, OperatorGraphNode
-from kstreams_repl.dsl.grouped_stream import KGroupedStream
+from kstreams_repl.dsl.grouped_stream import GroupedStream
 from kstreams_repl.dsl.options import Materialized, materialized
 from kstreams_repl.dsl.store_plans import session_store, sliding_store, table_store, window_store
-from kstreams_repl.dsl.stream_base import check_callable, check_kind, first_known
+from kstreams_repl.dsl.stream_base import TableT, check_callable, first_known
 from kstreams_repl.dsl.table_sources import AggregateState, stored
 from kstreams_repl.dsl.windowed_stream import (
-    AnyWindows,
     refuse_history,
     session_key_serde,
     session_operator,
@@ -26,7 +25,6 @@ from kstreams_repl.dsl.windowed_stream import (
     window_getter,
 )
 from kstreams_repl.dsl.windows import Millis, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
-from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.pass_through import TablePassThrough
 from kstreams_repl.operators.stream_aggregate import StreamAggregate
 from kstreams_repl.operators.stream_sliding_window_aggregate import StreamSlidingWindowAggregate
@@ -34,40 +32,19 @@ from kstreams_repl.operators.value_getters import StoreGetter
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.stores import StoreBuilder
 
-if TYPE_CHECKING:
-    from kstreams_repl.dsl.ktable import KTable
-
 AGGREGATE = "COGROUPKSTREAM-AGGREGATE-"
 MERGE = "COGROUPKSTREAM-MERGE-"
 Aggregator = Callable[[Any, Any, Any], Any]
 MakeOperator = Callable[[str, Aggregator], Any]
 
 
-class CogroupedKStream(Handle):
+class CogroupedStream(Handle, Generic[TableT]):
     """Grouped streams with one aggregator each; a grouping that is given twice keeps its last aggregator."""
 
-    def __init__(self, log: BuildLog, grouped: KGroupedStream, aggregator: Aggregator) -> None:
+    def __init__(self, log: BuildLog, grouped: GroupedStream[TableT], aggregator: Aggregator) -> None:
         self._log = log
-        self._groups: dict[KGroupedStream, Aggregator] = {grouped: aggregator}
-        self._parents: dict[KGroupedStream, GraphNode] = {}
-
-    @logged
-    def cogroup(self, grouped: KGroupedStream, aggregator: Aggregator) -> CogroupedKStream:
-        """Add a grouping whose values are added to the same aggregates by `aggregator(key, value, aggregate)`.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> grouped = words.group_by_key()
-            >>> totals = grouped.cogroup(lambda key, word, total: total + len(word))
-            >>> others = builder.stream("others", key_serde="string", value_serde="string").group_by_key()
-            >>> both = totals.cogroup(others, lambda key, other, total: total - len(other))
-        """
-        check_kind(grouped, KGroupedStream, "cogroup")
-        check_callable(aggregator, "aggregator", "cogroup")
-        self._groups[grouped] = aggregator
-        return self
+        self._groups: dict[GroupedStream[TableT], Aggregator] = {grouped: aggregator}
+        self._parents: dict[GroupedStream[TableT], GraphNode] = {}
 
     @logged
     def aggregate(
@@ -83,7 +60,7 @@ class CogroupedKStream(Handle):
         history: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> TableT:
         """Return the table of aggregates, which start from `initializer()`.
 
         Args:
@@ -115,31 +92,6 @@ class CogroupedKStream(Handle):
 
         return self._build(make, builder, stored(store_name, options.versioned), key, options, name)
 
-    @overload
-    def windowed_by(self, windows: SessionWindows) -> SessionWindowedCogroupedKStream: ...
-    @overload
-    def windowed_by(self, windows: TimeWindows | UnlimitedWindows | SlidingWindows) -> TimeWindowedCogroupedKStream: ...
-    def windowed_by(self, windows: AnyWindows) -> TimeWindowedCogroupedKStream | SessionWindowedCogroupedKStream:
-        """Aggregate per key and window instead of per key.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> grouped = words.group_by_key()
-            >>> totals = grouped.cogroup(lambda key, word, total: total + len(word))
-            >>> windowed = totals.windowed_by(ks.TimeWindows.of_size(60_000))
-        """
-        return self._windowed_by(windows)
-
-    @logged
-    def _windowed_by(self, windows: AnyWindows) -> TimeWindowedCogroupedKStream | SessionWindowedCogroupedKStream:
-        if isinstance(windows, SessionWindows):
-            return SessionWindowedCogroupedKStream(self, windows)
-        if isinstance(windows, (TimeWindows, UnlimitedWindows, SlidingWindows)):
-            return TimeWindowedCogroupedKStream(self, windows)
-        raise TopologyError(f"windowed_by() takes windows, not {windows!r}", hint="for example TimeWindows.of_size(60_000)")
-
     def _store_name(self, options: Materialized) -> str:
         return options.name if options.name is not None else self._graph.new_store_name(AGGREGATE)
 
@@ -154,9 +106,7 @@ class CogroupedKStream(Handle):
         table_key_serde: Any,
         options: Materialized,
         name: str | None,
-    ) -> KTable:
-        from kstreams_repl.dsl.ktable import KTable
-
+    ) -> TableT:
         graph, origin = self._graph, self._graph.here()
         if name is not None:
             validate_name(name, "node")
@@ -179,7 +129,8 @@ class CogroupedKStream(Handle):
         merge = OperatorGraphNode(graph.suffix_or_generate(name, "-cogroup-merge", MERGE), origin, TablePassThrough(store.name))
         graph.add(nodes, merge)
         state = AggregateState(operators, getter)
-        return KTable(self._log, merge.name, table_key_serde, options.value_serde, sources, merge, state, options.name)
+        table_type = next(iter(self._groups))._table_type
+        return table_type(self._log, merge.name, table_key_serde, options.value_serde, sources, merge, state, options.name)
 
     def _repartition(self, store_name: str) -> frozenset[str]:
         """Put the parents of the aggregates (the groupings or repartition topics) into the graph; returns the sources, which must
@@ -201,13 +152,13 @@ class CogroupedKStream(Handle):
         return frozenset(sources)
 
     def __repr__(self) -> str:
-        return f"CogroupedKStream({', '.join(grouped.name for grouped in self._groups)})"
+        return f"{type(self).__name__}({', '.join(grouped.name for grouped in self._groups)})"
 
 
-class TimeWindowedCogroupedKStream(Handle):
+class TimeWindowedCogroupedStream(Handle, Generic[TableT]):
     """Cogrouped streams in tumbling, hopping, unlimited or sliding windows."""
 
-    def __init__(self, cogrouped: CogroupedKStream, windows: TimeWindows | UnlimitedWindows | SlidingWindows) -> None:
+    def __init__(self, cogrouped: CogroupedStream[TableT], windows: TimeWindows | UnlimitedWindows | SlidingWindows) -> None:
         self._log = cogrouped._log
         self._cogrouped = cogrouped
         self._windows = windows
@@ -226,7 +177,7 @@ class TimeWindowedCogroupedKStream(Handle):
         retention: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> TableT:
         """Return the table of aggregates per key and window. Keyword arguments as for `CogroupedKStream.aggregate`; `retention=`:
         how long windows are kept (ms or timedelta).
 
@@ -265,13 +216,13 @@ class TimeWindowedCogroupedKStream(Handle):
         return cogrouped._build(make, builder, window_getter(builder), key_serde, options, name)
 
     def __repr__(self) -> str:
-        return f"TimeWindowedCogroupedKStream({self._cogrouped!r})"
+        return f"{type(self).__name__}({self._cogrouped!r})"
 
 
-class SessionWindowedCogroupedKStream(Handle):
+class SessionWindowedCogroupedStream(Handle, Generic[TableT]):
     """Cogrouped streams in sessions."""
 
-    def __init__(self, cogrouped: CogroupedKStream, windows: SessionWindows) -> None:
+    def __init__(self, cogrouped: CogroupedStream[TableT], windows: SessionWindows) -> None:
         self._log = cogrouped._log
         self._cogrouped = cogrouped
         self._windows = windows
@@ -291,7 +242,7 @@ class SessionWindowedCogroupedKStream(Handle):
         retention: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> TableT:
         """Return the table of aggregates per session; `merger(key, one, other)` merges sessions that meet. Keyword arguments as
         for the other windows.
 
@@ -321,4 +272,4 @@ class SessionWindowedCogroupedKStream(Handle):
         return cogrouped._build(make, builder, window_getter(builder), session_key_serde(key), options, name)
 
     def __repr__(self) -> str:
-        return f"SessionWindowedCogroupedKStream({self._cogrouped!r})"
+        return f"{type(self).__name__}({self._cogrouped!r})"

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kstreams_repl.dsl.graph_nodes import Consumed, OperatorGraphNode, SinkGraphNode, SourceGraphNode, StateStoreGraphNode
 from kstreams_repl.dsl.options import Materialized
 from kstreams_repl.dsl.store_plans import table_store
-from kstreams_repl.dsl.stream_base import first_known
+from kstreams_repl.dsl.stream_base import TableT, first_known
 from kstreams_repl.dsl.table_sources import SourceState, stores_read
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.foreign_key_foreign_table_join import ForeignTableJoin
@@ -26,9 +26,6 @@ from kstreams_repl.operators.table_source import TableSource
 from kstreams_repl.serdes.foreign_key import response_partitioner, subscription, subscription_response
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
-
-if TYPE_CHECKING:
-    from kstreams_repl.dsl.ktable import KTable
 
 PREFIX = "KTABLE-FK-JOIN-"
 REGISTRATION = PREFIX + "SUBSCRIPTION-REGISTRATION-"
@@ -60,10 +57,8 @@ class ForeignKeyPlan:
     name: str | None
 
 
-def join_by_foreign_key(left: KTable, right: KTable, plan: ForeignKeyPlan, options: Materialized) -> KTable:
+def join_by_foreign_key(left: TableT, right: TableT, plan: ForeignKeyPlan, options: Materialized) -> TableT:
     """Return the joined table, keyed like the left one."""
-    from kstreams_repl.dsl.ktable import KTable
-
     graph, origin = left._graph, left._graph.here()
     if plan.name is not None:
         validate_name(plan.name, "node")
@@ -179,7 +174,7 @@ def join_by_foreign_key(left: KTable, right: KTable, plan: ForeignKeyPlan, optio
     result.output_versioned = options.versioned
     graph.add(resolver, result)
     state = SourceState(operator, result_store)
-    return KTable(left._log, result_name, key, options.value_serde, sources, result, state, options.name)
+    return type(left)(left._log, result_name, key, options.value_serde, sources, result, state, options.name)
 
 
 def _by_key_alone(partitioner: Callable[..., Any] | None) -> Callable[..., Any] | None:

@@ -1,24 +1,23 @@
-"""The DSL's graph under construction, and its translation to a `Topology`.
+"""The DSL's graph under construction: its nodes, their names, and the sources that must be co-partitioned.
 
-1. Sources of the same topics are merged. 2. The configured optimisations are applied. 3. Null-key filters are added before
-repartition topics. 4. Versioned semantics are enabled downstream of versioned tables. 5. Nodes are written, lowest build priority
-first. 6. Co-partitioning is checked.
 Source: Kafka Streams' `InternalStreamsBuilder`.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kstreams_repl.dsl import optimizer
-from kstreams_repl.dsl.graph_nodes import GraphNode, RepartitionGraphNode, SuppressGraphNode, TableSourceGraphNode
-from kstreams_repl.errors import TopologyError
+from kstreams_repl.dsl.graph_nodes import (
+    GraphNode,
+    RepartitionGraphNode,
+    SuppressGraphNode,
+    TableSourceGraphNode,
+    key_changing_parent,
+)
 from kstreams_repl.topology.names import GENERATED_STREAM_NAME, REPARTITION_SUFFIX, NameProvider, validate_name
 from kstreams_repl.topology.nodes import Origin
 from kstreams_repl.topology.source_location import user_origin
-from kstreams_repl.topology.topology import Topology
 
 SOURCE = "KSTREAM-SOURCE-"
 SINK = "KSTREAM-SINK-"
@@ -75,7 +74,7 @@ class GraphBuilder(NameProvider):
         if node.key_changing:
             self.repartitions_behind[node] = {}
         elif isinstance(node, RepartitionGraphNode) and node.optimizable:
-            changer = optimizer.key_changing_parent(node)
+            changer = key_changing_parent(node)
             if changer is not None:
                 self.repartitions_behind[changer][node] = None
         elif node.merges:
@@ -123,77 +122,3 @@ class GraphBuilder(NameProvider):
             partitions=partitions,
             optimizable=optimizable,
         )
-
-    def build(self, optimizations: frozenset[str]) -> Topology:
-        """Write the graph to a fresh topology. This consumes the graph.
-
-        Args:
-            optimizations: any of `optimizer.ALL`.
-
-        Raises:
-            TopologyError: a problem that is visible only in the whole graph: clashing names, overlapping sources, unsupported
-                versions.
-        """
-        optimizer.merge_duplicate_sources(self.root)
-        optimizer.optimize(self, optimizations)
-        optimizer.filter_null_keys(self.root)
-        self._enable_versioned_semantics()
-        topology = Topology()
-        for topic in self.internal_topics:
-            topology.add_internal_topic(topic)
-        for sources in self.copartition_sources:
-            topology.copartition_sources(sources)
-        self._write(topology)
-        topology.validate_copartitioning()
-        return topology
-
-    def _write(self, topology: Topology) -> None:
-        queue: list[tuple[int, int, GraphNode]] = []
-        pushed = 0
-
-        def offer(node: GraphNode) -> None:
-            nonlocal pushed
-            pushed += 1
-            for child in node.children:
-                heapq.heappush(queue, (child.build_priority, pushed, child))
-                pushed += 1
-
-        offer(self.root)
-        while queue:
-            node = heapq.heappop(queue)[2]
-            if node.written or not all(parent.written for parent in node.parents):
-                continue  # written when its last parent offers it again
-            try:
-                node.write(topology)
-            except TopologyError as error:
-                raise _placed(error, node.origin) from None
-            node.written = True
-            offer(node)
-
-    def _enable_versioned_semantics(self) -> None:
-        for node in self.versioned_readers:
-            if any(self._versioned(parent) for parent in node.parents):
-                node.use_versioned_semantics()
-        for node in self.suppressors:
-            if self._versioned_upstream(node):
-                raise TopologyError(
-                    f"suppress {node.name} is behind a versioned table",
-                    hint="suppress works on tables without versions only",
-                    node=node.name,
-                )
-
-    def _versioned(self, node: GraphNode) -> bool:
-        if node.output_versioned is not None:
-            return node.output_versioned
-        return self._versioned_upstream(node)
-
-    def _versioned_upstream(self, node: GraphNode) -> bool:
-        return node is not self.root and all(self._versioned(parent) for parent in node.parents)
-
-
-def _placed(error: TopologyError, origin: Origin) -> TopologyError:
-    """Return the error with the location where the user made the node that cannot be written."""
-    if origin.file is None:
-        return error
-    place = f"{origin.file}:{origin.line}" if origin.cell is None else f"cell {origin.cell}, line {origin.line}"
-    return type(error)(f"{error.message} (made in {place})", hint=error.hint, **{**error.fields, "origin": origin})

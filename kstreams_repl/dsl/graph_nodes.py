@@ -428,3 +428,23 @@ def add_source(topology: Topology, name: str, consumed: Consumed, origin: Origin
         offset_reset=consumed.offset_reset,
         origin=origin,
     )
+
+
+def find_parent(start: GraphNode, matches: Callable[[GraphNode], bool]) -> GraphNode | None:
+    """Return the start or a node upstream that matches: a direct parent if one matches, else the result of the last parent's
+    search."""
+    if matches(start):
+        return start
+    found = None
+    for parent in start.parents:
+        if matches(parent):
+            return parent
+        found = find_parent(parent, matches)
+    return found
+
+
+def key_changing_parent(node: GraphNode) -> GraphNode | None:
+    """Return the key-changing node upstream, unless values change on the path (then the topic's value serde is unknown)."""
+    changer = find_parent(node, lambda n: n.key_changing)
+    either = find_parent(node, lambda n: n.key_changing or n.value_changing)
+    return changer if changer is not None and either is changer else None

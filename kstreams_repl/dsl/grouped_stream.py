@@ -1,34 +1,31 @@
-"""`KGroupedStream`: a stream grouped by key, ready to be counted, reduced, aggregated, windowed or cogrouped."""
+"""Aggregates of a stream that is grouped by key: `count`, `reduce`, `aggregate`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, Generic
 
 from kstreams_repl import serdes
 from kstreams_repl.dsl.call_log import BuildLog, logged
 from kstreams_repl.dsl.graph_nodes import GraphNode, OperatorGraphNode, RepartitionGraphNode
 from kstreams_repl.dsl.options import Materialized, materialized
 from kstreams_repl.dsl.store_plans import table_store
-from kstreams_repl.dsl.stream_base import AbstractStream, check_callable, first_known
+from kstreams_repl.dsl.stream_base import AbstractStream, TableT, check_callable, first_known
 from kstreams_repl.dsl.table_sources import AggregateState, stored
-from kstreams_repl.dsl.windows import Millis, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from kstreams_repl.dsl.windows import Millis
 from kstreams_repl.operators.base import Operator
 from kstreams_repl.operators.stream_aggregate import StreamAggregate, StreamCount, StreamReduce
 from kstreams_repl.operators.value_getters import StoreGetter
 from kstreams_repl.topology.stores import StoreBuilder
 
-if TYPE_CHECKING:
-    from kstreams_repl.dsl.cogrouped import CogroupedKStream
-    from kstreams_repl.dsl.ktable import KTable
-    from kstreams_repl.dsl.windowed_stream import SessionWindowedKStream, SlidingWindowedKStream, TimeWindowedKStream
-
 AGGREGATE = "KSTREAM-AGGREGATE-"
 REDUCE = "KSTREAM-REDUCE-"
 
 
-class KGroupedStream(AbstractStream):
-    """Records by key. If the key may have changed since the source, an aggregate repartitions first."""
+class GroupedStream(AbstractStream, Generic[TableT]):
+    """The aggregates of `KGroupedStream`. If the key may have changed since the source, an aggregate repartitions first."""
+
+    _table_type: type[TableT]
 
     def __init__(
         self,
@@ -60,7 +57,7 @@ class KGroupedStream(AbstractStream):
         history: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> TableT:
         """Count the records of each key; records with a None key or value are dropped, and counted as dropped.
 
         Args:
@@ -104,7 +101,7 @@ class KGroupedStream(AbstractStream):
         history: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> TableT:
         """Fold the values of each key: `reducer(aggregate, value)`; the first value is the first aggregate.
 
         Records with a None key or value are dropped and counted. Keyword arguments as for `count`.
@@ -141,7 +138,7 @@ class KGroupedStream(AbstractStream):
         history: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> TableT:
         """Fold the values of each key: `aggregator(key, value, aggregate)`, starting from `initializer()`.
 
         An aggregate of None deletes the row. Records with a None key or value are dropped and counted. Keyword arguments as for
@@ -167,51 +164,7 @@ class KGroupedStream(AbstractStream):
             name,
         )
 
-    @overload
-    def windowed_by(self, windows: TimeWindows | UnlimitedWindows) -> TimeWindowedKStream: ...
-    @overload
-    def windowed_by(self, windows: SlidingWindows) -> SlidingWindowedKStream: ...
-    @overload
-    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream: ...
-    def windowed_by(
-        self, windows: TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
-    ) -> TimeWindowedKStream | SlidingWindowedKStream | SessionWindowedKStream:
-        """Aggregate per key and window instead of per key.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> grouped = words.group_by_key()
-            >>> per_minute = grouped.windowed_by(ks.TimeWindows.of_size(60_000)).count()
-        """
-        return self._windowed_by(windows)
-
-    @logged
-    def _windowed_by(
-        self, windows: TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
-    ) -> TimeWindowedKStream | SlidingWindowedKStream | SessionWindowedKStream:
-        from kstreams_repl.dsl.windowed_stream import windowed
-
-        return windowed(self, windows)
-
-    @logged
-    def cogroup(self, aggregator: Callable[[Any, Any, Any], Any]) -> CogroupedKStream:
-        """Aggregate several grouped streams into one table: `a.cogroup(f).cogroup(b, g).aggregate(initializer)`.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> grouped = words.group_by_key()
-            >>> totals = grouped.cogroup(lambda key, word, total: total + len(word))
-        """
-        from kstreams_repl.dsl.cogrouped import CogroupedKStream
-
-        check_callable(aggregator, "aggregator", "cogroup")
-        return CogroupedKStream(self._log, self, aggregator)
-
-    def _table(self, make: Callable[[str], Any], options: Materialized, prefix: str, name: str | None) -> KTable:
+    def _table(self, make: Callable[[str], Any], options: Materialized, prefix: str, name: str | None) -> TableT:
         """Add an aggregate whose store is a key-value store."""
         graph = self._graph
         store_name = options.name if options.name is not None else graph.new_store_name(prefix)
@@ -234,10 +187,8 @@ class KGroupedStream(AbstractStream):
         getter: StoreGetter,
         table_key_serde: Any,
         options: Materialized,
-    ) -> KTable:
+    ) -> TableT:
         """Add an aggregate after this grouping, repartitioning first if keys may have changed."""
-        from kstreams_repl.dsl.ktable import KTable
-
         graph, parent, sources = self._graph, self._node, self._sources
         if self._repartition_required:
             # made on each call, because it consumes numbers even if the first one is shared
@@ -253,7 +204,7 @@ class KGroupedStream(AbstractStream):
         node = OperatorGraphNode(node_name, graph.here(), operator, store=store)
         node.output_versioned = options.versioned
         graph.add(parent, node)
-        return KTable(
+        return self._table_type(
             self._log,
             node_name,
             table_key_serde,

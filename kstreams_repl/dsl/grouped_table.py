@@ -1,24 +1,24 @@
-"""`KGroupedTable`: rows regrouped by another key. Aggregates need two functions, one to add a value and one to subtract it."""
+"""Aggregates of a table that is regrouped by another key: `count`, `reduce`, `aggregate`.
+
+They need two functions, one to add a value and one to subtract it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic
 
 from kstreams_repl import serdes
 from kstreams_repl.dsl.call_log import BuildLog, logged
 from kstreams_repl.dsl.graph_nodes import GraphNode, OperatorGraphNode, RepartitionGraphNode
 from kstreams_repl.dsl.options import Materialized, materialized
 from kstreams_repl.dsl.store_plans import table_store
-from kstreams_repl.dsl.stream_base import AbstractStream, check_callable, first_known
+from kstreams_repl.dsl.stream_base import AbstractStream, TableT, check_callable, first_known
 from kstreams_repl.dsl.table_sources import AggregateState, stored
 from kstreams_repl.dsl.windows import Millis
 from kstreams_repl.operators.table_aggregate import TableAggregate, TableReduce
 from kstreams_repl.serdes.change import change
 from kstreams_repl.topology.names import REPARTITION_SUFFIX, validate_name
-
-if TYPE_CHECKING:
-    from kstreams_repl.dsl.ktable import KTable
 
 AGGREGATE = "KTABLE-AGGREGATE-"
 REDUCE = "KTABLE-REDUCE-"
@@ -36,8 +36,10 @@ def _take_one(key: Any, value: Any, count: int) -> int:
     return count - 1
 
 
-class KGroupedTable(AbstractStream):
-    """Rows by group; always downstream of a repartition topic that carries new and old values."""
+class GroupedTable(AbstractStream, Generic[TableT]):
+    """The aggregates of `KGroupedTable`; always downstream of a repartition topic that carries new and old values."""
+
+    _table_type: type[TableT]
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class KGroupedTable(AbstractStream):
         history: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> TableT:
         """Count the rows of each group.
 
         Args:
@@ -109,7 +111,7 @@ class KGroupedTable(AbstractStream):
         history: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> TableT:
         """Fold the values of each group: `adder(aggregate, value)` adds one, `subtractor(aggregate, value)` subtracts one.
 
         A group's first value is its first aggregate. Keyword arguments as for `count`.
@@ -148,7 +150,7 @@ class KGroupedTable(AbstractStream):
         history: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> TableT:
         """Fold the values of each group: `adder(key, value, aggregate)` and `subtractor(key, value, aggregate)`, from
         `initializer()`.
 
@@ -176,9 +178,7 @@ class KGroupedTable(AbstractStream):
             name,
         )
 
-    def _table(self, make: Callable[[str], Any], options: Materialized, prefix: str, name: str | None) -> KTable:
-        from kstreams_repl.dsl.ktable import KTable
-
+    def _table(self, make: Callable[[str], Any], options: Materialized, prefix: str, name: str | None) -> TableT:
         graph = self._graph
         # the store of every kind of aggregate has the prefix of aggregates
         store_name = options.name if options.name is not None else graph.new_store_name(AGGREGATE)
@@ -204,4 +204,4 @@ class KGroupedTable(AbstractStream):
         node.output_versioned = options.versioned
         graph.add(repartition, node)
         state = AggregateState((operator,), stored(store_name, options.versioned))
-        return KTable(self._log, node_name, key, options.value_serde, frozenset((repartition.name,)), node, state, options.name)
+        return self._table_type(self._log, node_name, key, options.value_serde, frozenset((repartition.name,)), node, state, options.name)

@@ -6,46 +6,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, Generic, Self, TypeVar, overload
 
 from kstreams_repl.dsl import stream_joins
 from kstreams_repl.dsl.call_log import logged
-from kstreams_repl.dsl.stream_base import AbstractStream
-from kstreams_repl.dsl.windows import JoinWindows, Millis
-
-if TYPE_CHECKING:
-    from kstreams_repl.dsl.global_ktable import GlobalKTable
-    from kstreams_repl.dsl.kip28 import KStreamWindowed
-    from kstreams_repl.dsl.kstream import KStream
-    from kstreams_repl.dsl.ktable import KTable
+from kstreams_repl.dsl.global_ktable import GlobalKTable
+from kstreams_repl.dsl.stream_base import AbstractTable, check_kind
+from kstreams_repl.dsl.stream_operators import StreamOperators
+from kstreams_repl.dsl.windows import JoinWindows, Millis, not_negative
 
 Joiner = Callable[..., Any]
+StreamT = TypeVar("StreamT", bound="JoinableStream")
 
 
-class JoinableStream(AbstractStream):
+class JoinableStream(StreamOperators):
     """The joins of `KStream`."""
 
-    _repartition_required: bool
-
     @overload
     def join(
-        self, other: KStream, joiner: Joiner, windows: JoinWindows, *, with_key: bool = False, name: str | None = None,
+        self, other: Self, joiner: Joiner, windows: JoinWindows, *, with_key: bool = False, name: str | None = None,
         store: str | None = None, key_serde: Any = None, value_serde: Any = None, other_value_serde: Any = None,
         logging: bool | None = None, persistent: bool | None = None,
-    ) -> KStream: ...
+    ) -> Self: ...
     @overload
     def join(
-        self, other: KTable, joiner: Joiner, *, with_key: bool = False, name: str | None = None, grace: Millis | None = None,
+        self, other: AbstractTable, joiner: Joiner, *, with_key: bool = False, name: str | None = None, grace: Millis | None = None,
         key_serde: Any = None, value_serde: Any = None,
-    ) -> KStream: ...
+    ) -> Self: ...
     @overload
     def join(
         self, other: GlobalKTable, joiner: Joiner, *, key: Callable[[Any, Any], Any], with_key: bool = False, name: str | None = None
-    ) -> KStream: ...
+    ) -> Self: ...
     @logged
     def join(
         self,
-        other: KStream | KTable | GlobalKTable,
+        other: Self | AbstractTable | GlobalKTable,
         joiner: Joiner,
         windows: JoinWindows | None = None,
         *,
@@ -59,7 +54,7 @@ class JoinableStream(AbstractStream):
         other_value_serde: Any = None,
         logging: bool | None = None,
         persistent: bool | None = None,
-    ) -> KStream:
+    ) -> Self:
         """Inner join with a stream (give `windows`), a table, or a global table (give `key=`).
 
         A stream's record joins the other stream's records with its key that lie within `windows`; both need a key and a value. A
@@ -98,23 +93,23 @@ class JoinableStream(AbstractStream):
 
     @overload
     def left_join(
-        self, other: KStream, joiner: Joiner, windows: JoinWindows, *, with_key: bool = False, name: str | None = None,
+        self, other: Self, joiner: Joiner, windows: JoinWindows, *, with_key: bool = False, name: str | None = None,
         store: str | None = None, key_serde: Any = None, value_serde: Any = None, other_value_serde: Any = None,
         logging: bool | None = None, persistent: bool | None = None,
-    ) -> KStream: ...
+    ) -> Self: ...
     @overload
     def left_join(
-        self, other: KTable, joiner: Joiner, *, with_key: bool = False, name: str | None = None, grace: Millis | None = None,
+        self, other: AbstractTable, joiner: Joiner, *, with_key: bool = False, name: str | None = None, grace: Millis | None = None,
         key_serde: Any = None, value_serde: Any = None,
-    ) -> KStream: ...
+    ) -> Self: ...
     @overload
     def left_join(
         self, other: GlobalKTable, joiner: Joiner, *, key: Callable[[Any, Any], Any], with_key: bool = False, name: str | None = None
-    ) -> KStream: ...
+    ) -> Self: ...
     @logged
     def left_join(
         self,
-        other: KStream | KTable | GlobalKTable,
+        other: Self | AbstractTable | GlobalKTable,
         joiner: Joiner,
         windows: JoinWindows | None = None,
         *,
@@ -128,7 +123,7 @@ class JoinableStream(AbstractStream):
         other_value_serde: Any = None,
         logging: bool | None = None,
         persistent: bool | None = None,
-    ) -> KStream:
+    ) -> Self:
         """Join as `join` does, and join a record without a match with None; with a stream once the window has closed.
 
         Args and errors as for `join`.
@@ -148,7 +143,7 @@ class JoinableStream(AbstractStream):
     @logged
     def outer_join(
         self,
-        other: KStream,
+        other: Self,
         joiner: Joiner,
         windows: JoinWindows | None = None,
         *,
@@ -160,7 +155,7 @@ class JoinableStream(AbstractStream):
         other_value_serde: Any = None,
         logging: bool | None = None,
         persistent: bool | None = None,
-    ) -> KStream:
+    ) -> Self:
         """Join with a stream as `join` does, and join unmatched records of either side with None once their window has closed.
 
         Args and errors as for `join`.
@@ -178,11 +173,11 @@ class JoinableStream(AbstractStream):
         )
 
     @logged
-    def _join_prior(self, other: KStream, joiner: Joiner, windows: JoinWindows, **options: Any) -> KStream:
+    def _join_prior(self, other: Self, joiner: Joiner, windows: JoinWindows, **options: Any) -> Self:
         """Join with earlier records only (KIP-28); see `KStreamWindowed.join_prior`."""
         return stream_joins.join(self, other, joiner, windows, "inner", prior=True, **options)
 
-    def with_(self, window: JoinWindows | Millis) -> KStreamWindowed:
+    def with_(self, window: JoinWindows | Millis) -> KStreamWindowed[Self]:
         """Return KIP-28's windowed stream: `left.with_(window).join(right.with_(window), joiner)`.
 
         Args:
@@ -194,8 +189,93 @@ class JoinableStream(AbstractStream):
             >>> words = builder.stream("words", key_serde="string", value_serde="string")
             >>> windowed = words.with_(ks.JoinWindows.of_time_difference(5_000))
         """
-        from kstreams_repl.dsl.kip28 import KStreamWindowed
-        from kstreams_repl.dsl.kstream import KStream
-
-        assert isinstance(self, KStream)
         return KStreamWindowed(self, window)
+
+
+class KStreamWindowed(Generic[StreamT]):
+    """A stream whose records can be joined within a window: `left.with_(60_000).join(right.with_(60_000), joiner)`.
+
+    All other methods of a stream are available through it: `windowed.filter(...)`.
+    """
+
+    def __init__(self, stream: StreamT, window: JoinWindows | Millis) -> None:
+        self.stream = stream
+        if isinstance(window, JoinWindows):
+            self._keep_ms, self._grace_ms = window.before_ms, window.grace_ms
+        else:
+            self._keep_ms, self._grace_ms = not_negative(window, "window"), 0
+
+    def join(
+        self,
+        other: KStreamWindowed[StreamT],
+        joiner: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        store: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        other_value_serde: Any = None,
+        logging: bool | None = None,
+        persistent: bool | None = None,
+    ) -> StreamT:
+        """Join each record of either stream with the other's records of its key that are within their windows.
+
+        Args:
+            other: the other windowed stream.
+            joiner: (value, other value) -> value.
+            with_key, name, store, key_serde, value_serde, other_value_serde, logging, persistent: as for `KStream.join` with a stream.
+
+        Example:
+            >>> from kstreams_repl.dsl import kip28
+            >>> builder = kip28.KStreamBuilder()
+            >>> left = builder.from_("left", key_serde="string", value_serde="string").with_(60_000)
+            >>> right = builder.from_("right", key_serde="string", value_serde="string").with_(60_000)
+            >>> left.join(right, lambda one, other: one + other).to("both", value_serde="string")
+        """
+        return self.stream.join(
+            other.stream, joiner, self._windows(other), with_key=with_key, name=name, store=store, key_serde=key_serde,
+            value_serde=value_serde, other_value_serde=other_value_serde, logging=logging, persistent=persistent,
+        )
+
+    def join_prior(
+        self,
+        other: KStreamWindowed[StreamT],
+        joiner: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        store: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        other_value_serde: Any = None,
+        logging: bool | None = None,
+        persistent: bool | None = None,
+    ) -> StreamT:
+        """Join as `join` does, but only with records of the other stream that have an *older timestamp* than the record's own.
+
+        A late record does not join newer records that arrived before it. Args as for `join`.
+
+        Example:
+            >>> from kstreams_repl.dsl import kip28
+            >>> builder = kip28.KStreamBuilder()
+            >>> left = builder.from_("left", key_serde="string", value_serde="string").with_(60_000)
+            >>> right = builder.from_("right", key_serde="string", value_serde="string").with_(60_000)
+            >>> left.join_prior(right, lambda one, other: one + other).to("later", value_serde="string")
+        """
+        return self.stream._join_prior(
+            other.stream, joiner, self._windows(other), with_key=with_key, name=name, store=store, key_serde=key_serde,
+            value_serde=value_serde, other_value_serde=other_value_serde, logging=logging, persistent=persistent,
+        )
+
+    def _windows(self, other: KStreamWindowed[StreamT]) -> JoinWindows:
+        check_kind(other, KStreamWindowed, "join of windowed streams")
+        return JoinWindows(other._keep_ms, self._keep_ms, max(self._grace_ms, other._grace_ms))
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "stream":
+            raise AttributeError(name)
+        return getattr(self.stream, name)
+
+    def __repr__(self) -> str:
+        return f"KStreamWindowed({self.stream.name}, {self._keep_ms} ms)"

@@ -6,26 +6,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Self
 
 from kstreams_repl.dsl import foreign_key_joins, table_joins
 from kstreams_repl.dsl.call_log import logged
 from kstreams_repl.dsl.options import Materialized, materialized
-from kstreams_repl.dsl.stream_base import AbstractStream, check_callable, check_kind
+from kstreams_repl.dsl.stream_base import AbstractTable, check_callable, check_kind
 from kstreams_repl.dsl.windows import Millis
 from kstreams_repl.errors import TopologyError
 
-if TYPE_CHECKING:
-    from kstreams_repl.dsl.ktable import KTable
 
-
-class JoinableTable(AbstractStream):
+class JoinableTable(AbstractTable):
     """The joins of `KTable`."""
 
     @logged
     def join(
         self,
-        other: KTable,
+        other: Self,
         joiner: Callable[..., Any],
         *,
         with_key: bool = False,
@@ -42,7 +39,7 @@ class JoinableTable(AbstractStream):
         history: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> Self:
         """Inner join of rows by key, or by a foreign key: `joiner(value, other value)` returns the result's value.
 
         Args:
@@ -80,7 +77,7 @@ class JoinableTable(AbstractStream):
     @logged
     def left_join(
         self,
-        other: KTable,
+        other: Self,
         joiner: Callable[..., Any],
         *,
         with_key: bool = False,
@@ -97,7 +94,7 @@ class JoinableTable(AbstractStream):
         history: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> Self:
         """Join as `join` does, with a row for each row of this table; the other value is None if there is no match.
 
         Args and errors as for `join`.
@@ -121,7 +118,7 @@ class JoinableTable(AbstractStream):
     @logged
     def outer_join(
         self,
-        other: KTable,
+        other: Self,
         joiner: Callable[..., Any],
         *,
         with_key: bool = False,
@@ -134,7 +131,7 @@ class JoinableTable(AbstractStream):
         history: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> Self:
         """Join by key as `join` does, with a row for each key of either table; a missing value is None.
 
         Args and errors as for `join`.
@@ -155,7 +152,7 @@ class JoinableTable(AbstractStream):
     def _join(
         self,
         how: str,
-        other: KTable,
+        other: Self,
         joiner: Callable[..., Any],
         options: Materialized | None,
         name: str | None,
@@ -165,11 +162,8 @@ class JoinableTable(AbstractStream):
         foreign_key_with_key: bool = False,
         partitioner: Callable[..., Any] | None = None,
         other_partitioner: Callable[..., Any] | None = None,
-    ) -> KTable:
-        from kstreams_repl.dsl.ktable import KTable
-
-        this = cast("KTable", self)
-        check_kind(other, KTable, f"{how} join of tables")
+    ) -> Self:
+        check_kind(other, type(self), f"{how} join of tables")
         check_callable(joiner, "joiner", "join", "key, value, other" if with_key else "value, other")
         if foreign_key is None:
             if foreign_key_with_key or partitioner is not None or other_partitioner is not None:
@@ -177,7 +171,7 @@ class JoinableTable(AbstractStream):
                     "foreign_key_with_key=, partitioner= and other_partitioner= belong to a foreign-key join, and there is no foreign_key=",
                     hint="foreign_key=lambda value: ... gives the other table's key",
                 )
-            return table_joins.join_tables(this, other, joiner, how, with_key, options, name)
+            return table_joins.join_tables(self, other, joiner, how, with_key, options, name)
         check_callable(foreign_key, "foreign_key", "join", "key, value" if foreign_key_with_key else "value")
         plan = foreign_key_joins.ForeignKeyPlan(
             foreign_key,
@@ -189,4 +183,4 @@ class JoinableTable(AbstractStream):
             other_partitioner=other_partitioner,
             name=name,
         )
-        return foreign_key_joins.join_by_foreign_key(this, other, plan, options or Materialized())
+        return foreign_key_joins.join_by_foreign_key(self, other, plan, options or Materialized())

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kstreams_repl.dsl.builder import StreamsBuilder, TimestampExtractor
+from kstreams_repl.dsl.joinable_stream import KStreamWindowed
 from kstreams_repl.dsl.kip28_processor import Processor, ProcessorContext, ProcessorDef, Supplier
 from kstreams_repl.dsl.kstream import KStream
-from kstreams_repl.dsl.stream_base import check_kind
-from kstreams_repl.dsl.windows import JoinWindows, Millis, not_negative
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.partitions import DefaultPartitionGrouper, PartitionGrouper
@@ -177,95 +176,6 @@ class KStreamBuilder(StreamsBuilder):
             topics, key_serde=key_serde, value_serde=value_serde, timestamp_extractor=timestamp_extractor, offset_reset=offset_reset,
             name=name,
         )
-
-
-class KStreamWindowed:
-    """A stream whose records can be joined within a window: `left.with_(60_000).join(right.with_(60_000), joiner)`.
-
-    All other methods of a stream are available through it: `windowed.filter(...)`.
-    """
-
-    def __init__(self, stream: KStream, window: JoinWindows | Millis) -> None:
-        self.stream = stream
-        if isinstance(window, JoinWindows):
-            self._keep_ms, self._grace_ms = window.before_ms, window.grace_ms
-        else:
-            self._keep_ms, self._grace_ms = not_negative(window, "window"), 0
-
-    def join(
-        self,
-        other: KStreamWindowed,
-        joiner: Callable[..., Any],
-        *,
-        with_key: bool = False,
-        name: str | None = None,
-        store: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        other_value_serde: Any = None,
-        logging: bool | None = None,
-        persistent: bool | None = None,
-    ) -> KStream:
-        """Join each record of either stream with the other's records of its key that are within their windows.
-
-        Args:
-            other: the other windowed stream.
-            joiner: (value, other value) -> value.
-            with_key, name, store, key_serde, value_serde, other_value_serde, logging, persistent: as for `KStream.join` with a stream.
-
-        Example:
-            >>> from kstreams_repl.dsl import kip28
-            >>> builder = kip28.KStreamBuilder()
-            >>> left = builder.from_("left", key_serde="string", value_serde="string").with_(60_000)
-            >>> right = builder.from_("right", key_serde="string", value_serde="string").with_(60_000)
-            >>> left.join(right, lambda one, other: one + other).to("both", value_serde="string")
-        """
-        return self.stream.join(
-            other.stream, joiner, self._windows(other), with_key=with_key, name=name, store=store, key_serde=key_serde,
-            value_serde=value_serde, other_value_serde=other_value_serde, logging=logging, persistent=persistent,
-        )
-
-    def join_prior(
-        self,
-        other: KStreamWindowed,
-        joiner: Callable[..., Any],
-        *,
-        with_key: bool = False,
-        name: str | None = None,
-        store: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        other_value_serde: Any = None,
-        logging: bool | None = None,
-        persistent: bool | None = None,
-    ) -> KStream:
-        """Join as `join` does, but only with records of the other stream that have an *older timestamp* than the record's own.
-
-        A late record does not join newer records that arrived before it. Args as for `join`.
-
-        Example:
-            >>> from kstreams_repl.dsl import kip28
-            >>> builder = kip28.KStreamBuilder()
-            >>> left = builder.from_("left", key_serde="string", value_serde="string").with_(60_000)
-            >>> right = builder.from_("right", key_serde="string", value_serde="string").with_(60_000)
-            >>> left.join_prior(right, lambda one, other: one + other).to("later", value_serde="string")
-        """
-        return self.stream._join_prior(
-            other.stream, joiner, self._windows(other), with_key=with_key, name=name, store=store, key_serde=key_serde,
-            value_serde=value_serde, other_value_serde=other_value_serde, logging=logging, persistent=persistent,
-        )
-
-    def _windows(self, other: KStreamWindowed) -> JoinWindows:
-        check_kind(other, KStreamWindowed, "join of windowed streams")
-        return JoinWindows(other._keep_ms, self._keep_ms, max(self._grace_ms, other._grace_ms))
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "stream":
-            raise AttributeError(name)
-        return getattr(self.stream, name)
-
-    def __repr__(self) -> str:
-        return f"KStreamWindowed({self.stream.name}, {self._keep_ms} ms)"
 
 
 __all__ = [

@@ -1,44 +1,48 @@
-"""`KStream`: a stream of records. Each operator returns a new stream; nothing runs until the topology is deployed or driven.
+"""`KStream`, `KTable` and their groupings, and how each leads to the others: `group_by`, `windowed_by`, `cogroup`, `split`, `to_table`,
+`to_stream`.
 
-Functions take `(key, value)` unless stated otherwise. `name=` names the node; otherwise names are generated as in Kafka Streams.
+As in Kafka Streams' package `kstream`, these classes refer to each other, so they stand in one module. Every other operator of a class is
+inherited from a module that knows neither streams nor tables by name: it returns the caller's class (`Self`) or the table's (`TableT`).
+Each operator returns a new stream or table; nothing runs until the topology is deployed or driven. Functions take `(key, value)` unless
+stated otherwise. `name=` names the node; otherwise names are generated as in Kafka Streams.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, overload
 
-from kstreams_repl.dsl.branched import BranchedKStream
-from kstreams_repl.dsl.call_log import BuildLog, logged
-from kstreams_repl.dsl.graph_nodes import (
-    Consumed,
-    GraphNode,
-    OperatorGraphNode,
-    RepartitionGraphNode,
-    SinkGraphNode,
-    SourceGraphNode,
+from kstreams_repl.dsl.branched import BranchedStream
+from kstreams_repl.dsl.call_log import logged
+from kstreams_repl.dsl.cogrouped import (
+    Aggregator,
+    CogroupedStream,
+    SessionWindowedCogroupedStream,
+    TimeWindowedCogroupedStream,
 )
-from kstreams_repl.dsl.grouped_stream import KGroupedStream
+from kstreams_repl.dsl.graph_nodes import OperatorGraphNode
+from kstreams_repl.dsl.grouped_stream import GroupedStream
+from kstreams_repl.dsl.grouped_table import GroupedTable
 from kstreams_repl.dsl.joinable_stream import JoinableStream
-from kstreams_repl.dsl.ktable import KTable
+from kstreams_repl.dsl.joinable_table import JoinableTable
 from kstreams_repl.dsl.options import Materialized, materialized
-from kstreams_repl.dsl.stateless_stream import Predicate, StatelessStream
 from kstreams_repl.dsl.store_plans import table_store
 from kstreams_repl.dsl.stream_base import check_callable, check_kind, first_known, serde_or_none
+from kstreams_repl.dsl.stream_operators import Predicate
+from kstreams_repl.dsl.table_operators import TableOperators
 from kstreams_repl.dsl.table_sources import SourceState
-from kstreams_repl.dsl.windows import Millis
+from kstreams_repl.dsl.windowed_stream import SessionWindowedStream, SlidingWindowedStream, TimeWindowedStream
+from kstreams_repl.dsl.windows import Millis, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from kstreams_repl.errors import TopologyError
-from kstreams_repl.operators.base import Operator
-from kstreams_repl.operators.pass_through import PassThrough
-from kstreams_repl.operators.processor_api import FixedKeyProcessorOperator, ProcessorOperator
 from kstreams_repl.operators.stream_branch import StreamBranch
 from kstreams_repl.operators.stream_select_key import StreamSelectKey
+from kstreams_repl.operators.table_repartition_map import TableRepartitionMap
 from kstreams_repl.operators.table_source import TableSource
-from kstreams_repl.topology.connected_stores import store_names, supplied_stores
+from kstreams_repl.operators.table_to_stream import TableToStream
 from kstreams_repl.topology.names import validate_name
 
 
-class KStream(StatelessStream, JoinableStream):
+class KStream(JoinableStream):
     """A stream of records. Get one from `StreamsBuilder.stream` or another stream or table.
 
     Example:
@@ -48,21 +52,6 @@ class KStream(StatelessStream, JoinableStream):
         >>> builder.build()
         Topology(4 nodes, 0 stores, 1 sub-topologies)
     """
-
-    def __init__(
-        self,
-        log: BuildLog,
-        name: str,
-        key_serde: Any,
-        value_serde: Any,
-        sources: frozenset[str],
-        node: GraphNode,
-        *,
-        repartition_required: bool = False,
-    ) -> None:
-        super().__init__(log, name, key_serde, value_serde, sources, node)
-        self._repartition_required = repartition_required
-        self._repartition_node: RepartitionGraphNode | None = None
 
     @logged
     def split(self, *, name: str | None = None) -> BranchedKStream:
@@ -97,160 +86,6 @@ class KStream(StatelessStream, JoinableStream):
         for predicate in predicates:
             splitter.branch(predicate)
         return list(splitter.no_default_branch().values())
-
-    @logged
-    def merge(self, other: KStream, *, name: str | None = None) -> KStream:
-        """Merge the records of both streams; each stream's order is kept, with no order between them.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> both = words.merge(builder.stream("more-words", key_serde="string", value_serde="string"))
-        """
-        check_kind(other, KStream, "merge")
-        node = OperatorGraphNode(self._graph.name_or_generate(name, "KSTREAM-MERGE-"), self._graph.here(), PassThrough())
-        node.merges = True
-        self._graph.add((self._node, other._node), node)
-        return KStream(
-            self._log,
-            node.name,
-            self.key_serde if self.key_serde is other.key_serde else None,
-            self.value_serde if self.value_serde is other.value_serde else None,
-            self._sources | other._sources,
-            node,
-            repartition_required=self._repartition_required or other._repartition_required,
-        )
-
-    @logged
-    def to(
-        self,
-        topic: str | Callable[..., str],
-        *,
-        name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitioner: Callable[..., Any] | None = None,
-    ) -> None:
-        """Write the stream to a topic, or to the topic that `topic(key, value, record_metadata)` names for each record.
-
-        Args:
-            topic: a name or a function; its third argument has `topic`, `partition` and `offset` of the source record, and the
-                `timestamp` and `headers` of the record to write.
-            name: name of the node.
-            key_serde, value_serde: None = the stream's, else the application's defaults.
-            partitioner: (topic, key, value, partitions) -> a partition, a set of partitions (an empty set drops the record) or
-                None (by key).
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> words.to("copy")
-        """
-        if callable(topic):
-            check_callable(topic, "topic", "to")
-        else:
-            validate_name(topic, "topic")
-        if partitioner is not None:
-            check_callable(partitioner, "partitioner", "to")
-        node_name = self._graph.name_or_generate(name, "KSTREAM-SINK-")
-        key, value = (
-            first_known(serde_or_none(key_serde), self.key_serde),
-            first_known(serde_or_none(value_serde), self.value_serde),
-        )
-        self._graph.add(self._node, SinkGraphNode(node_name, self._graph.here(), topic, key, value, partitioner))
-
-    def send_to(
-        self,
-        topic: str | Callable[..., str],
-        *,
-        name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitioner: Callable[..., Any] | None = None,
-    ) -> None:
-        """Write to a topic as `to` does, under KIP-28's name.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> words.send_to("copy")
-        """
-        self.to(topic, name=name, key_serde=key_serde, value_serde=value_serde, partitioner=partitioner)
-
-    @logged
-    def through(
-        self,
-        topic: str,
-        *,
-        name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitioner: Callable[..., Any] | None = None,
-    ) -> KStream:
-        """Write to an existing topic and continue from there (KIP-28): `to(topic)`, then `stream(topic)`.
-
-        For a topic that the application creates and sizes itself use `repartition`.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> copied = words.through("copy")
-        """
-        key, value = (
-            first_known(serde_or_none(key_serde), self.key_serde),
-            first_known(serde_or_none(value_serde), self.value_serde),
-        )
-        self.to(topic, name=None if name is None else f"{name}-sink", key_serde=key, value_serde=value, partitioner=partitioner)
-        source = self._graph.name_or_generate(name, "KSTREAM-SOURCE-")
-        node = SourceGraphNode(source, self._graph.here(), (validate_name(topic, "topic"),), None, Consumed(key, value))
-        self._graph.add(self._graph.root, node)
-        return KStream(self._log, source, key, value, frozenset((source,)), node)
-
-    @logged
-    def repartition(
-        self,
-        *,
-        name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitions: int | None = None,
-        partitioner: Callable[..., Any] | None = None,
-    ) -> KStream:
-        """Write to a topic that the application creates (``<application.id>-<name>-repartition``) and continue from there.
-
-        Records with a None key are dropped, uncounted, unless a left or outer join follows.
-
-        Args:
-            name: prefix of the topic's name; unlike other names it consumes no number.
-            key_serde, value_serde: None = the stream's, else the application's defaults.
-            partitions: number of partitions; None = as many as upstream has.
-            partitioner: as for `to`.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> moved = words.select_key(lambda key, word: word).repartition(name="by-word", partitions=4)
-        """
-        if partitions is not None and (isinstance(partitions, bool) or not isinstance(partitions, int) or partitions <= 0):
-            raise TopologyError(f"a topic cannot have {partitions!r} partitions", hint="give a number of 1 or more")
-        if partitioner is not None:
-            check_callable(partitioner, "partitioner", "repartition")
-        prefix = self._graph.new_processor_name("KSTREAM-REPARTITION-") if name is None else validate_name(name, "node")
-        node = self._graph.new_repartition(
-            prefix,
-            key_serde=first_known(serde_or_none(key_serde), self.key_serde),
-            value_serde=first_known(serde_or_none(value_serde), self.value_serde),
-            partitioner=partitioner,
-            partitions=partitions,
-            optimizable=False,
-        )
-        self._graph.add(self._node, node)
-        return KStream(self._log, node.name, node.key_serde, node.value_serde, frozenset((node.name,)), node)
 
     @logged
     def to_table(
@@ -352,64 +187,215 @@ class KStream(StatelessStream, JoinableStream):
             topic_name=name,
         )
 
+
+class KTable(TableOperators, JoinableTable):
+    """The latest value per key, updated by every record; a None value means that the row does not exist (a tombstone). Get one from
+    `StreamsBuilder.table`, an aggregate, `KStream.to_table`, or another table.
+
+    Example:
+        >>> from kstreams_repl.dsl import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> counts = builder.stream("words").group_by(lambda key, word: word).count(store="counts")
+        >>> counts.queryable_store_name
+        'counts'
+    """
+
     @logged
-    def process(self, supplier: Callable[[], Any], *, stores: Iterable[str] = (), name: str | None = None) -> KStream:
-        """Run a user's `Processor`; what it forwards becomes a stream whose key may have changed.
+    def to_stream(self, selector: Callable[[Any, Any], Any] | None = None, *, name: str | None = None) -> KStream:
+        """Return the table's changes as a stream of records; tombstones have a None value.
 
         Args:
-            supplier: returns a fresh processor for each task, usually its class.
-            stores: names of the stores it uses, added with `StreamsBuilder.add_state_store`.
+            selector: (key, value) -> a new key for each record (as `to_stream().select_key(selector)`).
             name: name of the node.
 
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
-            >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> class Twice(ks.Processor):
-            ...     def process(self, record):
-            ...         self.context.forward(record)
-            ...         self.context.forward(record)
-            ...
-            >>> doubled = words.process(Twice, name="twice")
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> prices.to_stream().to("price-changes")
         """
-        node = self._process(ProcessorOperator(self._checked(supplier)), supplier, "KSTREAM-PROCESSOR-", stores, name)
-        return KStream(self._log, node.name, None, None, self._sources, node, repartition_required=True)
+        graph = self._graph
+        node = OperatorGraphNode(graph.name_or_generate(name, "KTABLE-TOSTREAM-"), graph.here(), TableToStream())
+        graph.add(self._node, node)
+        stream = KStream(self._log, node.name, self.key_serde, self.value_serde, self._sources, node)
+        return stream if selector is None else stream.select_key(selector)
+
+    def to(
+        self,
+        topic: str | Callable[..., str],
+        *,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        partitioner: Callable[..., Any] | None = None,
+    ) -> None:
+        """Write the changes to a topic (KIP-67): `to_stream().to(topic)`, with the arguments of `KStream.to`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> prices.to("price-changes")
+        """
+        self.to_stream().to(topic, name=name, key_serde=key_serde, value_serde=value_serde, partitioner=partitioner)
 
     @logged
-    def process_values(self, supplier: Callable[[], Any], *, stores: Iterable[str] = (), name: str | None = None) -> KStream:
-        """Run a user's `FixedKeyProcessor`, which cannot change keys, so that no repartitioning follows.
+    def group_by(
+        self,
+        selector: Callable[[Any, Any], tuple[Any, Any]],
+        *,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+    ) -> KGroupedTable:
+        """Group rows by another key: `selector(key, value)` returns the pair (group key, value to aggregate).
+
+        A change subtracts the old value from its group and adds the new one to its group. If the group key or value is None, that
+        half is omitted.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> by_letter = prices.group_by(lambda product, price: (product[:1], price))
+        """
+        check_callable(selector, "selector", "group_by")
+        graph = self._graph
+        operator = TableRepartitionMap(selector, key_serde=serde_or_none(key_serde))
+        node = OperatorGraphNode(graph.name_or_generate(name, "KTABLE-SELECT-"), graph.here(), operator)
+
+        def use_versions() -> None:
+            operator.versioned = True
+
+        node.on_versioned = use_versions
+        graph.add(self._node, node, reads_versions=True)
+        self._state.enable_sending_old_values(force=True)
+        return KGroupedTable(
+            self._log, node.name, serde_or_none(key_serde), serde_or_none(value_serde), self._sources, node, topic_name=name
+        )
+
+
+class BranchedKStream(BranchedStream[KStream]):
+    """Branches under construction; end with `default_branch()` or `no_default_branch()`, which return the streams by node name."""
+
+
+class KGroupedTable(GroupedTable[KTable]):
+    """Rows by group; always downstream of a repartition topic that carries new and old values."""
+
+    _table_type = KTable
+
+
+class KGroupedStream(GroupedStream[KTable]):
+    """Records by key, ready to be counted, reduced, aggregated, windowed or cogrouped."""
+
+    _table_type = KTable
+
+    @overload
+    def windowed_by(self, windows: TimeWindows | UnlimitedWindows) -> TimeWindowedKStream: ...
+    @overload
+    def windowed_by(self, windows: SlidingWindows) -> SlidingWindowedKStream: ...
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream: ...
+    @logged
+    def windowed_by(
+        self, windows: TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
+    ) -> TimeWindowedKStream | SlidingWindowedKStream | SessionWindowedKStream:
+        """Aggregate per key and window instead of per key.
 
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> class Length(ks.FixedKeyProcessor):
-            ...     def process(self, record):
-            ...         self.context.forward(record.with_value(len(record.value)))
-            ...
-            >>> lengths = words.process_values(Length, name="lengths")
+            >>> grouped = words.group_by_key()
+            >>> per_minute = grouped.windowed_by(ks.TimeWindows.of_size(60_000)).count()
         """
-        operator = FixedKeyProcessorOperator(self._checked(supplier))
-        node = self._process(operator, supplier, "KSTREAM-PROCESSVALUES-", stores, name)
-        return KStream(
-            self._log, node.name, self.key_serde, None, self._sources, node, repartition_required=self._repartition_required
+        if isinstance(windows, (TimeWindows, UnlimitedWindows)):
+            return TimeWindowedKStream(self, windows)
+        if isinstance(windows, SlidingWindows):
+            return SlidingWindowedKStream(self, windows)
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedKStream(self, windows)
+        raise TopologyError(
+            f"windowed_by() takes TimeWindows, SlidingWindows, SessionWindows or UnlimitedWindows, not {windows!r}",
+            hint="for example TimeWindows.of_size(60_000, grace=10_000)",
         )
 
-    def _process(
-        self, operator: Operator, supplier: Any, prefix: str, stores: Iterable[str], name: str | None
-    ) -> OperatorGraphNode:
-        node_name = self._graph.new_processor_name(prefix) if name is None else validate_name(name, "node")
-        used = store_names(stores, node_name)
-        node = OperatorGraphNode(node_name, self._graph.here(), operator, used_stores=used)
-        node.supplied_stores = supplied_stores(supplier, node_name)
-        self._graph.add(self._node, node)
-        return node
+    @logged
+    def cogroup(self, aggregator: Callable[[Any, Any, Any], Any]) -> CogroupedKStream:
+        """Aggregate several grouped streams into one table: `a.cogroup(f).cogroup(b, g).aggregate(initializer)`.
 
-    def _checked(self, supplier: Any) -> Callable[[], Any]:
-        if not callable(supplier):
-            raise TopologyError(
-                f"a processor supplier must be callable, not {supplier!r}",
-                hint="pass the processor's class, or a function that returns a fresh processor",
-                node=self.name,
-            )
-        return supplier  # type: ignore[no-any-return]
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> totals = grouped.cogroup(lambda key, word, total: total + len(word))
+        """
+        check_callable(aggregator, "aggregator", "cogroup")
+        return CogroupedKStream(self._log, self, aggregator)
+
+
+class TimeWindowedKStream(TimeWindowedStream[KTable]):
+    """A grouping in tumbling, hopping or unlimited windows."""
+
+
+class SlidingWindowedKStream(SlidingWindowedStream[KTable], TimeWindowedKStream):
+    """A grouping in sliding windows; None values are dropped."""
+
+
+class SessionWindowedKStream(SessionWindowedStream[KTable]):
+    """A grouping in sessions."""
+
+
+class CogroupedKStream(CogroupedStream[KTable]):
+    """Grouped streams with one aggregator each; a grouping that is given twice keeps its last aggregator."""
+
+    @logged
+    def cogroup(self, grouped: KGroupedStream, aggregator: Aggregator) -> CogroupedKStream:
+        """Add a grouping whose values are added to the same aggregates by `aggregator(key, value, aggregate)`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> totals = grouped.cogroup(lambda key, word, total: total + len(word))
+            >>> others = builder.stream("others", key_serde="string", value_serde="string").group_by_key()
+            >>> both = totals.cogroup(others, lambda key, other, total: total - len(other))
+        """
+        check_kind(grouped, KGroupedStream, "cogroup")
+        check_callable(aggregator, "aggregator", "cogroup")
+        self._groups[grouped] = aggregator
+        return self
+
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedCogroupedKStream: ...
+    @overload
+    def windowed_by(self, windows: TimeWindows | UnlimitedWindows | SlidingWindows) -> TimeWindowedCogroupedKStream: ...
+    @logged
+    def windowed_by(
+        self, windows: TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
+    ) -> TimeWindowedCogroupedKStream | SessionWindowedCogroupedKStream:
+        """Aggregate per key and window instead of per key.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> grouped = words.group_by_key()
+            >>> totals = grouped.cogroup(lambda key, word, total: total + len(word))
+            >>> windowed = totals.windowed_by(ks.TimeWindows.of_size(60_000))
+        """
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedCogroupedKStream(self, windows)
+        if isinstance(windows, (TimeWindows, UnlimitedWindows, SlidingWindows)):
+            return TimeWindowedCogroupedKStream(self, windows)
+        raise TopologyError(f"windowed_by() takes windows, not {windows!r}", hint="for example TimeWindows.of_size(60_000)")
+
+
+class TimeWindowedCogroupedKStream(TimeWindowedCogroupedStream[KTable]):
+    """Cogrouped streams in tumbling, hopping, unlimited or sliding windows."""
+
+
+class SessionWindowedCogroupedKStream(SessionWindowedCogroupedStream[KTable]):
+    """Cogrouped streams in sessions."""

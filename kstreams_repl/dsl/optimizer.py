@@ -8,22 +8,20 @@ Source: Kafka Streams' `InternalStreamsBuilder`, `NodesWithRelaxedNullKeyJoinDow
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kstreams_repl.dsl.graph_builder import GraphBuilder
 from kstreams_repl.dsl.graph_nodes import (
     GraphNode,
     RepartitionGraphNode,
     SourceGraphNode,
     StreamStreamJoinGraphNode,
     WindowedGraphNode,
+    find_parent,
     key_not_none,
 )
 from kstreams_repl.errors import ConfigError, TopologyError, did_you_mean
 from kstreams_repl.operators.stream_filter import StreamFilter
-
-if TYPE_CHECKING:
-    from kstreams_repl.dsl.graph_builder import GraphBuilder
 
 CONFIG_KEY = "topology.optimization"
 REUSE_TABLE_SOURCE_TOPICS = "reuse.ktable.source.topics"
@@ -118,26 +116,6 @@ def filter_null_keys(root: GraphNode) -> None:
     for node in visited:
         if isinstance(node, RepartitionGraphNode) and node.filter_name is not None and node not in relaxed:
             node.filter = StreamFilter(key_not_none)
-
-
-def find_parent(start: GraphNode, matches: Callable[[GraphNode], bool]) -> GraphNode | None:
-    """Return the start or a node upstream that matches: a direct parent if one matches, else the result of the last parent's
-    search."""
-    if matches(start):
-        return start
-    found = None
-    for parent in start.parents:
-        if matches(parent):
-            return parent
-        found = find_parent(parent, matches)
-    return found
-
-
-def key_changing_parent(node: GraphNode) -> GraphNode | None:
-    """Return the key-changing node upstream, unless values change on the path (then the topic's value serde is unknown)."""
-    changer = find_parent(node, lambda n: n.key_changing)
-    either = find_parent(node, lambda n: n.key_changing or n.value_changing)
-    return changer if changer is not None and either is changer else None
 
 
 def _merge_repartition_topics(builder: GraphBuilder) -> None:

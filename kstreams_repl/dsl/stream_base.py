@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 from kstreams_repl import serdes
 from kstreams_repl.dsl.call_log import BuildLog, Handle
 from kstreams_repl.dsl.graph_nodes import GraphNode
+from kstreams_repl.dsl.table_sources import TableState
 from kstreams_repl.errors import TopologyError
 
 A = TypeVar("A")
+TableT = TypeVar("TableT", bound="AbstractTable")
 
 
 class AbstractStream(Handle):
@@ -39,6 +41,38 @@ class AbstractStream(Handle):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
+
+
+class AbstractTable(AbstractStream):
+    """The output of a node that is a table."""
+
+    def __init__(
+        self,
+        log: BuildLog,
+        name: str,
+        key_serde: Any,
+        value_serde: Any,
+        sources: frozenset[str],
+        node: GraphNode,
+        state: TableState,
+        queryable: str | None,
+    ) -> None:
+        super().__init__(log, name, key_serde, value_serde, sources, node)
+        self._state = state
+        self._queryable = queryable
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """Return the name of the store to query; None unless the table has a store that was given a name.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> builder.table("rates", store="rates").queryable_store_name
+            'rates'
+        """
+        return self._queryable
 
 
 def serde_or_none(serde: Any) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from kstreams_repl.dsl.global_ktable import GlobalKTable
 from kstreams_repl.dsl.graph_nodes import (
@@ -18,7 +18,8 @@ from kstreams_repl.dsl.graph_nodes import (
     WindowedGraphNode,
 )
 from kstreams_repl.dsl.store_plans import join_store, outer_join_store
-from kstreams_repl.dsl.stream_base import check_callable, check_kind, first_known, serde_or_none
+from kstreams_repl.dsl.stream_base import AbstractTable, check_callable, check_kind, first_known, serde_or_none
+from kstreams_repl.dsl.stream_operators import StreamOperators
 from kstreams_repl.dsl.table_sources import stores_read
 from kstreams_repl.dsl.windows import JoinWindows, not_negative
 from kstreams_repl.errors import TopologyError
@@ -31,23 +32,17 @@ from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.topology.topology import Topology
 
-if TYPE_CHECKING:
-    from kstreams_repl.dsl.kstream import KStream
-    from kstreams_repl.dsl.ktable import KTable
-
 Joiner = Callable[..., Any]
+StreamT = TypeVar("StreamT", bound=StreamOperators)
 
 
 def join(
-    left: Any, other: Any, joiner: Joiner, windows: JoinWindows | None, how: str, *, with_key: bool = False, **given: Any
-) -> KStream:
+    left: StreamT, other: Any, joiner: Joiner, windows: JoinWindows | None, how: str, *, with_key: bool = False, **given: Any
+) -> StreamT:
     """Choose the join by the type of the other side; see `KStream.join`. In `given`, None means an omitted argument."""
-    from kstreams_repl.dsl.kstream import KStream
-    from kstreams_repl.dsl.ktable import KTable
-
     options = {name: value for name, value in given.items() if value is not None}
     check_callable(joiner, "joiner", "join", "key, value, other" if with_key else "value, other")
-    if isinstance(other, KStream):
+    if isinstance(other, type(left)):
         check_kind(windows, JoinWindows, f"{how} join of streams")
         assert windows is not None
         _refuse_others(options, _STREAM_OPTIONS, "join of streams")
@@ -56,7 +51,7 @@ def join(
         raise TopologyError("outer_join() takes a KStream", hint="a table's own rows need a record to join with: use left_join()")
     if windows is not None:
         raise TopologyError(f"a join with a table has no windows: {windows}", hint="leave windows out")
-    if isinstance(other, KTable):
+    if isinstance(other, AbstractTable):
         _refuse_others(options, ("grace", "key_serde", "value_serde", "name"), "join with a table")
         return join_table(left, other, joiner, how == "left", with_key, options)
     if isinstance(other, GlobalKTable):
@@ -110,7 +105,7 @@ class StreamJoinPlan:
         return self.how == "outer"
 
 
-def join_streams(left: KStream, right: KStream, plan: StreamJoinPlan) -> KStream:
+def join_streams(left: StreamT, right: StreamT, plan: StreamJoinPlan) -> StreamT:
     """Repartition the sides whose keys may have changed, and join them."""
     if plan.name is not None:
         validate_name(plan.name, "node")
@@ -130,9 +125,7 @@ def join_streams(left: KStream, right: KStream, plan: StreamJoinPlan) -> KStream
     return _windowed_join(left, right, plan)
 
 
-def _windowed_join(left: KStream, right: KStream, plan: StreamJoinPlan) -> KStream:
-    from kstreams_repl.dsl.kstream import KStream
-
+def _windowed_join(left: StreamT, right: StreamT, plan: StreamJoinPlan) -> StreamT:
     graph, origin, windows = left._graph, left._graph.here(), plan.windows
     left_suffix = "-outer-this-join" if plan.right_outer else "-this-join"
     right_suffix = "-outer-other-join" if plan.left_outer else "-other-join"
@@ -190,7 +183,7 @@ def _windowed_join(left: KStream, right: KStream, plan: StreamJoinPlan) -> KStre
     )
     node.relaxed_null_key = plan.left_outer or plan.right_outer
     graph.add((left._node, right._node), node)
-    return KStream(left._log, merge_name, plan.key_serde, None, left._sources | right._sources, node)
+    return type(left)(left._log, merge_name, plan.key_serde, None, left._sources | right._sources, node)
 
 
 def _side_store(plan: StreamJoinPlan, name: str, value_serde: Any, retention: int) -> StoreBuilder:
@@ -217,10 +210,8 @@ def _outer_store(plan: StreamJoinPlan, number: str, retention: int) -> StoreBuil
     )
 
 
-def repartition_for_join(stream: KStream, topic_name: str, key_serde: Any, value_serde: Any) -> KStream:
+def repartition_for_join(stream: StreamT, topic_name: str, key_serde: Any, value_serde: Any) -> StreamT:
     """Return the stream after a repartition topic; a second join of the same stream shares the topic unless it names its own."""
-    from kstreams_repl.dsl.kstream import KStream
-
     graph = stream._graph
     node = graph.new_repartition(
         topic_name, key_serde=first_known(key_serde, stream.key_serde), value_serde=first_known(value_serde, stream.value_serde)
@@ -229,13 +220,11 @@ def repartition_for_join(stream: KStream, topic_name: str, key_serde: Any, value
         stream._repartition_node = node
         graph.add(stream._node, node)
     kept = stream._repartition_node
-    return KStream(stream._log, kept.name, node.key_serde, node.value_serde, frozenset((kept.name,)), kept)
+    return type(stream)(stream._log, kept.name, node.key_serde, node.value_serde, frozenset((kept.name,)), kept)
 
 
-def join_table(left: KStream, table: KTable, joiner: Joiner, left_join: bool, with_key: bool, options: dict[str, Any]) -> KStream:
+def join_table(left: StreamT, table: AbstractTable, joiner: Joiner, left_join: bool, with_key: bool, options: dict[str, Any]) -> StreamT:
     """Look up the current row of each record's key or, with grace, the row as of the record's time."""
-    from kstreams_repl.dsl.kstream import KStream
-
     graph, name = left._graph, options.get("name")
     key, value = serde_or_none(options.get("key_serde")), serde_or_none(options.get("value_serde"))
     if name is not None:
@@ -270,7 +259,7 @@ def join_table(left: KStream, table: KTable, joiner: Joiner, left_join: bool, wi
         node.checks.append(_history_check(node_name, table.name, read, grace))
     node.relaxed_null_key = left_join
     graph.add(left._node, node)
-    return KStream(left._log, node_name, first_known(key, left.key_serde), None, sources, node)
+    return type(left)(left._log, node_name, first_known(key, left.key_serde), None, sources, node)
 
 
 def _history_check(node: str, table: str, stores: tuple[str, ...], grace: int) -> Callable[[Topology], None]:
@@ -299,11 +288,9 @@ def _not_versioned(node: str, table: str) -> TopologyError:
 
 
 def join_global_table(
-    left: KStream, table: GlobalKTable, joiner: Joiner, left_join: bool, with_key: bool, options: dict[str, Any]
-) -> KStream:
+    left: StreamT, table: GlobalKTable, joiner: Joiner, left_join: bool, with_key: bool, options: dict[str, Any]
+) -> StreamT:
     """Look up the row of `key(key, value)`; needs no repartitioning."""
-    from kstreams_repl.dsl.kstream import KStream
-
     selector = options.get("key")
     if selector is None:
         raise TopologyError(
@@ -317,6 +304,6 @@ def join_global_table(
     )
     node.relaxed_null_key = left_join
     graph.add(left._node, node)
-    return KStream(
+    return type(left)(
         left._log, node_name, left.key_serde, None, left._sources, node, repartition_required=left._repartition_required
     )

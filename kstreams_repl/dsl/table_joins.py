@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kstreams_repl.dsl.graph_nodes import JoinSide, TableTableJoinGraphNode
 from kstreams_repl.dsl.options import Materialized
 from kstreams_repl.dsl.store_plans import table_store
-from kstreams_repl.dsl.stream_base import first_known
+from kstreams_repl.dsl.stream_base import TableT, first_known
 from kstreams_repl.dsl.table_sources import JoinState, stores_read
 from kstreams_repl.operators.table_table_join import TableJoinKind, TableTableJoin, TableTableJoinMerger
 from kstreams_repl.topology.names import validate_name
-
-if TYPE_CHECKING:
-    from kstreams_repl.dsl.ktable import KTable
 
 _KINDS = {
     "inner": (TableJoinKind.INNER, TableJoinKind.INNER),
@@ -24,17 +21,15 @@ _KINDS = {
 
 
 def join_tables(
-    left: KTable,
-    right: KTable,
+    left: TableT,
+    right: TableT,
     joiner: Callable[..., Any],
     how: str,
     with_key: bool,
     options: Materialized | None,
     name: str | None,
-) -> KTable:
+) -> TableT:
     """Return the joined table; kept in a store if options are given."""
-    from kstreams_repl.dsl.ktable import KTable
-
     graph = left._graph
     if name is not None:
         validate_name(name, "node")
@@ -73,4 +68,4 @@ def join_tables(
     node.output_versioned = versioned
     graph.add((left._node, right._node), node)
     state = JoinState(how, merger, (left_side, right_side), left._state, right._state)
-    return KTable(left._log, merge_name, key, value, sources, node, state, store_name)
+    return type(left)(left._log, merge_name, key, value, sources, node, state, store_name)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Generic, Self
 
 from kstreams_repl import serdes
 from kstreams_repl.dsl.call_log import Handle, logged
-from kstreams_repl.dsl.grouped_stream import AGGREGATE, REDUCE, KGroupedStream
+from kstreams_repl.dsl.grouped_stream import AGGREGATE, REDUCE, GroupedStream
 from kstreams_repl.dsl.options import EmitStrategy, Materialized, materialized
 from kstreams_repl.dsl.store_plans import session_store, sliding_store, window_store
-from kstreams_repl.dsl.stream_base import check_callable, first_known
+from kstreams_repl.dsl.stream_base import TableT, check_callable, first_known
 from kstreams_repl.dsl.windows import Millis, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.base import Operator
@@ -22,13 +22,9 @@ from kstreams_repl.operators.value_getters import StoreGetter, StoreKindRead
 from kstreams_repl.serdes.deferred import around
 from kstreams_repl.topology.stores import StoreBuilder
 
-if TYPE_CHECKING:
-    from kstreams_repl.dsl.ktable import KTable
-
 Initializer = Callable[[], Any]
 Aggregator = Callable[[Any, Any, Any], Any]
 Merger = Callable[[Any, Any, Any], Any]
-AnyWindows = TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
 
 
 def zero() -> int:
@@ -59,15 +55,16 @@ def reducing(reducer: Callable[[Any, Any], Any]) -> Aggregator:
     return aggregate
 
 
-class WindowedKStream(Handle):
+class WindowedStream(Handle, Generic[TableT]):
     """Base class of the windowed groupings."""
 
     burns_store_number_in_count = True
+    _unlimited = False
 
-    def __init__(self, grouped: KGroupedStream, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE) -> None:
+    def __init__(self, grouped: GroupedStream[TableT]) -> None:
         self._log = grouped._log
         self._grouped = grouped
-        self._emit = emit
+        self._emit = EmitStrategy.ON_WINDOW_UPDATE
 
     @property
     def _on_close(self) -> bool:
@@ -86,7 +83,7 @@ class WindowedKStream(Handle):
         retention: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> TableT:
         """Count the records of each key in each window. Late records and None keys are dropped, and counted as dropped.
 
         None values count too, except in sliding windows, which drop them.
@@ -128,7 +125,7 @@ class WindowedKStream(Handle):
         retention: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> TableT:
         """Fold the values of each key in each window: `reducer(aggregate, value)`. Keyword arguments as for `count`.
 
         Example:
@@ -151,8 +148,12 @@ class WindowedKStream(Handle):
 
         return self._table(nothing, aggregator, merge, options, REDUCE, name)
 
+    @logged
     def emit_strategy(self, strategy: EmitStrategy) -> Self:
         """Return the same grouping that emits on each update (default) or once per window, when it closes.
+
+        Raises:
+            TopologyError: not an `EmitStrategy`, or unlimited windows, which never close, with `ON_WINDOW_CLOSE`.
 
         Example:
             >>> import kstreams_repl as ks
@@ -161,13 +162,12 @@ class WindowedKStream(Handle):
             >>> windowed = grouped.windowed_by(ks.SessionWindows.of_inactivity_gap(60_000))
             >>> counts = windowed.emit_strategy(ks.EmitStrategy.ON_WINDOW_CLOSE).count(store="counts")
         """
-        return self._emit_strategy(EmitStrategy(strategy))
-
-    @logged
-    def _emit_strategy(self, strategy: EmitStrategy) -> Self:
+        emit = EmitStrategy(strategy)
+        if self._unlimited and emit is EmitStrategy.ON_WINDOW_CLOSE:
+            raise TopologyError("unlimited windows never close, so nothing would be emitted", hint="emit on window update instead")
         copy = type(self).__new__(type(self))
         copy.__dict__.update(self.__dict__)
-        copy._emit = strategy
+        copy._emit = emit
         return copy
 
     @abstractmethod
@@ -191,7 +191,7 @@ class WindowedKStream(Handle):
         name: str | None,
         *,
         count: bool = False,
-    ) -> KTable:
+    ) -> TableT:
         refuse_history(options)
         graph, grouped = self._graph, self._grouped
         store_name = options.name if options.name is not None else graph.new_store_name(prefix)
@@ -224,12 +224,13 @@ def window_getter(store: StoreBuilder) -> StoreGetter:
     return StoreGetter(store.name, StoreKindRead.WINDOW if store.window_size_ms is not None else StoreKindRead.SESSION)
 
 
-class TimeWindowedKStream(WindowedKStream):
+class TimeWindowedStream(WindowedStream[TableT]):
     """A grouping in tumbling, hopping or unlimited windows."""
 
-    def __init__(self, grouped: KGroupedStream, windows: TimeWindows | UnlimitedWindows) -> None:
+    def __init__(self, grouped: GroupedStream[TableT], windows: TimeWindows | UnlimitedWindows) -> None:
         super().__init__(grouped)
         self._windows = windows
+        self._unlimited = isinstance(windows, UnlimitedWindows)
 
     @logged
     def aggregate(
@@ -246,7 +247,7 @@ class TimeWindowedKStream(WindowedKStream):
         retention: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> TableT:
         """Fold the values of each key in each window: `aggregator(key, value, aggregate)`. Keyword arguments as for
         `count`.
 
@@ -271,32 +272,10 @@ class TimeWindowedKStream(WindowedKStream):
         merger: Merger | None,
         options: Materialized,
         name: str | None,
-    ) -> KTable:
+    ) -> TableT:
         check_callable(initializer, "initializer", "aggregate")
         check_callable(aggregator, "aggregator", "aggregate")
         return self._table(initializer, aggregator, merger, options, AGGREGATE, name)
-
-    def emit_strategy(self, strategy: EmitStrategy) -> Self:
-        """Return the same grouping that emits on each update (default) or once per window, when it closes.
-
-        Raises:
-            TopologyError: unlimited windows never close.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> grouped = words.group_by_key()
-            >>> windowed = grouped.windowed_by(ks.TimeWindows.of_size(60_000))
-            >>> finals = windowed.emit_strategy(ks.EmitStrategy.ON_WINDOW_CLOSE).count()
-        """
-        if isinstance(self._windows, UnlimitedWindows) and EmitStrategy(strategy) is EmitStrategy.ON_WINDOW_CLOSE:
-            raise TopologyError(
-                "unlimited windows never close, so nothing would be emitted",
-                hint="emit on window update instead",
-                node="emit_strategy()",
-            )
-        return super().emit_strategy(strategy)
 
     def _aggregate_operator(
         self, store: str, initializer: Initializer, aggregator: Aggregator, merger: Merger | None, *, count: bool
@@ -310,27 +289,14 @@ class TimeWindowedKStream(WindowedKStream):
         return time_key_serde(key_serde, self._windows.size_ms)
 
 
-class SlidingWindowedKStream(TimeWindowedKStream):
+class SlidingWindowedStream(TimeWindowedStream[TableT]):
     """A grouping in sliding windows; None values are dropped."""
 
     burns_store_number_in_count = False
 
-    def __init__(self, grouped: KGroupedStream, windows: SlidingWindows) -> None:
-        WindowedKStream.__init__(self, grouped)
+    def __init__(self, grouped: GroupedStream[TableT], windows: SlidingWindows) -> None:
+        WindowedStream.__init__(self, grouped)
         self._sliding = windows
-
-    def emit_strategy(self, strategy: EmitStrategy) -> Self:
-        """Return the same grouping that emits on each update (default) or once per window, when it closes.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> grouped = words.group_by_key()
-            >>> windowed = grouped.windowed_by(ks.SlidingWindows.of_time_difference(60_000))
-            >>> finals = windowed.emit_strategy(ks.EmitStrategy.ON_WINDOW_CLOSE).count()
-        """
-        return self._emit_strategy(EmitStrategy(strategy))
 
     def _aggregate_operator(
         self, store: str, initializer: Initializer, aggregator: Aggregator, merger: Merger | None, *, count: bool
@@ -352,10 +318,10 @@ class SlidingWindowedKStream(TimeWindowedKStream):
         return time_key_serde(key_serde, self._sliding.time_difference_ms)
 
 
-class SessionWindowedKStream(WindowedKStream):
+class SessionWindowedStream(WindowedStream[TableT]):
     """A grouping in sessions."""
 
-    def __init__(self, grouped: KGroupedStream, windows: SessionWindows) -> None:
+    def __init__(self, grouped: GroupedStream[TableT], windows: SessionWindows) -> None:
         super().__init__(grouped)
         self._windows = windows
 
@@ -375,7 +341,7 @@ class SessionWindowedKStream(WindowedKStream):
         retention: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> TableT:
         """Fold the values of each session: `aggregator(key, value, aggregate)`; merge sessions that meet: `merger(key, one,
         other)`.
 
@@ -459,24 +425,4 @@ def session_operator(
     """Return the operator of sessions."""
     return StreamSessionWindowAggregate(
         store, initializer, aggregator, merger, windows.gap_ms, windows.grace_ms, emit_on_close=emit_on_close, count=count
-    )
-
-
-def windowed(
-    grouped: KGroupedStream, windows: AnyWindows
-) -> TimeWindowedKStream | SlidingWindowedKStream | SessionWindowedKStream:
-    """Return the grouping in the given kind of windows.
-
-    Raises:
-        TopologyError: `windows` is not a kind of windows for aggregates.
-    """
-    if isinstance(windows, (TimeWindows, UnlimitedWindows)):
-        return TimeWindowedKStream(grouped, windows)
-    if isinstance(windows, SlidingWindows):
-        return SlidingWindowedKStream(grouped, windows)
-    if isinstance(windows, SessionWindows):
-        return SessionWindowedKStream(grouped, windows)
-    raise TopologyError(
-        f"windowed_by() takes TimeWindows, SlidingWindows, SessionWindows or UnlimitedWindows, not {windows!r}",
-        hint="for example TimeWindows.of_size(60_000, grace=10_000)",
     )

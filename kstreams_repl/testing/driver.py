@@ -404,10 +404,6 @@ class TopologyTestDriver:
         if self._closed:
             raise IllegalStateTransitionError("the driver is closed", hint="make a new one: TopologyTestDriver(topology, config)")
 
-    def _written(self, topic: str) -> bool:
-        """Return whether the topology wrote to `topic`, or has a sink for it."""
-        return topic in self._outputs or topic in self.sink_topics
-
     def output(self, topic: str) -> deque[ProducedRecord]:
         """Return the records written to `topic` and not read yet.
 

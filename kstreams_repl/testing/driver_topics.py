@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kstreams_repl.errors import (
     InvalidRecordError,
@@ -12,9 +13,6 @@ from kstreams_repl.errors import (
     did_you_mean,
 )
 from kstreams_repl.types import Headers
-
-if TYPE_CHECKING:
-    from kstreams_repl.testing.driver import TopologyTestDriver
 
 
 class ProducedRecord(NamedTuple):
@@ -24,6 +22,19 @@ class ProducedRecord(NamedTuple):
     value: bytes | None
     timestamp: int
     headers: Headers
+
+
+class Driver(Protocol):
+    """What a topic needs of its driver, as in `TopologyTestDriver`."""
+
+    sink_topics: set[str]
+
+    def now(self) -> int: ...
+    def pipe_bytes(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None = None
+    ) -> None: ...
+    def output(self, topic: str) -> deque[ProducedRecord]: ...
+    def produced_topic_names(self) -> set[str]: ...
 
 
 class TestRecord(NamedTuple):
@@ -44,7 +55,7 @@ class TestInputTopic:
     __test__ = False
 
     def __init__(
-        self, driver: TopologyTestDriver, topic: str, key_serde: Any, value_serde: Any, start: int | None, advance: int
+        self, driver: Driver, topic: str, key_serde: Any, value_serde: Any, start: int | None, advance: int
     ) -> None:
         self._driver = driver
         self.topic = topic
@@ -162,7 +173,7 @@ class TestOutputTopic:
 
     __test__ = False
 
-    def __init__(self, driver: TopologyTestDriver, topic: str, key_serde: Any, value_serde: Any) -> None:
+    def __init__(self, driver: Driver, topic: str, key_serde: Any, value_serde: Any) -> None:
         self._driver = driver
         self.topic = topic
         self._key, self._value = key_serde.deserialize, value_serde.deserialize
@@ -215,7 +226,7 @@ class TestOutputTopic:
         """
         waiting = self._driver.output(self.topic)
         if not waiting:
-            known = self._driver._written(self.topic)
+            known = self.topic in self._driver.sink_topics | self._driver.produced_topic_names()
             raise KStreamsError(
                 f"nothing unread on topic {self.topic!r}" + ("" if known else ", to which the topology has written nothing"),
                 hint=(None if known else did_you_mean(self.topic, self._driver.sink_topics)) or "ask is_empty() first",

@@ -1,4 +1,4 @@
-"""`KTable`: the latest value per key, updated by every record. A None value means that the row does not exist (a tombstone).
+"""Operators of a table that return a table: `filter`, `map_values`, `transform_values`, `suppress`.
 
 A table is kept in a store only if it has a name (`store=`) or a downstream operator reads it; otherwise its rows are computed
 from its parent's.
@@ -7,15 +7,13 @@ from its parent's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
-from kstreams_repl.dsl.call_log import BuildLog, logged
+from kstreams_repl.dsl.call_log import logged
 from kstreams_repl.dsl.graph_nodes import GraphNode, OperatorGraphNode, SuppressGraphNode
-from kstreams_repl.dsl.grouped_table import KGroupedTable
-from kstreams_repl.dsl.joinable_table import JoinableTable
 from kstreams_repl.dsl.options import Materialized, Suppressed, materialized
 from kstreams_repl.dsl.store_plans import table_store
-from kstreams_repl.dsl.stream_base import check_callable, check_kind, first_known, serde_or_none
+from kstreams_repl.dsl.stream_base import AbstractTable, check_callable, check_kind, first_known
 from kstreams_repl.dsl.table_sources import (
     Derived,
     SuppressState,
@@ -31,55 +29,14 @@ from kstreams_repl.operators.stream_sliding_window_aggregate import StreamSlidin
 from kstreams_repl.operators.stream_window_aggregate import StreamWindowAggregate
 from kstreams_repl.operators.table_filter import TableFilter
 from kstreams_repl.operators.table_map_values import TableMapValues
-from kstreams_repl.operators.table_repartition_map import TableRepartitionMap
 from kstreams_repl.operators.table_suppress import TableSuppress
-from kstreams_repl.operators.table_to_stream import TableToStream
 from kstreams_repl.operators.table_transform_values import TableTransformValues
 from kstreams_repl.topology.connected_stores import store_names, supplied_stores
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 
-if TYPE_CHECKING:
-    from kstreams_repl.dsl.kstream import KStream
 
-
-class KTable(JoinableTable):
-    """A table that changes over time. Get one from `StreamsBuilder.table`, an aggregate, `KStream.to_table`, or another table.
-
-    Example:
-        >>> from kstreams_repl.dsl import StreamsBuilder
-        >>> builder = StreamsBuilder()
-        >>> counts = builder.stream("words").group_by(lambda key, word: word).count(store="counts")
-        >>> counts.queryable_store_name
-        'counts'
-    """
-
-    def __init__(
-        self,
-        log: BuildLog,
-        name: str,
-        key_serde: Any,
-        value_serde: Any,
-        sources: frozenset[str],
-        node: GraphNode,
-        state: TableState,
-        queryable: str | None,
-    ) -> None:
-        super().__init__(log, name, key_serde, value_serde, sources, node)
-        self._state = state
-        self._queryable = queryable
-
-    @property
-    def queryable_store_name(self) -> str | None:
-        """Return the name of the store to query; None unless the table has a store that was given a name.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
-            >>> builder.table("rates", store="rates").queryable_store_name
-            'rates'
-        """
-        return self._queryable
+class TableOperators(AbstractTable):
+    """The operators of `KTable` that need no other kind of stream or table."""
 
     @logged
     def filter(
@@ -95,7 +52,7 @@ class KTable(JoinableTable):
         history: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> Self:
         """Keep rows for which `predicate(key, value)` is true; a row that stops matching gets a tombstone.
 
         Args:
@@ -131,7 +88,7 @@ class KTable(JoinableTable):
         history: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> Self:
         """Keep rows for which `predicate(key, value)` is false; otherwise as `filter`.
 
         Example:
@@ -152,7 +109,7 @@ class KTable(JoinableTable):
         negate: bool,
         options: Materialized | None,
         name: str | None,
-    ) -> KTable:
+    ) -> Self:
         check_callable(predicate, "predicate", "filter")
         node_name, key, value = self._derived_options("KTABLE-FILTER-", options, name)
         operator = TableFilter(
@@ -181,7 +138,7 @@ class KTable(JoinableTable):
         history: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> Self:
         """Replace each row's value: `mapper(value)`, or `mapper(key, value)` with `with_key=True`; never called for None.
 
         Other arguments as for `filter`.
@@ -221,7 +178,7 @@ class KTable(JoinableTable):
         history: Millis | None = None,
         persistent: bool | None = None,
         topic_config: Mapping[str, str] | None = None,
-    ) -> KTable:
+    ) -> Self:
         """Replace each row's value by means of a user's stateful transformer.
 
         Args:
@@ -280,7 +237,7 @@ class KTable(JoinableTable):
         value_serde: Any,
         used_stores: tuple[str, ...] = (),
         supplied_stores: tuple[StoreBuilder, ...] = (),
-    ) -> KTable:
+    ) -> Self:
         graph = self._graph
         store: StoreBuilder | None = None
         if options is not None and options.name is not None:
@@ -298,86 +255,10 @@ class KTable(JoinableTable):
             node.on_versioned = use_versions
         graph.add(self._node, node, reads_versions=node.on_versioned is not None)
         queryable = None if options is None else options.name
-        return KTable(self._log, node_name, key_serde, value_serde, self._sources, node, state, queryable)
+        return type(self)(self._log, node_name, key_serde, value_serde, self._sources, node, state, queryable)
 
     @logged
-    def to_stream(self, selector: Callable[[Any, Any], Any] | None = None, *, name: str | None = None) -> KStream:
-        """Return the table's changes as a stream of records; tombstones have a None value.
-
-        Args:
-            selector: (key, value) -> a new key for each record (as `to_stream().select_key(selector)`).
-            name: name of the node.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
-            >>> prices.to_stream().to("price-changes")
-        """
-        from kstreams_repl.dsl.kstream import KStream
-
-        graph = self._graph
-        node = OperatorGraphNode(graph.name_or_generate(name, "KTABLE-TOSTREAM-"), graph.here(), TableToStream())
-        graph.add(self._node, node)
-        stream = KStream(self._log, node.name, self.key_serde, self.value_serde, self._sources, node)
-        return stream if selector is None else stream.select_key(selector)
-
-    def to(
-        self,
-        topic: str | Callable[..., str],
-        *,
-        name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitioner: Callable[..., Any] | None = None,
-    ) -> None:
-        """Write the changes to a topic (KIP-67): `to_stream().to(topic)`, with the arguments of `KStream.to`.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
-            >>> prices.to("price-changes")
-        """
-        self.to_stream().to(topic, name=name, key_serde=key_serde, value_serde=value_serde, partitioner=partitioner)
-
-    @logged
-    def group_by(
-        self,
-        selector: Callable[[Any, Any], tuple[Any, Any]],
-        *,
-        name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-    ) -> KGroupedTable:
-        """Group rows by another key: `selector(key, value)` returns the pair (group key, value to aggregate).
-
-        A change subtracts the old value from its group and adds the new one to its group. If the group key or value is None, that
-        half is omitted.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
-            >>> by_letter = prices.group_by(lambda product, price: (product[:1], price))
-        """
-        check_callable(selector, "selector", "group_by")
-        graph = self._graph
-        operator = TableRepartitionMap(selector, key_serde=serde_or_none(key_serde))
-        node = OperatorGraphNode(graph.name_or_generate(name, "KTABLE-SELECT-"), graph.here(), operator)
-
-        def use_versions() -> None:
-            operator.versioned = True
-
-        node.on_versioned = use_versions
-        graph.add(self._node, node, reads_versions=True)
-        self._state.enable_sending_old_values(force=True)
-        return KGroupedTable(
-            self._log, node.name, serde_or_none(key_serde), serde_or_none(value_serde), self._sources, node, topic_name=name
-        )
-
-    @logged
-    def suppress(self, suppressed: Suppressed) -> KTable:
+    def suppress(self, suppressed: Suppressed) -> Self:
         """Hold changes back: `Suppressed.until_window_closes()` or `Suppressed.until_time_limit(ms)`.
 
         Timers follow stream time, so nothing is emitted while no records arrive.
@@ -424,7 +305,7 @@ class KTable(JoinableTable):
         node.output_versioned = False
         graph.add(self._node, node)
         state = SuppressState(operator, self._state)
-        return KTable(self._log, name, self.key_serde, self.value_serde, self._sources, node, state, None)
+        return type(self)(self._log, name, self.key_serde, self.value_serde, self._sources, node, state, None)
 
 
 def window_grace(node: GraphNode, chain: str) -> int:
