@@ -16,7 +16,7 @@ from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
-from kernel_ext.in_strings import StringArgument, string_argument
+from kernel_ext.string_arguments import StringArgument, string_argument
 from kernel_ext.workspace import Workspace
 from kstreams_repl.config import KEYS
 from kstreams_repl.dsl.call_log import Handle
@@ -43,7 +43,7 @@ class NameMatcher:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._kept: dict[str, tuple[float, list[str]]] = {}
+        self._cache: dict[str, tuple[float, list[str]]] = {}
         self._busy: set[str] = set()
         self._until = 0.0
         """Deadline of the current completion (monotonic clock)."""
@@ -103,16 +103,16 @@ class NameMatcher:
             nodes = list(owner.topology.nodes)
             return {"store": [store.name for store in all_stores(owner)], "peek": nodes, "tail": nodes}.get(method, [])
         if isinstance(owner, Session):
-            if method in _APPLICATIONS and argument.place == _APPLICATIONS[method]:
+            if method in _APPLICATIONS and argument.index == _APPLICATIONS[method]:
                 return self._applications()
-            if argument.place > 0 and method != "record":
+            if argument.index > 0 and method != "record":
                 return []
             return {
                 "peek": [*self._topics(), *self._nodes()],
                 "spark_frame": [*self._topics(), *self._stores()],
                 **dict.fromkeys(("read", "produce", "record", "create_topic", "serdes_of"), self._topics()),
             }.get(method, [])
-        return self._topics() if method in (*_SOURCES, *_SINKS) and argument.place == 0 else []
+        return self._topics() if method in (*_SOURCES, *_SINKS) and argument.index == 0 else []
 
     def _applications(self) -> list[str]:
         session = self._workspace.current
@@ -142,14 +142,14 @@ class NameMatcher:
         return list(dict.fromkeys(names))
 
     def _topics(self) -> list[str]:
-        return self._remembered("topics", lambda session: list(session.admin.topics()))
+        return self._cached("topics", lambda session: list(session.admin.topics()))
 
     def _columns(self, table: str) -> list[str]:
         def read(session: Session) -> list[str]:
             result = session.sql(f"SELECT * FROM {table} LIMIT 0", records=200, rows=200)
             return [_quoted(column) for column in result.columns]
 
-        return self._remembered(f"columns of {table}", read)
+        return self._cached(f"columns of {table}", read)
 
     def _stores(self) -> list[str]:
         session = self._workspace.current
@@ -159,28 +159,28 @@ class NameMatcher:
         session = self._workspace.current
         return [] if session is None else [name for app in session.applications.values() for name in app.topology.nodes]
 
-    def _remembered(self, what: str, look: Callable[[Session], list[str]]) -> list[str]:
+    def _cached(self, what: str, read: Callable[[Session], list[str]]) -> list[str]:
         session = self._workspace.current
         if session is None or not session.started:
             return []
-        at, names = self._kept.get(what, (0.0, []))
-        if time.monotonic() - at < FRESH_SECONDS or what in self._busy:
+        cached_at, names = self._cache.get(what, (0.0, []))
+        if time.monotonic() - cached_at < FRESH_SECONDS or what in self._busy:
             return names
         done = threading.Event()
         self._busy.add(what)
 
         def work() -> None:
             try:
-                self._kept[what] = (time.monotonic(), look(session))
+                self._cache[what] = (time.monotonic(), read(session))
             except Exception:  # no broker, or an incomplete query: nothing to offer, and a thread must not print
-                self._kept[what] = (time.monotonic(), names)
+                self._cache[what] = (time.monotonic(), names)
             finally:
                 self._busy.discard(what)
                 done.set()
 
         threading.Thread(target=work, name="kstreams-completion", daemon=True).start()
         done.wait(max(0.0, self._until - time.monotonic()))
-        found: list[Any] = self._kept.get(what, (0.0, names))[1]
+        found: list[Any] = self._cache.get(what, (0.0, names))[1]
         return found
 
 

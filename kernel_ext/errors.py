@@ -12,7 +12,7 @@ from traceback import walk_tb
 from types import TracebackType
 from typing import Any
 
-from kernel_ext.failures import below_red_box
+from kernel_ext.failures import failure_buttons
 from kernel_ext.workspace import Workspace
 from kstreams_repl.display.markup import clean_text, one_line
 from kstreams_repl.errors import KStreamsError, SerializationError
@@ -31,7 +31,7 @@ def show_error(
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
     if isinstance(error, KStreamsError):
         with_source(error)  # so that %tb names cells by their numbers
-    lines = [str(error)] if isinstance(error, KeyboardInterrupt) else [*three_lines(error, trace), *ways_out(error, shell.user_ns)]
+    lines = [str(error)] if isinstance(error, KeyboardInterrupt) else [*error_lines(error, trace), *recovery_lines(error, shell.user_ns)]
     shell._showtraceback(kind, error, lines)
     if getattr(shell, "kernel", None) is not None and not isinstance(error, KeyboardInterrupt):
         _show_buttons(shell, error, trace)
@@ -41,12 +41,12 @@ def show_error(
 def _show_buttons(shell: Any, error: BaseException, trace: TracebackType | None) -> None:
     """Show buttons below the error output, as a separate output, because the error output itself is text."""
     session = Workspace(shell).current
-    buttons = below_red_box(error, user_place(error) or line_in_cell(trace), () if session is None else session.applications)
+    buttons = failure_buttons(error, user_place(error) or line_in_cell(trace), () if session is None else session.applications)
     if buttons:
         shell.display_pub.publish(data={"text/html": buttons, "text/plain": ""}, metadata={})
 
 
-def three_lines(error: BaseException, trace: TracebackType | None) -> list[str]:
+def error_lines(error: BaseException, trace: TracebackType | None) -> list[str]:
     """Return what happened, the user's line where it happened, and what to do about it."""
     message = error.message if isinstance(error, KStreamsError) else str(error)
     first, *rest = clean_text(message).splitlines() or [""]
@@ -57,24 +57,24 @@ def three_lines(error: BaseException, trace: TracebackType | None) -> list[str]:
     elif rest:
         more = [part.strip() for part in rest if not part.startswith(("  in node ", "  record "))]
         lines += ["  " + " ".join(more)] if more else []
-    lines += at_record(error)
+    lines += record_line(error)
     hint = getattr(error, "hint", None)
     lines.append(f"Hint: {clean_text(hint)}" if hint else "%tb shows the whole trace")
     return lines
 
 
-def at_record(error: BaseException) -> list[str]:
+def record_line(error: BaseException) -> list[str]:
     """Return node, task and record of an error on one line; empty if the error names none of them."""
     place, fields = place_of(error), getattr(error, "fields", {})
     names = [f"{what} {one_line(fields[what])}" for what in ("node", "task") if fields.get(what)]
     if place is None:
         return [f"  in {', '.join(names)}"] if len(names) == 2 else []
     record = fields.get("record")
-    told = f"record {one_line(place)}" + (f": {shown(record)}" if record is not None else "")
-    return [f"  in {', '.join([*names, told])}"]
+    text = f"record {one_line(place)}" + (f": {shown(record)}" if record is not None else "")
+    return [f"  in {', '.join([*names, text])}"]
 
 
-def ways_out(error: BaseException, variables: Mapping[str, Any]) -> list[str]:
+def recovery_lines(error: BaseException, variables: Mapping[str, Any]) -> list[str]:
     """Return the calls that continue after an application failed at a record: show it, skip it, edit the function."""
     place, fields = place_of(error), getattr(error, "fields", {})
     name, node = fields.get("application"), fields.get("node")

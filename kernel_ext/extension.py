@@ -36,7 +36,7 @@ class Extension:
         self._matcher = NameMatcher(self.workspace)
         self._magics = TopoMagics(shell, self.workspace)
         self._stale = StaleNodes(self.workspace)
-        self._cells.after_cell(self._stale.look)
+        self._cells.after_cell(self._stale.check)
         self._side_panel = SidePanel(self.workspace, lambda: self._cells.running)
 
     @staticmethod
@@ -86,17 +86,17 @@ class Extension:
         from kernel_ext.panel import Panel
 
         panel = self._panels.get(app)
-        if panel is None or panel.is_gone:
+        if panel is None or panel.is_closed:
             panel = self._panels[app] = Panel(app, lambda: self._cells.running)
         view = panel._repr_mimebundle_() or {}
         data, metadata = view if isinstance(view, tuple) else (view, {})
         return {**data, **bundle}, metadata
 
-    def live_tail(self, look: Callable[[], Table], title: str, leave: Callable[[], None]) -> Any:
+    def live_tail(self, read: Callable[[], Table], title: str, close: Callable[[], None]) -> Any:
         """Return a live table with a Stop button."""
         from kernel_ext.tail_view import TailView
 
-        return TailView(look, title, leave=leave, kernel_busy=lambda: self._cells.running)
+        return TailView(read, title, close=close, kernel_busy=lambda: self._cells.running)
 
     def greeting(self) -> str:
         """Return three lines: broker, Spark, first steps."""

@@ -34,23 +34,23 @@ def failure_of(app: Application, node: str, *, record: bool = False) -> Markup:
     function = user_place(error)
     cell = history.cell_of(function[0]) if function is not None else None
     if cell is not None and function is not None:
-        edit = [_to_cell("edit the function", cell.cell, function[1])]
+        edit = [_cell_button("edit the function", cell.cell, function[1])]
     else:
         origin = app.topology.node(node).origin
-        edit = [] if origin.cell is None else [_to_cell("edit the function", origin.cell, origin.line)]
+        edit = [] if origin.cell is None else [_cell_button("edit the function", origin.cell, origin.line)]
         edit.append(element("code", f"%%topo_edit {app.name} {node}"))
-    at_cell = None if cell is None or function is None else _to_cell(f"{cell}, line {function[1]}", cell.cell, function[1])
+    at_cell = None if cell is None or function is None else _cell_button(f"{cell}, line {function[1]}", cell.cell, function[1])
     task = error.fields.get("task")
     return element(
         "div",
         element("div", element("b", f"failed{'' if task is None else f' in task {one_line(task)}'} "), at_cell),
         element("pre", clean_text(str(error), limit=MESSAGE_CHARACTERS), class_="ks-error", role="alert"),
-        element("div", *_of_record(place), *edit, class_="ks-ways"),
+        element("div", *_record_buttons(place), *edit, class_="ks-ways"),
         _whole_record(app, place) if record and place is not None else None,
     )
 
 
-def below_red_box(error: BaseException, place: tuple[str, int, str] | None, applications: Collection[str]) -> Markup:
+def failure_buttons(error: BaseException, place: tuple[str, int, str] | None, applications: Collection[str]) -> Markup:
     """Return the buttons below an error that a cell raised; empty if there are none.
 
     Args:
@@ -62,16 +62,16 @@ def below_red_box(error: BaseException, place: tuple[str, int, str] | None, appl
     cell: CellPlace | None = None if place is None else history.cell_of(place[0])
     elsewhere = cell is not None and cell.number != history.number  # the cell that raised is visible already
     known = name is not None and name in applications and record is not None
-    link = [] if cell is None or place is None else [_to_cell(f"{cell}, line {place[1]}", cell.cell, place[1])]
-    buttons = [*(link if elsewhere else []), *(_of_record(record) if known else [])]
+    link = [] if cell is None or place is None else [_cell_button(f"{cell}, line {place[1]}", cell.cell, place[1])]
+    buttons = [*(link if elsewhere else []), *(_record_buttons(record) if known else [])]
     if known and cell is not None and place is not None:
-        buttons.append(_to_cell("edit the function", cell.cell, place[1]))
+        buttons.append(_cell_button("edit the function", cell.cell, place[1]))
     if not buttons:
         return Markup("")
     return element("div", *buttons, class_="ks-ways", hidden="", data_application=name if known else "")
 
 
-def _of_record(place: RecordPlace | None) -> list[Markup]:
+def _record_buttons(place: RecordPlace | None) -> list[Markup]:
     if place is None:
         return []
     at = str(place)
@@ -82,7 +82,7 @@ def _of_record(place: RecordPlace | None) -> list[Markup]:
     ]
 
 
-def _to_cell(label: str, cell: str, line: int | None) -> Markup:
+def _cell_button(label: str, cell: str, line: int | None) -> Markup:
     return element("button", label, class_="ks-go", type="button", data_cell=cell, data_line=line)
 
 

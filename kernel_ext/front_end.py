@@ -11,7 +11,7 @@ _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+\.js)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
 
 
-def one_module(name: str) -> str:
+def bundle(name: str) -> str:
     """Return the text of a front end (for example `panel.js`) with its imports inlined, each file once, in the module's
     namespace."""
     taken: list[str] = []

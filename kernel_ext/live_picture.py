@@ -17,9 +17,9 @@ from dataclasses import replace
 from typing import Any
 
 from kernel_ext.failures import failure_of
-from kernel_ext.history import Histories
 from kernel_ext.node_details import ROWS, about, live_values, rows_behind, sampled_values
-from kernel_ext.view_heartbeat import Watched
+from kernel_ext.rate_history import Histories
+from kernel_ext.view_heartbeat import OpenViews
 from kstreams_repl.display.arrange import Room, room_for
 from kstreams_repl.display.markup import clean_text, element, join
 from kstreams_repl.display.picture import Mark, Picture
@@ -35,7 +35,7 @@ from kstreams_repl.topology.diff import whole_code
 
 UPDATE_SECONDS = 0.4
 DETAIL_SECONDS = 2.0
-TOLD_SECONDS = 20.0  # how long the failure of a button's action is shown before rows replace it
+ACTION_ERROR_SECONDS = 20.0  # how long the failure of a button's action is shown before rows replace it
 BEAT_SECONDS = 0.5
 CONTROLS = ("pause", "resume", "stop")
 
@@ -51,17 +51,17 @@ class LivePicture:
     """The state of one application's picture.
 
     Args:
-        tell: called with the changed part of the state, from any thread.
+        send: called with the changed part of the state, from any thread.
         kernel_busy: whether a cell is running, so that messages of front ends cannot arrive.
     """
 
     def __init__(
-        self, application: Application, tell: Callable[[dict[str, Any]], None], kernel_busy: Callable[[], bool] = lambda: False
+        self, application: Application, send: Callable[[dict[str, Any]], None], kernel_busy: Callable[[], bool] = lambda: False
     ) -> None:
         self.application = application
         self.state: dict[str, Any] = {**START, "name": clean_text(application.name)}
-        self._tell = tell
-        self._watched = Watched(kernel_busy)
+        self._send = send
+        self._open_views = OpenViews(kernel_busy)
         self._kernel_busy = kernel_busy
         self._updating, self._beating = threading.Lock(), threading.Lock()
         self._view = View()
@@ -70,7 +70,7 @@ class LivePicture:
         self._drawn: tuple[Any, ...] | None = None
         self._whole: Picture | None = None
         self._room: Room = {}
-        self._looked = self._compared = 0.0
+        self._next_read = self._next_comparison = 0.0
         self._tap: LiveTap | None = None
         self._tapped: tuple[Application, str] | None = None
         self._passed: deque[ReadRecord] = deque(maxlen=ROWS)
@@ -84,11 +84,11 @@ class LivePicture:
         """Handle one message of a front end; returns at once. Unknown messages are ignored."""
         action, view = message.get("do"), str(message.get("view", ""))
         if action == "alive":
-            self._watched.hear(view)
+            self._open_views.heartbeat(view)
             self._start("update", self._update)
             self._start("beat", self._beat)
         elif action == "gone":
-            self._watched.leave(view)
+            self._open_views.close(view)
         elif action == "select":
             self._select(str(message.get("shape", "")))
         elif action in ("show", "fold"):
@@ -111,7 +111,7 @@ class LivePicture:
 
     def leave(self) -> None:
         """Record that no front end is connected any more."""
-        self._watched.leave()
+        self._open_views.close()
 
     # ---- to the front end
 
@@ -121,7 +121,7 @@ class LivePicture:
             changed = {name: value for name, value in values.items() if self.state[name] != value}
             self.state.update(changed)
             if changed:
-                self._tell(changed)
+                self._send(changed)
 
     def refresh(self) -> None:
         """Send the current state: the whole drawing if its shapes changed, else the numbers."""
@@ -131,8 +131,8 @@ class LivePicture:
             return
         app = self.application = app.session.applications.get(app.name, app)  # it may have been deployed again
         whole = self._whole = replace(app.picture(), title=app.name)  # the status is sent separately: it changes more often
-        told = app.reports if app.status in ("running", "paused") else None
-        rate, lag = (0.0, None) if told is None else (told.rate if app.status == "running" else 0.0, told.lag)
+        reports = app.reports if app.status in ("running", "paused") else None
+        rate, lag = (0.0, None) if reports is None else (reports.rate if app.status == "running" else 0.0, reports.lag)
         self._histories.add(whole, rate, lag)
         changes = f" · {len(app.stale)} changed in the notebook: edit shows the plan" if app.stale else ""
         self.set(
@@ -179,7 +179,7 @@ class LivePicture:
         if shape != self._drawn:
             self._drawn = shape
             drawing = {"svg": str(svg_of(picture, room=self._room, live=True)), "view": summary_of(whole, self._view)}
-        return {**drawing, "marks": marks(picture, self._room), "flows": flows(picture)}
+        return {**drawing, "marks": mark_lines(picture, self._room), "flows": link_widths(picture)}
 
     def _show_closed(self) -> None:
         """Show the last picture at rest: the session has stopped its applications. Detached ones continue, which is not shown."""
@@ -204,13 +204,13 @@ class LivePicture:
         try:
             self.refresh()
         except Exception as error:
-            self.set(note=_said(error))
+            self.set(note=_message(error))
 
     def _beat(self) -> None:
         if not self._beating.acquire(blocking=False):
             return
         try:
-            while self._watched.now:
+            while self._open_views.any:
                 self.set(beat=self.state["beat"] + 1)
                 time.sleep(BEAT_SECONDS)
         finally:
@@ -220,15 +220,15 @@ class LivePicture:
         if not self._updating.acquire(blocking=False):
             return
         try:
-            while self._watched.now and not self.application.session.closed:
+            while self._open_views.any and not self.application.session.closed:
                 self.refresh()
-                self._look_again()
-                self._look_live()
+                self._refresh_details()
+                self._read_tap()
                 self._compare()
                 time.sleep(UPDATE_SECONDS)
             self.refresh()
         except Exception as error:  # for example, the broker is unreachable; the next heartbeat tries again
-            self.set(note=_said(error))
+            self.set(note=_message(error))
         finally:
             self._untap()
             self._updating.release()
@@ -239,13 +239,13 @@ class LivePicture:
             call()
         except Exception as error:  # shown where the button is
             self.set(detail=str(element("pre", str(error), role="alert")), about="", values="", planned=False)
-            self._looked = time.monotonic() + TOLD_SECONDS
+            self._next_read = time.monotonic() + ACTION_ERROR_SECONDS
         finally:
             self.set(busy=False)
             try:
                 self.refresh()
             except Exception as error:
-                self.set(note=_said(error))
+                self.set(note=_message(error))
 
     def _plan(self, changed: str = "") -> None:
         plan = self.application.changes()
@@ -258,12 +258,12 @@ class LivePicture:
 
     def _compare(self) -> None:
         """Update whether the shown plan is what apply would do now, since cells may have run. Not while a cell runs."""
-        if not self.state["planned"] or time.monotonic() < self._compared or self._kernel_busy():
+        if not self.state["planned"] or time.monotonic() < self._next_comparison or self._kernel_busy():
             return
         began = time.monotonic()
         plan = self.application.changes()
         self.set(outdated=plan is None or _content_of(plan) != self._shown_plan)
-        self._compared = time.monotonic() + max(1.0, 10 * (time.monotonic() - began))
+        self._next_comparison = time.monotonic() + max(1.0, 10 * (time.monotonic() - began))
 
     def _no_plan(self) -> str:
         """Return why there is no plan to show; raises what prevents the build."""
@@ -287,16 +287,16 @@ class LivePicture:
     def _select(self, shape: str) -> None:
         if shape and not any(shape == known.id for known in self.application.picture().shapes):
             return
-        self._with_record, self._looked = False, 0.0
+        self._with_record, self._next_read = False, 0.0
         reading = str(element("div", f"reading {shape.partition(':')[2]} …")) if shape else ""
         self.set(
             selected=shape, planned=False, failure="", about="", values="", detail=reading,
             shape_history=self._histories.of(shape) if shape else [],
         )
         if shape:
-            self._start("look", lambda: self._look(shape))
+            self._start("details", lambda: self._read_details(shape))
 
-    def _look(self, shape: str) -> None:
+    def _read_details(self, shape: str) -> None:
         try:
             kind, _, name = shape.partition(":")
             if kind == "node":
@@ -310,19 +310,19 @@ class LivePicture:
         except Exception as error:  # any error is shown in the drawer, where the user expects the rows
             self._show(shape, about=str(element("pre", str(error), role="alert")))
 
-    def _look_again(self) -> None:
+    def _refresh_details(self) -> None:
         """Read the rows of the selected store or topic every few seconds; less often if reading is slow."""
         shape, now = self.state["selected"], time.monotonic()
-        if not shape or now < self._looked or self.state["planned"]:
+        if not shape or now < self._next_read or self.state["planned"]:
             return
         try:
             self._show(shape, detail=str(rows_behind(self.application, shape)))
         except Exception as error:
             self._show(shape, detail=str(element("pre", str(error), role="alert")))
         spent = time.monotonic() - now
-        self._looked = time.monotonic() + max(DETAIL_SECONDS, 10 * spent)
+        self._next_read = time.monotonic() + max(DETAIL_SECONDS, 10 * spent)
 
-    def _look_live(self) -> None:
+    def _read_tap(self) -> None:
         """Show values as they pass the selected node: the tasks have a tap while it is selected and a front end is connected."""
         kind, _, name = str(self.state["selected"]).partition(":")
         wanted = name if kind == "node" and self.application.status == "running" else None
@@ -367,7 +367,7 @@ def _content_of(plan: EditPlan) -> Any:
     return str(plan.topology.describe()), whole_code(plan.topology), plan.diff.empty
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     return clean_text(error.message if isinstance(error, KStreamsError) else f"{type(error).__name__}: {error}")
 
 
@@ -382,7 +382,7 @@ def at_rest(picture: Picture, state: str | None) -> Picture:
     return replace(picture, marks={shape: still(mark) for shape, mark in picture.marks.items()}, state=state)
 
 
-def marks(picture: Picture, room: Room | None = None) -> dict[str, list[list[str]]]:
+def mark_lines(picture: Picture, room: Room | None = None) -> dict[str, list[list[str]]]:
     """Return the lines of each shape's mark: [class, text], the state's class first ("is-running", "")."""
     room = room_for(picture) if room is None else room
     found: dict[str, list[list[str]]] = {}
@@ -394,7 +394,7 @@ def marks(picture: Picture, room: Room | None = None) -> dict[str, list[list[str
     return found
 
 
-def flows(picture: Picture) -> list[list[float | None]]:
+def link_widths(picture: Picture) -> list[list[float | None]]:
     """Return width and records per second of each link, rounded so that small changes are not sent."""
     rates = link_rates(picture)
     return [[round(line_width(rate), 1), None if rate is None else float(f"{rate:.2g}")] for rate in rates]

@@ -313,7 +313,7 @@ class TopoMagics(Magics):
             app, node = running
             values = NodeValues(app, node, self._rows(given.n, self.tail_rows), given.where)
             if self.live_tail is not None and given.timeout is None:
-                return self.live_tail(values, f"{node} of {app.name}{f' where {given.where}' if given.where else ''}", values.leave)
+                return self.live_tail(values, f"{node} of {app.name}{f' where {given.where}' if given.where else ''}", values.close)
             return self._tail_node(values, given.timeout)
         session.read(given.topic, 0)
         query, n = None, self._rows(given.n, self.tail_rows)
@@ -387,7 +387,7 @@ class TopoMagics(Magics):
         try:
             _show_live(values, lambda: values.running and (deadline is None or time.monotonic() < deadline))
         finally:
-            values.leave()
+            values.close()
 
     @staticmethod
     def _rows(given: int | None, default: int) -> int:
@@ -422,7 +422,7 @@ class TopoMagics(Magics):
 
 
 class NodeValues:
-    """Returns the last values at a node (those that meet the SQL condition `where`); a tap is active from the first call to `leave`."""
+    """Returns the last values at a node (those that meet the SQL condition `where`); a tap is active from the first call to `close`."""
 
     def __init__(self, application: Application, node: str, n: int, where: str | None = None) -> None:
         self._application = application
@@ -443,19 +443,19 @@ class NodeValues:
         note = f"{self._node}: live from {self._application.name} ({self._application.status}), {self._tap.count:,} passed"
         return Records(self._last, note=note if self._where is None else f"{note}; where {self._where}", title=self._node).table()
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Close the tap."""
         if self._tap is not None:
             self._tap.__exit__(None, None, None)
             self._tap = None
 
 
-def _show_live(look: Callable[[], Table], goes_on: Callable[[], bool]) -> None:
-    """Show a table, and redraw it when it has changed, until `goes_on` returns False or the user interrupts."""
+def _show_live(read: Callable[[], Table], running: Callable[[], bool]) -> None:
+    """Show a table, and redraw it when it has changed, until `running` returns False or the user interrupts."""
     handle = shown = None
     try:
-        while goes_on():
-            found = look()
+        while running():
+            found = read()
             if handle is None:
                 handle = display(found, display_id=True)
             elif found != shown:

@@ -8,9 +8,9 @@ from typing import Any
 import anywidget
 import traitlets
 
-from kernel_ext.front_end import one_module
+from kernel_ext.front_end import bundle
 from kernel_ext.live_picture import LivePicture
-from kernel_ext.subshells import heard_at_once
+from kernel_ext.subshells import handle_in_subshell
 from kstreams_repl.session import Application
 
 
@@ -18,7 +18,7 @@ class Panel(anywidget.AnyWidget):
     """The panel of one application, for several views. `svg`, `failure`, `detail`, `about`, `values` are markup; the others are
     text."""
 
-    _esm = one_module("panel.js")
+    _esm = bundle("panel.js")
 
     name = traitlets.Unicode("").tag(sync=True)
     svg = traitlets.Unicode("").tag(sync=True)
@@ -42,18 +42,18 @@ class Panel(anywidget.AnyWidget):
     values = traitlets.Unicode("").tag(sync=True)
 
     def __init__(self, application: Application, kernel_busy: Callable[[], bool] = lambda: False) -> None:
-        self.live = LivePicture(application, self._take, kernel_busy)
+        self.live = LivePicture(application, self._set_traits, kernel_busy)
         super().__init__(**self.live.state)
-        heard_at_once(self.comm)
+        handle_in_subshell(self.comm)
         self.live.refresh()
         self.on_msg(lambda widget, content, buffers: self.live.receive(content))
 
     @property
-    def is_gone(self) -> bool:
+    def is_closed(self) -> bool:
         """Return whether it is closed, by the kernel or by a front end: a new view of it would find no model."""
         return self.comm is None or bool(getattr(self.comm, "_closed", False))
 
-    def _take(self, changed: dict[str, Any]) -> None:
+    def _set_traits(self, changed: dict[str, Any]) -> None:
         with self.hold_sync():
             for name, value in changed.items():
                 setattr(self, name, value)

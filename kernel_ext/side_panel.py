@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kernel_ext.live_picture import CONTROLS, LivePicture
-from kernel_ext.subshells import heard_at_once
+from kernel_ext.subshells import handle_in_subshell
 from kernel_ext.workspace import Workspace
 from kstreams_repl.display.markup import clean_text, one_line
 from kstreams_repl.errors import KStreamsError
@@ -61,7 +61,7 @@ class SidePanel:
     # ---- the list
 
     def _opened(self, comm: Any, message: Any) -> None:
-        heard_at_once(comm)
+        handle_in_subshell(comm)
         listing = threading.Lock()
 
         def send_state() -> None:
@@ -123,7 +123,7 @@ class SidePanel:
             elif action == "remove":
                 found = self._session().cleanup(name, dry_run=not confirm)
                 if not confirm:
-                    comm.send({"cleanup": _shown(found)})
+                    comm.send({"cleanup": _cleanup_message(found)})
                     return
             else:
                 getattr(self._application(name), action)()
@@ -157,13 +157,13 @@ class SidePanel:
         except KStreamsError as error:
             comm.send({"error": {"message": clean_text(error)}})
             return
-        heard_at_once(comm)
+        handle_in_subshell(comm)
         live = LivePicture(application, lambda changed: comm.send({"set": changed}), self._kernel_busy)
         comm.on_msg(lambda message: live.receive(message["content"]["data"]))
         comm.on_close(lambda message: live.leave())
-        _start(lambda: self._first_look(comm, live))
+        _start(lambda: self._send_first_state(comm, live))
 
-    def _first_look(self, comm: Any, live: LivePicture) -> None:
+    def _send_first_state(self, comm: Any, live: LivePicture) -> None:
         comm.send({"set": live.state})
         live.refresh()
 
@@ -248,7 +248,7 @@ def _record_at_failure(app: Application) -> list[list[str]]:
     return [[one_line(name), one_line(value, limit=2000)] for name, value in zip(shown.columns, row, strict=True)]
 
 
-def _shown(cleanup: Cleanup) -> dict[str, Any]:
+def _cleanup_message(cleanup: Cleanup) -> dict[str, Any]:
     """Return what removing an application would delete."""
     table = cleanup.table()
     rows = [[one_line(cell) for cell in row] for row in table.rows]

@@ -18,13 +18,13 @@ from kstreams_repl.topology.fingerprint import all_names, is_users
 
 
 class StaleNodes:
-    """Keeps `Application.stale` up to date; call `look` when a cell has ended."""
+    """Keeps `Application.stale` up to date; call `check` when a cell has ended."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._seen: WeakKeyDictionary[Application, Any] = WeakKeyDictionary()
 
-    def look(self) -> None:
+    def check(self) -> None:
         session = self._workspace.current
         for app in () if session is None or session.closed else tuple(session.applications.values()):
             log = getattr(app.definition, "_log", None)
@@ -50,21 +50,21 @@ def _read_by(call: Any) -> list[Any]:
     change."""
     found: dict[int, Any] = {}
 
-    def look(item: Any) -> None:
+    def visit(item: Any) -> None:
         item = getattr(item, "__func__", item)
         if isinstance(item, type) and is_users(item.__module__):
             for value in tuple(vars(item).values()):
-                look(value)
+                visit(value)
         elif isinstance(item, FunctionType) and is_users(item.__module__) and id(item.__code__) not in found:
             found[id(item.__code__)] = item.__code__
             for value in _named_in(item.__code__, item.__globals__):
                 if id(value) not in found:
                     found[id(value)] = value
-                    look(value)
+                    visit(value)
 
     for item in (*call.args, *call.kwargs.values()):
         with suppress(Exception):  # a user's object may raise when it is inspected
-            look(item)
+            visit(item)
     return list(found.values())
 
 

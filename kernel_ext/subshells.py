@@ -13,11 +13,11 @@ from __future__ import annotations
 from typing import Any
 
 
-def heard_at_once(comm: Any) -> None:
+def handle_in_subshell(comm: Any) -> None:
     """Handle this comm's messages in the subshell to which they were sent. An ipykernel without subshells is left unchanged."""
     if comm is not None:
-        comm._reply_subshell_for = _where_it_was_sent
+        comm._reply_subshell_for = _receiving_subshell
 
 
-def _where_it_was_sent(data: Any, subshell: str | None) -> str | None:
+def _receiving_subshell(data: Any, subshell: str | None) -> str | None:
     return subshell

@@ -10,9 +10,9 @@ from typing import Any
 import anywidget
 import traitlets
 
-from kernel_ext.front_end import one_module
-from kernel_ext.subshells import heard_at_once
-from kernel_ext.view_heartbeat import Watched
+from kernel_ext.front_end import bundle
+from kernel_ext.subshells import handle_in_subshell
+from kernel_ext.view_heartbeat import OpenViews
 from kstreams_repl.display.markup import clean_text, element
 from kstreams_repl.display.table import Table
 
@@ -23,26 +23,26 @@ class TailView(anywidget.AnyWidget):
     """One table that is read repeatedly. `html` is markup; the others are text.
 
     Args:
-        look: returns the table; called on a thread, and once more after Stop, when it must hold no resources.
-        leave: called when the updates end; `look` may be called again later.
+        read: returns the table; called on a thread, and once more after Stop, when it must hold no resources.
+        close: called when the updates end; `read` may be called again later.
     """
 
-    _esm = one_module("tail.js")
+    _esm = bundle("tail.js")
 
     title = traitlets.Unicode("").tag(sync=True)
     html = traitlets.Unicode("").tag(sync=True)
     running = traitlets.Bool(True).tag(sync=True)
 
     def __init__(
-        self, look: Callable[[], Table], title: str, *, leave: Callable[[], None], kernel_busy: Callable[[], bool] = lambda: False
+        self, read: Callable[[], Table], title: str, *, close: Callable[[], None], kernel_busy: Callable[[], bool] = lambda: False
     ) -> None:
-        self._look = look
-        self._leave = leave
-        self._watched = Watched(kernel_busy)
+        self._read = read
+        self._close = close
+        self._open_views = OpenViews(kernel_busy)
         self._updating = threading.Lock()
-        self._first = look()
+        self._first = read()
         super().__init__(title=clean_text(title, limit=200), html=str(self._first.html()))
-        heard_at_once(self.comm)
+        handle_in_subshell(self.comm)
         self.on_msg(lambda widget, content, buffers: self.receive(content))
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
@@ -55,9 +55,9 @@ class TailView(anywidget.AnyWidget):
         """Handle one message of a front end."""
         action, view = message.get("do"), str(message.get("view", ""))
         if action == "gone":
-            self._watched.leave(view)
+            self._open_views.close(view)
             return
-        self._watched.hear(view)
+        self._open_views.heartbeat(view)
         if action in ("stop", "go on"):
             self.running = action == "go on"
         if self.running:
@@ -72,12 +72,12 @@ class TailView(anywidget.AnyWidget):
         if not self._updating.acquire(blocking=False):
             return
         try:
-            while self.running and self._watched.now:
-                self.html = str(self._look().html())
+            while self.running and self._open_views.any:
+                self.html = str(self._read().html())
                 time.sleep(UPDATE_SECONDS)
         except Exception as error:  # shown in place of the table: the topic was deleted, or the session is closed
             self.html = str(element("pre", str(error), role="alert"))
             self.running = False
         finally:
-            self._leave()
+            self._close()
             self._updating.release()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kernel_ext.live_picture import flows, marks
+from kernel_ext.live_picture import link_widths, mark_lines
 from kstreams_repl.display import Mark, Picture, picture_of, svg_of
 from kstreams_repl.display.arrange import room_for
 from kstreams_repl.display.mimebundle import mimebundle
@@ -61,7 +61,8 @@ def shown(picture: Picture, view: View | None = None, **more: Any) -> dict[str, 
     room = room_for(drawn)
     curve = [[100.0 + second, 30_000.0 + 400 * (second * 7 % 40), second % 9] for second in range(60)]
     return state_with(
-        drawn, svg=str(svg_of(drawn, room=room, live=True)), marks=marks(drawn, room), flows=flows(drawn), view=summary_of(picture, view),
+        drawn, svg=str(svg_of(drawn, room=room, live=True)), marks=mark_lines(drawn, room), flows=link_widths(drawn),
+        view=summary_of(picture, view),
         name="shop", note="Application('shop', running, 2 instances, 202,000 records, lag 14)", history=curve, **more,
     )  # fmt: skip
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kernel_ext.front_end import one_module
-from kernel_ext.live_picture import START, marks
+from kernel_ext.front_end import bundle
+from kernel_ext.live_picture import START, mark_lines
 from kstreams_repl.display import Mark, Picture, Table, picture_of, svg_of
 from kstreams_repl.display.arrange import room_for
 from kstreams_repl.display.markup import element, join
@@ -21,7 +21,7 @@ from tests.browser.conftest import CHROMIUM
 from tests.browser.driving import keep
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = one_module("panel.js")
+SOURCE = bundle("panel.js")
 CORPUS: dict[str, list[str]] = json.loads((ROOT / "tests" / "data" / "hostile.json").read_text())
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")]
@@ -71,7 +71,7 @@ def state_with(picture: Picture, **more: Any) -> dict[str, Any]:
         "name": picture.title,
         "status": "running",
         "svg": str(svg_of(picture, room=room)),
-        "marks": marks(picture),
+        "marks": mark_lines(picture),
         **more,
     }
 
@@ -194,7 +194,7 @@ def test_an_update_of_two_hundred_nodes_changes_numbers_in_place(panel: Any) -> 
     for number in range(2, 22):
         picture = large(number)
         began = time.process_time()
-        changed = marks(picture)
+        changed = mark_lines(picture)
         python = time.process_time() - began
         took.append(
             (
@@ -298,7 +298,7 @@ def test_hostile_texts_do_nothing_in_a_real_browser(panel: Any) -> None:
         for picture, text in zip(pictures, some, strict=True):
             more = {"detail": str(body), "about": str(element("pre", text)), "note": text, "status": text}
             panel.evaluate("state => window.show(state)", state_with(picture, **more))
-            panel.evaluate("marks => window.model.set({ marks, note: 'x' })", marks(pictures[0]))
+            panel.evaluate("marks => window.model.set({ marks, note: 'x' })", mark_lines(pictures[0]))
         panel.evaluate(
             "html => { document.body.append(Object.assign(document.createElement('div'), { innerHTML: html })); }", images
         )

@@ -93,7 +93,7 @@ def test_a_front_end_watches_looks_behind_edits_pauses_and_leaves(session: ks.Se
 
     # a cell changes a function: the node is stale, the plan is shown, and applied
     builder.replace("kept", lambda key, value: key != "k0")
-    StaleNodes(_workspace(session)).look()
+    StaleNodes(_workspace(session)).check()
     eventually(lambda: live.state["changed"] and ["badge", "✎ stale"] in live.state["marks"]["node:kept"])
     live.receive({"do": "edit"})
     eventually(lambda: live.state["planned"] and "code only" in live.state["detail"])

@@ -17,7 +17,7 @@ from traitlets.config import Config
 
 import kstreams_repl as ks
 from kernel_ext.cell_tracker import cell_of
-from kernel_ext.errors import three_lines, ways_out
+from kernel_ext.errors import error_lines, recovery_lines
 from kernel_ext.extension import Extension
 from kernel_ext.magics import TopoMagics, _split_options
 from kstreams_repl.errors import BrokerUnavailableError
@@ -169,7 +169,7 @@ def test_the_ways_out_of_a_failure_are_calls_and_the_record_is_inert(shell: Inte
     record = ReadRecord("k\x1b[2J", "v" * 5000, 0, "in", 0, 7)
     about = {"application": "shop", "node": "double", "task": "0_0", "topic": "in", "partition": 0, "offset": 7, "record": record}
     error = ks.errors.StreamsProcessingError("KeyError: 'price'", hint="fix it", **about)
-    lines = [*three_lines(error, None), *ways_out(error, {})]
+    lines = [*error_lines(error, None), *recovery_lines(error, {})]
     assert lines[1].startswith("  in node double, task 0_0, record in-0@7: key 'k\\x1b[2J', value 'vvv") and len(lines[1]) < 1000
     assert "skip it: session.applications['shop'].skip('in-0@7') · edit the function: %%topo_edit shop double" in lines[-1]
     assert not any("\x1b" in line for line in lines)
@@ -201,7 +201,7 @@ def test_an_error_of_the_users_own_is_left_alone(shell: InteractiveShell) -> Non
 
 @pytest.mark.parametrize("hostile", ["\x1b[2J", "\u202e", "<script>"])
 def test_hostile_text_in_an_error_is_inert(hostile: str) -> None:
-    lines = three_lines(ks.KStreamsError(f"bad {hostile}", hint=hostile), None)
+    lines = error_lines(ks.KStreamsError(f"bad {hostile}", hint=hostile), None)
     assert not any("\x1b" in line or "\u202e" in line for line in lines)
 
 

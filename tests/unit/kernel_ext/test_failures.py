@@ -15,7 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import kernel_ext.cell_tracker
 from kernel_ext.errors import show_error
 from kernel_ext.extension import Extension
-from kernel_ext.failures import below_red_box, failure_of
+from kernel_ext.failures import failure_buttons, failure_of
 from kernel_ext.live_picture import LivePicture
 from kernel_ext.node_details import about
 from kernel_ext.side_panel import SidePanel
@@ -139,21 +139,21 @@ def test_defined_in_names_the_cell_by_its_number(failed: Application, shell: Int
 
 def test_the_buttons_below_a_red_box_wait_for_an_extension_that_hears_them(failed: Application) -> None:
     error: Any = failed.error
-    shown = below_red_box(error, user_place(error), {"app"})
+    shown = failure_buttons(error, user_place(error), {"app"})
     assert shown.startswith('<div class="ks-ways" hidden="" data-application="app">')
     found = buttons(shown)
     assert [label for label, _ in found] == ["cell [3], line 2", "show this record", "skip it", "edit the function"]
     # what this kernel has not attached cannot be acted on; the cell is there all the same
-    assert [label for label, _ in buttons(below_red_box(error, user_place(error), ()))] == ["cell [3], line 2"]
-    assert below_red_box(ValueError("x"), None, {"app"}) == ""
+    assert [label for label, _ in buttons(failure_buttons(error, user_place(error), ()))] == ["cell [3], line 2"]
+    assert failure_buttons(ValueError("x"), None, {"app"}) == ""
     error.fields.update(application=HOSTILE, topic='a"><script>')
-    assert "<img" not in below_red_box(error, None, {HOSTILE}) and "<script" not in below_red_box(error, None, {HOSTILE})
+    assert "<img" not in failure_buttons(error, None, {HOSTILE}) and "<script" not in failure_buttons(error, None, {HOSTILE})
 
 
 def test_a_cell_that_raised_itself_is_no_link(shell: InteractiveShell, failed: Application) -> None:  # noqa: F811
     last, other = (shell.user_ns[name].__code__.co_filename for name in ("last", "double"))
-    assert below_red_box(ValueError("x"), (last, 2, "pass"), ()) == ""
-    assert [label for label, _ in buttons(below_red_box(ValueError("x"), (other, 2, "return"), ()))] == ["cell [3], line 2"]
+    assert failure_buttons(ValueError("x"), (last, 2, "pass"), ()) == ""
+    assert [label for label, _ in buttons(failure_buttons(ValueError("x"), (other, 2, "return"), ()))] == ["cell [3], line 2"]
 
 
 def test_a_kernel_publishes_them_behind_the_box_and_a_terminal_does_not(failed: Application, shell: InteractiveShell) -> None:  # noqa: F811

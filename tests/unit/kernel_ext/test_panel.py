@@ -15,16 +15,16 @@ from comm.base_comm import BaseComm as PlainComm
 from IPython.core.interactiveshell import InteractiveShell
 
 from kernel_ext.extension import Extension
-from kernel_ext.front_end import one_module
+from kernel_ext.front_end import bundle
 from kernel_ext.live_picture import LivePicture
 from kernel_ext.panel import Panel
 from kernel_ext.side_panel import state_of
-from kernel_ext.subshells import heard_at_once
+from kernel_ext.subshells import handle_in_subshell
 from kstreams_repl.errors import StateStoreError
 from tests.unit.kernel_ext.test_extension import run
 from tests.unit.kernel_ext.test_topo_edit import BUILD, CONFIG, cluster, shell  # noqa: F401 - fixtures
 
-SOURCE = one_module("panel.js")
+SOURCE = bundle("panel.js")
 
 
 def test_the_front_end_is_one_file_that_fetches_nothing() -> None:
@@ -46,11 +46,11 @@ def test_what_a_front_end_says_to_a_subshell_is_handled_there_whoever_spoke_last
     from ipykernel.comm.comm import BaseComm
 
     one = BaseComm(target_name="kstreams_repl", comm_id="1")
-    heard_at_once(one)
+    handle_in_subshell(one)
     route = getattr(one, "_reply_subshell_for")  # noqa: B009
     one._reply_subshell_id = None
     assert route({"method": "custom", "content": {"do": "pause"}}, "subshell-1") == "subshell-1"
-    heard_at_once(None)
+    handle_in_subshell(None)
 
 
 class Wire(PlainComm):  # type: ignore[misc]
@@ -120,7 +120,7 @@ def test_what_was_said_last_is_what_a_front_end_hears_last() -> None:
     assert told[-1] == {"status": "paused"} == {"status": live.state["status"]}
 
 
-def test_a_panel_that_was_closed_is_made_anew(shell: InteractiveShell, wired: None) -> None:  # noqa: F811
+def test_a_panel_that_was_closed_is_recreated(shell: InteractiveShell, wired: None) -> None:  # noqa: F811
     """Its model is gone: what was shown in its place was an error of the front end."""
     extension, app = Extension.of(shell), shell.user_ns["app"]
     assert extension is not None
@@ -202,7 +202,7 @@ def test_nothing_of_a_button_is_printed_by_its_thread() -> None:
 
     app: Any = SimpleNamespace(name="app", session=SimpleNamespace(closed=False, applications={}), picture=picture)
     live = LivePicture(app, lambda changed: None)
-    live._watched.hear("one")
+    live._open_views.heartbeat("one")
     live._update()
     assert live.state["note"] == "RuntimeError: <b>dictionary changed size"
     live.set(note="")

@@ -20,23 +20,23 @@ class Histories:
 
     def __init__(self) -> None:
         self._points: dict[str, deque[Point]] = {}
-        self._taken = 0.0
+        self._sampled_at = 0.0
 
     def add(self, picture: Picture, rate: float, lag: int | None) -> None:
         """Add the current numbers, at most once a second. A negative lag is an unknown one."""
         now = time.monotonic()
-        if now - self._taken < STEP_SECONDS:
+        if now - self._sampled_at < STEP_SECONDS:
             return
-        self._taken = now
-        self._take("", now, rate, lag)
+        self._sampled_at = now
+        self._append("", now, rate, lag)
         for shape, mark in picture.marks.items():
             if mark.rate is not None:
-                self._take(shape, now, mark.rate, mark.lag)
+                self._append(shape, now, mark.rate, mark.lag)
 
     def of(self, shape: str) -> list[Point]:
         return list(self._points.get(shape, ()))
 
-    def _take(self, shape: str, now: float, rate: float, lag: int | None) -> None:
+    def _append(self, shape: str, now: float, rate: float, lag: int | None) -> None:
         points = self._points.setdefault(shape, deque())
         points.append([round(now, 1), round(rate, 1), lag if lag is not None and lag >= 0 else None])
         while now - float(points[0][0] or 0) > SECONDS:

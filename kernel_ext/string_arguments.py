@@ -20,7 +20,7 @@ class StringArgument:
         quote: the string's opening quote.
         method: name of the called method.
         owner: the variable on which the method is called; None if it is another expression, for example a call.
-        place: index of a positional argument, from 0; None for a keyword argument.
+        index: index of a positional argument, from 0; None for a keyword argument.
         keyword: the name of a keyword argument.
     """
 
@@ -28,7 +28,7 @@ class StringArgument:
     quote: str
     method: str
     owner: str | None
-    place: int
+    index: int
     keyword: str | None
 
 
@@ -42,12 +42,12 @@ def string_argument(before: str) -> StringArgument | None:
     found = _open_call(head)
     if found is None:
         return None
-    at, place = found
-    called = _CALLED.search(head[:at])
+    bracket, index = found
+    called = _CALLED.search(head[:bracket])
     if called is None:
         return None
-    keyword = _KEYWORD.search(head[at + 1 :])
-    return StringArgument(before[start:], quote, called[3], called[1], place, keyword[1] if keyword else None)
+    keyword = _KEYWORD.search(head[bracket + 1 :])
+    return StringArgument(before[start:], quote, called[3], called[1], index, keyword[1] if keyword else None)
 
 
 def _open_string(text: str) -> tuple[int, str]:
@@ -74,15 +74,15 @@ def _open_call(head: str) -> tuple[int, int] | None:
     """Return the position of the bracket of the innermost open call, and the number of arguments before the end."""
     plain = _STRINGS.sub(lambda found: "_" * len(found[0]), head)
     depth, commas = 0, 0
-    for at in range(len(plain) - 1, -1, -1):
-        sign = plain[at]
+    for position in range(len(plain) - 1, -1, -1):
+        sign = plain[position]
         if sign in ")]}":
             depth += 1
         elif sign in "([{":
             if depth:
                 depth -= 1
             elif sign == "(":
-                return at, commas
+                return position, commas
             elif sign == "[":  # a list of names counts as one argument
                 commas = 0
             else:
