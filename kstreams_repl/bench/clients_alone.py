@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.bench.deployed import Settings
-from kstreams_repl.bench.environment import COMPRESSION, LINGER_MS, PARTITIONS, Site, give_up
+from kstreams_repl.bench.testbed import COMPRESSION, LINGER_MS, PARTITIONS, Testbed, give_up
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.clients import ClientSettings, make_consumer
 from kstreams_repl.kafka.group_offsets import assign
@@ -36,18 +36,18 @@ class Share:
     commit_ms: int
 
 
-def seconds_alone(site: Site, topic: str, outputs: Sequence[str], settings: Settings, name: str) -> float:
+def seconds_alone(testbed: Testbed, topic: str, outputs: Sequence[str], settings: Settings, name: str) -> float:
     """Return the seconds from the first record of a topic, read by one process per instance, to the commit after the last.
 
     Raises:
         KStreamsError: they did not finish in time.
     """
-    ends = site.admin.end_offsets([TopicPartition(topic, number) for number in range(PARTITIONS)])
+    ends = testbed.admin.end_offsets([TopicPartition(topic, number) for number in range(PARTITIONS)])
     context = multiprocessing.get_context("spawn")
     with context.Pool(settings.instances) as pool:
         shares = [
             Share(
-                site.settings,
+                testbed.settings,
                 f"{name}-{slot}",
                 {at: end for at, end in ends.items() if at.partition % settings.instances == slot},
                 outputs,
@@ -56,10 +56,10 @@ def seconds_alone(site: Site, topic: str, outputs: Sequence[str], settings: Sett
             for slot in range(settings.instances)
         ]
         try:
-            told = pool.map_async(run_share, shares, chunksize=1).get(settings.max_seconds)
+            times = pool.map_async(run_share, shares, chunksize=1).get(settings.max_seconds)
         except multiprocessing.TimeoutError as error:
             raise give_up(f"sending all records of {topic} alone", settings.max_seconds) from error
-    return max(ended for _, ended in told) - min(began for began, _ in told)
+    return max(ended for _, ended in times) - min(began for began, _ in times)
 
 
 def run_share(share: Share) -> tuple[float, float]:

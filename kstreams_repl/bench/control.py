@@ -16,8 +16,8 @@ from typing import Any
 import click
 
 from kstreams_repl.bench import json_output
-from kstreams_repl.bench.environment import Site, open_site, where
 from kstreams_repl.bench.probe import Probe, await_running, edited, passing, warm_up
+from kstreams_repl.bench.testbed import Testbed, open_testbed, where
 from kstreams_repl.config import EXACTLY_ONCE_V2
 from kstreams_repl.spark.instance_reports import ApplicationReport
 
@@ -34,17 +34,17 @@ _SETTLED_SECONDS = 1.0
     type=click.FloatRange(0),
     default=75,
     show_default=True,
-    help="One more resume, so long after its pause; Spark drops idle workers after 60 to 70 seconds. 0 leaves it out.",
+    help="Pause of one additional resume, in seconds; Spark drops idle workers after 60 to 70 s. 0: skip it.",
 )
 @where
 def main(runs: int, instances: int, idle_seconds: float, bootstrap: str | None, directory: Path | None) -> None:
     """Print one line per step."""
     json_output.emit_machine()
     taken = _Taken()
-    with open_site(bootstrap, directory) as site:
-        warm_up(site, instances=instances)
+    with open_testbed(bootstrap, directory) as testbed:
+        warm_up(testbed, instances=instances)
         for number in range(1, runs + 1):
-            _live(site, f"bench-control-{number}", instances, idle_seconds if number == runs else 0.0, taken)
+            _live(testbed, f"bench-control-{number}", instances, idle_seconds if number == runs else 0.0, taken)
     taken.emit(instances)
 
 
@@ -67,16 +67,16 @@ class _Taken:
             json_output.emit(BENCH, step, json_output.median(values, digits=3), "s", **json_output.spread(values, digits=3), **fields)
 
 
-def _live(site: Site, name: str, instances: int, idle_seconds: float, taken: _Taken) -> None:
+def _live(testbed: Testbed, name: str, instances: int, idle_seconds: float, taken: _Taken) -> None:
     """Measure one application from deploy to stop."""
-    source, sink = site.fresh_topic("bench-control-in"), site.fresh_topic("bench-control-out")
+    source, sink = testbed.fresh_topic("bench-control-in"), testbed.fresh_topic("bench-control-out")
     config = {"processing.guarantee": EXACTLY_ONCE_V2, "num.stream.threads": instances}
     app: Any = None
-    with Probe(site.settings, source, sink) as probe:
+    with Probe(testbed.settings, source, sink) as probe:
         probe.send()  # available on the topic when the application starts
         topology = passing(source, sink)
         start = time.perf_counter()
-        app = site.session.deploy(topology, name, config=config)
+        app = testbed.session.deploy(topology, name, config=config)
         try:
             probe.await_arrivals(1, app)
             taken.add(DEPLOY, time.perf_counter() - start)
@@ -97,13 +97,13 @@ def _live(site: Site, name: str, instances: int, idle_seconds: float, taken: _Ta
             taken.add(STOP, _timed(app.stop))
         finally:
             app.stop()
-            site.session.cleanup(name, dry_run=False)
-    site.admin.delete_topics([source, sink])
+            testbed.session.cleanup(name, dry_run=False)
+    testbed.admin.delete_topics([source, sink])
 
 
-def pids_of(told: ApplicationReport) -> set[int]:
+def pids_of(report: ApplicationReport) -> set[int]:
     """Return the ids of the instances' worker processes, as they report them."""
-    return {one.pid for one in told.instances.values()}
+    return {one.pid for one in report.instances.values()}
 
 
 def _resumed(probe: Probe, app: Any, former: set[int]) -> tuple[float, int]:

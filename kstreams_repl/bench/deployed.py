@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstreams_repl.bench import workloads
-from kstreams_repl.bench.environment import COMPRESSION, LINGER_MS, Site, give_up
 from kstreams_repl.bench.processes import ProcessSampler
+from kstreams_repl.bench.testbed import COMPRESSION, LINGER_MS, Testbed, give_up
 from kstreams_repl.bench.workloads import Topics
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.session.application.application import Application
 from kstreams_repl.spark.instance_reports import ApplicationReport
 
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Measured:
     broker_cpu_seconds: float
     rss_mb: int
     broker_rss_mb: int
-    looks: tuple[tuple[float, int], ...] = field(repr=False)
+    samples: tuple[tuple[float, int], ...] = field(repr=False)
 
     @property
     def seconds(self) -> float:
@@ -70,10 +70,10 @@ class Measured:
     def rate(self) -> float:
         return self.records / max(self.seconds, 0.001)
 
-    def moment_of(self, count: int) -> float:
+    def time_of(self, count: int) -> float:
         """Return when this many records were committed, interpolated linearly between samples."""
         before_at, before = self.began, 0
-        for at, committed in self.looks:
+        for at, committed in self.samples:
             if not committed:
                 continue
             if committed >= count:
@@ -82,46 +82,46 @@ class Measured:
         return self.ended
 
 
-def committed_of(told: ApplicationReport, topic: str) -> int:
+def committed_of(report: ApplicationReport, topic: str) -> int:
     """Return the number of committed records of a topic that was not written in transactions, so that offsets count records."""
-    return sum(offset for at, offset in told.committed.items() if at.rpartition("-")[0] == topic)
+    return sum(offset for at, offset in report.committed.items() if at.rpartition("-")[0] == topic)
 
 
 def run_workload(
-    site: Site,
+    testbed: Testbed,
     workload: str,
     topics: Topics,
     records: int,
     settings: Settings,
     name: str,
     *,
-    beside: AbstractContextManager[object] | None = None,
+    during: AbstractContextManager[object] | None = None,
     then: Callable[[Application], None] | None = None,
 ) -> Measured:
     """Deploy, wait until every record is committed, stop, and delete what the application made (except its output).
 
     Args:
-        beside: context that is active during the measurement, for example another sampler.
+        during: context that is active during the measurement, for example another sampler.
         then: called after the measurement, while the application still runs.
 
     Raises:
         KStreamsError: the application failed, or did not finish in time.
     """
-    own, broker = ProcessSampler(site.own_processes), ProcessSampler(site.broker_processes)
-    looks: list[tuple[float, int]] = []
+    own, broker = ProcessSampler(testbed.own_processes), ProcessSampler(testbed.broker_processes)
+    samples: list[tuple[float, int]] = []
     began: float | None = None
-    app = site.session.deploy(workloads.topology(workload, topics), name, config=settings.config())
+    app = testbed.session.deploy(workloads.topology(workload, topics), name, config=settings.config())
     try:
-        with own, broker, beside or nullcontext():
+        with own, broker, during or nullcontext():
             deadline = time.monotonic() + settings.max_seconds
             while True:
-                told = app.reports
-                done = committed_of(told, topics.input)
-                if not looks or done != looks[-1][1]:
-                    looks.append((moment_told(told), done))
+                report = app.reports
+                done = committed_of(report, topics.input)
+                if not samples or done != samples[-1][1]:
+                    samples.append((commit_time_of(report), done))
                 elif not done:
-                    looks[-1] = (moment_told(told), 0)
-                firsts = [one.first_at for one in told.instances.values() if one.first_at is not None]
+                    samples[-1] = (commit_time_of(report), 0)
+                firsts = [one.first_at for one in report.instances.values() if one.first_at is not None]
                 began = min([*firsts, *([] if began is None else [began])], default=None)
                 if done >= records:
                     break
@@ -129,15 +129,15 @@ def run_workload(
                     raise app.error or KStreamsError(f"{name} failed")
                 if time.monotonic() > deadline:
                     raise give_up(f"{workload}: {records:,} committed records (there are {done:,})", settings.max_seconds)
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
         if then is not None:
             then(app)
     finally:
         app.stop()
-        site.session.cleanup(name, dry_run=False)
-    ended = max(one.committed_at for one in told.instances.values() if one.committed_at is not None)
+        testbed.session.cleanup(name, dry_run=False)
+    ended = max(one.committed_at for one in report.instances.values() if one.committed_at is not None)
     if workload == "join":
-        began = stream_began(looks, began)
+        began = stream_began(samples, began)
     assert began is not None  # something was committed, so something was processed
     return Measured(
         records,
@@ -147,24 +147,24 @@ def run_workload(
         broker.cpu_between(began, ended),
         own.peak_rss_mb,
         broker.peak_rss_mb,
-        tuple(looks),
+        tuple(samples),
     )
 
 
-def stream_began(looks: list[tuple[float, int]], processed_first: float | None) -> float | None:
+def stream_began(samples: list[tuple[float, int]], processed_first: float | None) -> float | None:
     """Return when the stream's first record was processed if a table is read before it: extrapolated from the first two samples
     with committed records, but not before the last sample without any."""
-    none_at = max((at for at, committed in looks if committed == 0), default=processed_first)
-    some = [(at, committed) for at, committed in looks if committed > 0]
+    none_at = max((at for at, committed in samples if committed == 0), default=processed_first)
+    some = [(at, committed) for at, committed in samples if committed > 0]
     if len(some) < 2 or none_at is None:
         return processed_first
     (at, committed), (later, more) = some[:2]
     return max(none_at, at - committed * (later - at) / (more - committed))
 
 
-def moment_told(told: ApplicationReport) -> float:
+def commit_time_of(report: ApplicationReport) -> float:
     """Return the time of a report's sum of commits: the last commit or, before the first, a time at which none had happened."""
-    commits = [one.committed_at for one in told.instances.values() if one.committed_at is not None]
+    commits = [one.committed_at for one in report.instances.values() if one.committed_at is not None]
     if commits:
         return max(commits)
-    return min((one.at_ms / 1000 for one in told.instances.values()), default=time.time())
+    return min((one.at_ms / 1000 for one in report.instances.values()), default=time.time())

@@ -58,6 +58,6 @@ def _run() -> dict[str, float]:
         command = [sys.executable, "-P", "-c", _PROGRAM]
         done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=_MOST_SECONDS)
         if done.returncode:
-            raise KStreamsError(f"the first topology failed: {done.stderr[-2000:]}", hint="./kstreams doctor tells what is missing")
+            raise KStreamsError(f"the first topology failed: {done.stderr[-2000:]}", hint="./kstreams doctor shows what is missing")
         seconds: dict[str, float] = json.loads(done.stdout)
         return seconds

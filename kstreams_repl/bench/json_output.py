@@ -38,15 +38,15 @@ def emit(bench: str, case: str, value: float, unit: str, **fields: Any) -> Line:
 def strict_option(command: Callable[..., None]) -> Callable[..., None]:
     """Add `--strict`: the command fails if one of its lines missed its target."""
 
-    @click.option("--strict", is_flag=True, help="Exit status 1 when a target is missed; every line is printed all the same.")
+    @click.option("--strict", is_flag=True, help="Exit status 1 if a target is missed; all lines are printed nevertheless.")
     @wraps(command)
     def measured(*, strict: bool, **options: Any) -> None:
         command(**options)
         missed: list[Line] = click.get_current_context().meta.get(_MISSED, [])
         if strict and missed:
-            told = [f"{line['bench']}: {line['case']} is {line['value']:g} {line['unit']}, not {line['target']}" for line in missed]
-            hint = "was the machine quiet? its line tells the load before the run"
-            raise KStreamsError(f"targets missed: {'; '.join(told)}", hint=hint)
+            misses = [f"{line['bench']}: {line['case']} is {line['value']:g} {line['unit']}, not {line['target']}" for line in missed]
+            hint = "check the machine's load: the first line reports it"
+            raise KStreamsError(f"targets missed: {'; '.join(misses)}", hint=hint)
 
     return measured
 

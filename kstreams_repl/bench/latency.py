@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from kstreams_repl.bench import json_output
-from kstreams_repl.bench.environment import Site, open_site, where
 from kstreams_repl.bench.probe import Probe, await_running, passing, warm_up
+from kstreams_repl.bench.testbed import Testbed, open_testbed, where
 from kstreams_repl.config import EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.session.application.application import Application
@@ -30,8 +30,8 @@ _MORE_SECONDS = 1.0
 @click.command(help="Input record to read_committed output under exactly_once_v2, in ms: p50 (the value), p95, p99, max.")
 @click.option("--slow", type=click.FloatRange(1), default=50, show_default=True, help="Records per second of the slow cases.")
 @click.option("--fast", type=click.FloatRange(1), default=20_000, show_default=True, help="Records per second of the fast case.")
-@click.option("--seconds", type=click.FloatRange(1), default=15, show_default=True, help="Of each case within an epoch.")
-@click.option("--turns", type=click.IntRange(0), default=20, show_default=True, help="Epoch turns to run over; 0 leaves the case out.")
+@click.option("--seconds", type=click.FloatRange(1), default=15, show_default=True, help="Seconds of each case within an epoch.")
+@click.option("--turns", type=click.IntRange(0), default=20, show_default=True, help="Number of epoch ends to run over; 0: skip this case.")
 @click.option("--instances", type=click.IntRange(1), default=2, show_default=True)
 @where
 def main(
@@ -39,36 +39,36 @@ def main(
 ) -> None:
     """Print one line per pace and kind of epoch."""
     json_output.emit_machine()
-    with open_site(bootstrap, directory) as site:
-        warm_up(site, instances=instances)
-        _case(site, f"{slow:g}/s within an epoch", slow, seconds, _LONG_EPOCH_MS, instances)
+    with open_testbed(bootstrap, directory) as testbed:
+        warm_up(testbed, instances=instances)
+        _case(testbed, f"{slow:g}/s within an epoch", slow, seconds, _LONG_EPOCH_MS, instances)
         if turns:
             span = turns * (_SHORT_EPOCH_MS / 1000 + _TURN_SECONDS)
-            _case(site, f"{slow:g}/s over {turns} epoch turns", slow, span, _SHORT_EPOCH_MS, instances, turns)
-        _case(site, f"{fast:g}/s within an epoch", fast, seconds, _LONG_EPOCH_MS, instances)
+            _case(testbed, f"{slow:g}/s over {turns} epoch turns", slow, span, _SHORT_EPOCH_MS, instances, turns)
+        _case(testbed, f"{fast:g}/s within an epoch", fast, seconds, _LONG_EPOCH_MS, instances)
 
 
-def _case(site: Site, case: str, rate: float, seconds: float, epoch_ms: int, instances: int, turns: int = 0) -> None:
-    source, sink = site.fresh_topic("bench-latency-in"), site.fresh_topic("bench-latency-out")
+def _case(testbed: Testbed, case: str, rate: float, seconds: float, epoch_ms: int, instances: int, turns: int = 0) -> None:
+    source, sink = testbed.fresh_topic("bench-latency-in"), testbed.fresh_topic("bench-latency-out")
     config = {"processing.guarantee": EXACTLY_ONCE_V2, "num.stream.threads": instances, "repl.epoch.ms": epoch_ms}
-    app = site.session.deploy(passing(source, sink), "bench-latency", config=config)
+    app = testbed.session.deploy(passing(source, sink), "bench-latency", config=config)
     try:
-        with Probe(site.settings, source, sink) as probe:
+        with Probe(testbed.settings, source, sink) as probe:
             await_running(app)
             probe.send_at(rate, _WARM_SECONDS)
             probe.await_arrivals(probe.sent, app)
             warm = probe.arrived
-            first, began = _ended(site, app), time.perf_counter()
+            first, began = _ended(testbed, app), time.perf_counter()
             probe.send_at(rate, seconds)
-            while _ended(site, app) - first < turns and time.perf_counter() - began < 2 * seconds:
+            while _ended(testbed, app) - first < turns and time.perf_counter() - began < 2 * seconds:
                 probe.send_at(rate, _MORE_SECONDS)
             probe.await_arrivals(probe.sent, app)
-            turned, lasted = _ended(site, app) - first, time.perf_counter() - began
+            turned, lasted = _ended(testbed, app) - first, time.perf_counter() - began
             taken = [arrival.milliseconds for arrival in probe.arrivals[warm:]]
     finally:
         app.stop()
-        site.session.cleanup("bench-latency", dry_run=False)
-        site.admin.delete_topics([source, sink])
+        testbed.session.cleanup("bench-latency", dry_run=False)
+        testbed.admin.delete_topics([source, sink])
     found = json_output.quantiles(taken)
     json_output.emit(
         BENCH,
@@ -85,8 +85,8 @@ def _case(site: Site, case: str, rate: float, seconds: float, epoch_ms: int, ins
     )
 
 
-def _ended(site: Site, app: Application) -> int:
-    return epochs_ended(site.session.spark.streams.active, f"{app.name}-{app.reports.generation}")
+def _ended(testbed: Testbed, app: Application) -> int:
+    return epochs_ended(testbed.session.spark.streams.active, f"{app.name}-{app.reports.generation}")
 
 
 def epochs_ended(queries: Iterable[Any], name: str) -> int:

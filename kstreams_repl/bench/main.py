@@ -8,7 +8,7 @@ import click
 
 BENCHES = {
     "control": "kstreams_repl.bench.control",
-    "crowd": "kstreams_repl.bench.many_applications",
+    "many-applications": "kstreams_repl.bench.many_applications",
     "engine": "kstreams_repl.bench.engine",
     "first-result": "kstreams_repl.bench.first_result",
     "latency": "kstreams_repl.bench.latency",

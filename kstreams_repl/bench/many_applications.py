@@ -15,23 +15,23 @@ import click
 import psutil
 
 from kstreams_repl.bench import json_output, workloads
-from kstreams_repl.bench.environment import Site, give_up, open_site, produce, where
+from kstreams_repl.bench.testbed import Testbed, give_up, open_testbed, produce, where
 from kstreams_repl.bench.workloads import Topics
 from kstreams_repl.config import EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
 
-BENCH = "crowd"
+BENCH = "many-applications"
 _RECORDS = 200
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 
 @click.command(help="Several applications at once: seconds until all have processed a record, processor and memory while idle.")
 @click.option("--applications", type=click.IntRange(1), default=8, show_default=True)
 @click.option("--instances", type=click.IntRange(1), default=2, show_default=True)
 @click.option("--pool", type=click.Choice(["own", "shared"]), default="own", show_default=True, help="repl.worker.pool.")
-@click.option("--settle-seconds", type=click.FloatRange(0), default=5, show_default=True, help="Before idling is measured.")
-@click.option("--idle-seconds", type=click.FloatRange(1), default=60, show_default=True, help="How long it is measured.")
-@click.option("--epoch-ms", type=click.IntRange(500), help="Length of an epoch; default: repl.epoch.ms's.")
+@click.option("--settle-seconds", type=click.FloatRange(0), default=5, show_default=True, help="Seconds before the idle measurement.")
+@click.option("--idle-seconds", type=click.FloatRange(1), default=60, show_default=True, help="Seconds of the idle measurement.")
+@click.option("--epoch-ms", type=click.IntRange(500), help="Length of an epoch; default: that of repl.epoch.ms.")
 @click.option("--max-seconds", type=click.IntRange(1), default=180, show_default=True)
 @where
 def main(
@@ -54,17 +54,17 @@ def main(
         **({} if epoch_ms is None else {"repl.epoch.ms": epoch_ms}),
     }
     about = {"applications": applications, "instances": instances, "pool": pool}
-    with open_site(bootstrap, directory) as site:
-        names = [f"bench-crowd-{number}" for number in range(applications)]
-        topics = [_fed(site, number) for number in range(applications)]
+    with open_testbed(bootstrap, directory) as testbed:
+        names = [f"bench-many-{number}" for number in range(applications)]
+        topics = [_fed(testbed, number) for number in range(applications)]
         apps: list[Any] = []
         try:
-            start, used = time.perf_counter(), _cpu_by_part(site)
+            start, used = time.perf_counter(), _cpu_by_part(testbed)
             for name, each in zip(names, topics, strict=True):
-                apps.append(site.session.deploy(workloads.topology("count", each), name, config=config))
+                apps.append(testbed.session.deploy(workloads.topology("count", each), name, config=config))
             _await_all(apps, max_seconds)
             taken = round(time.perf_counter() - start, 2)
-            spent = _cpu_by_part(site)
+            spent = _cpu_by_part(testbed)
             json_output.emit(
                 BENCH,
                 f"all run, {pool} pool",
@@ -74,19 +74,19 @@ def main(
                 **about,
             )
             time.sleep(settle_seconds)
-            _measure_idle(site, apps, pool, idle_seconds, about)
+            _measure_idle(testbed, apps, pool, idle_seconds, about)
         finally:
             for app in apps:
                 app.stop()
-                site.session.cleanup(app.name, dry_run=False)
-        site.admin.delete_topics([topic for each in topics for topic in (each.input, each.output)])
+                testbed.session.cleanup(app.name, dry_run=False)
+        testbed.admin.delete_topics([topic for each in topics for topic in (each.input, each.output)])
 
 
-def _fed(site: Site, number: int) -> Topics:
+def _fed(testbed: Testbed, number: int) -> Topics:
     """Create an application's topics, with some records in each partition of its input."""
-    topics = Topics(site.fresh_topic(f"bench-crowd-in-{number}"), "", site.fresh_topic(f"bench-crowd-out-{number}"))
+    topics = Topics(testbed.fresh_topic(f"bench-many-in-{number}"), "", testbed.fresh_topic(f"bench-many-out-{number}"))
     now = int(time.time() * 1000)
-    produce(site.settings, topics.input, workloads.stream_rows(_RECORDS, _RECORDS, first_ms=now))
+    produce(testbed.settings, topics.input, workloads.stream_rows(_RECORDS, _RECORDS, first_ms=now))
     return topics
 
 
@@ -101,14 +101,14 @@ def _await_all(apps: list[Any], seconds: float) -> None:
         waiting = [app for app in waiting if sum(app.reports.committed.values()) < _RECORDS]
         if time.monotonic() > deadline:
             raise give_up(f"a first record in {', '.join(app.name for app in waiting)}", seconds)
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
-def _measure_idle(site: Site, apps: list[Any], pool: str, seconds: float, about: dict[str, Any]) -> None:
-    before, places = _cpu_by_part(site), _processes_of(apps)
+def _measure_idle(testbed: Testbed, apps: list[Any], pool: str, seconds: float, about: dict[str, Any]) -> None:
+    before, places = _cpu_by_part(testbed), _processes_of(apps)
     began = time.monotonic()
     time.sleep(seconds)
-    after, span = _cpu_by_part(site), time.monotonic() - began
+    after, span = _cpu_by_part(testbed), time.monotonic() - began
     moved = sum(there != places.get(slot) for slot, there in _processes_of(apps).items())
     shares = {part: round(100 * (after[part] - before[part]) / span, 1) for part in sorted(after)}
     total = round(sum(share for part, share in shares.items() if part != "broker"), 1)
@@ -122,14 +122,14 @@ def _measure_idle(site: Site, apps: list[Any], pool: str, seconds: float, about:
         **about,
     )
     json_output.emit(BENCH, f"instances that changed their process, {pool} pool", moved, "instances", seconds=round(span, 1), **about)
-    memory = _memory_by_part(site)
+    memory = _memory_by_part(testbed)
     json_output.emit(
         BENCH,
         f"memory, {pool} pool",
         round(sum(mb for part, mb in memory.items() if part != "broker")),
         "MB",
         **{f"{part}_mb": round(mb) for part, mb in sorted(memory.items())},
-        processes=len(site.own_processes()),
+        processes=len(testbed.own_processes()),
         **about,
     )
 
@@ -138,9 +138,9 @@ def _processes_of(apps: list[Any]) -> dict[tuple[str, int], int]:
     return {(app.name, slot): one.pid for app in apps for slot, one in app.reports.instances.items()}
 
 
-def _cpu_by_part(site: Site) -> dict[str, float]:
+def _cpu_by_part(testbed: Testbed) -> dict[str, float]:
     used = dict.fromkeys(("driver", "jvm", "workers", "broker"), 0.0)
-    for part, processes in site.parts().items():
+    for part, processes in testbed.parts().items():
         for process in processes:
             try:
                 times = process.cpu_times()
@@ -150,9 +150,9 @@ def _cpu_by_part(site: Site) -> dict[str, float]:
     return used
 
 
-def _memory_by_part(site: Site) -> dict[str, float]:
+def _memory_by_part(testbed: Testbed) -> dict[str, float]:
     used: dict[str, float] = {}
-    for part, processes in site.parts().items():
+    for part, processes in testbed.parts().items():
         for process in processes:
             try:
                 used[part] = used.get(part, 0.0) + process.memory_full_info().pss / 2**20

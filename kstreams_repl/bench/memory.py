@@ -16,9 +16,9 @@ from pathlib import Path
 import click
 
 from kstreams_repl.bench import json_output, workloads
-from kstreams_repl.bench.environment import COMPRESSION, LINGER_MS, Site, open_site, where
 from kstreams_repl.bench.probe import await_running
 from kstreams_repl.bench.processes import resident_and_private
+from kstreams_repl.bench.testbed import COMPRESSION, LINGER_MS, Testbed, open_testbed, where
 from kstreams_repl.bench.workloads import Topics
 from kstreams_repl.config import EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
@@ -27,7 +27,7 @@ from kstreams_repl.session.application.application import Application
 
 BENCH = "memory"
 GROUPS = {"workers": "workers", "driver": "driver", "Spark's JVM": "jvm"}
-"""Name of each group of processes in a line, and in `Site.parts`."""
+"""Name of each group of processes in a line, and in `Testbed.parts`."""
 _SAMPLE_SECONDS = 1.0
 _TICK_SECONDS = 0.02
 _LEAST_WARM_SECONDS = 15.0
@@ -42,9 +42,9 @@ class Sample:
     private: int
 
 
-@click.command(help="MB per minute by which memory grows while records go through at an even pace; of which the first part is left out.")
-@click.option("--seconds", type=click.FloatRange(5), default=600, show_default=True, help="Measured, after the warm-up.")
-@click.option("--warm", type=click.FloatRange(0), help="Seconds before that; default: a fifth of them, at least 15.")
+@click.command(help="Growth of memory in MB per minute while records are processed at an even pace, after a warm-up.")
+@click.option("--seconds", type=click.FloatRange(5), default=600, show_default=True, help="Seconds of the measurement, after the warm-up.")
+@click.option("--warm", type=click.FloatRange(0), help="Seconds of the warm-up; default: a fifth of the measurement, at least 15.")
 @click.option("--workload", type=click.Choice(["count", "sum", "window"]), default="count", show_default=True)
 @click.option("--keys", type=click.IntRange(1), default=100_000, show_default=True)
 @click.option("--rate", type=click.FloatRange(1), default=20_000, show_default=True, help="Records per second.")
@@ -63,21 +63,21 @@ def main(
     """Print one line per group of processes."""
     json_output.emit_machine()
     warm = max(_LEAST_WARM_SECONDS, seconds / 5) if warm is None else warm
-    with open_site(bootstrap, directory) as site:
-        topics = Topics(site.fresh_topic("bench-memory-in"), "", site.fresh_topic("bench-memory-out"))
+    with open_testbed(bootstrap, directory) as testbed:
+        topics = Topics(testbed.fresh_topic("bench-memory-in"), "", testbed.fresh_topic("bench-memory-out"))
         config = {"processing.guarantee": EXACTLY_ONCE_V2, "num.stream.threads": instances}
-        app = site.session.deploy(workloads.topology(workload, topics), "bench-memory", config=config)
+        app = testbed.session.deploy(workloads.topology(workload, topics), "bench-memory", config=config)
         try:
             await_running(app)
-            with Pace(site, topics.input, keys, rate) as pace:
-                samples = _sampled(site, app, pace, warm, seconds)
+            with Pace(testbed, topics.input, keys, rate) as pace:
+                samples = _sampled(testbed, app, pace, warm, seconds)
                 sent, processed = pace.sent, app.reports.records
         finally:
             app.stop()
-            site.session.cleanup("bench-memory", dry_run=False)
-            site.admin.delete_topics([topics.input, topics.output])
+            testbed.session.cleanup("bench-memory", dry_run=False)
+            testbed.admin.delete_topics([topics.input, topics.output])
     for group in GROUPS:
-        _tell(group, samples[group], workload=workload, keys=keys, pace=rate, sent=sent, processed=processed, instances=instances)
+        _emit_growth(group, samples[group], workload=workload, keys=keys, pace=rate, sent=sent, processed=processed, instances=instances)
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
@@ -101,7 +101,7 @@ def per_minute(samples: Sequence[Sample]) -> float:
     return round(slope([(sample.at / 60, sample.private / 2**20) for sample in samples]), 3)
 
 
-def _tell(group: str, samples: list[Sample], **fields: object) -> None:
+def _emit_growth(group: str, samples: list[Sample], **fields: object) -> None:
     half = samples[len(samples) // 2 :]
     json_output.emit(
         BENCH,
@@ -118,7 +118,7 @@ def _tell(group: str, samples: list[Sample], **fields: object) -> None:
     )
 
 
-def _sampled(site: Site, app: Application, pace: Pace, warm: float, seconds: float) -> dict[str, list[Sample]]:
+def _sampled(testbed: Testbed, app: Application, pace: Pace, warm: float, seconds: float) -> dict[str, list[Sample]]:
     """Return the samples of each group, without the warm-up."""
     found: dict[str, list[Sample]] = {group: [] for group in GROUPS}
     began = time.monotonic()
@@ -127,15 +127,15 @@ def _sampled(site: Site, app: Application, pace: Pace, warm: float, seconds: flo
             raise app.error or KStreamsError(f"{app.name} failed")
         pace.check()
         if at >= warm:
-            for group, (rss, private) in memory_by_group(site).items():
+            for group, (rss, private) in memory_by_group(testbed).items():
                 found[group].append(Sample(at, rss, private))
         time.sleep(_SAMPLE_SECONDS)
     return found
 
 
-def memory_by_group(site: Site) -> dict[str, tuple[int, int]]:
+def memory_by_group(testbed: Testbed) -> dict[str, tuple[int, int]]:
     """Return (resident, private) bytes of each group."""
-    parts = site.parts()
+    parts = testbed.parts()
     return {group: resident_and_private(parts[part]) for group, part in GROUPS.items()}
 
 
@@ -144,10 +144,10 @@ class Pace:
     application falls behind.
     """
 
-    def __init__(self, site: Site, topic: str, keys: int, rate: float) -> None:
+    def __init__(self, testbed: Testbed, topic: str, keys: int, rate: float) -> None:
         self._topic, self._rate = topic, rate
         self._keys = self._endless(keys)
-        self._producer = make_producer(site.settings, linger_ms=LINGER_MS, compression_type=COMPRESSION)
+        self._producer = make_producer(testbed.settings, linger_ms=LINGER_MS, compression_type=COMPRESSION)
         self._end = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="bench-pace", daemon=True)

@@ -15,8 +15,8 @@ import click
 
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.bench import json_output
-from kstreams_repl.bench.environment import Site, give_up, open_site, produce, where
 from kstreams_repl.bench.probe import Probe, await_running, edited, warm_up
+from kstreams_repl.bench.testbed import Testbed, give_up, open_testbed, produce, where
 from kstreams_repl.bench.workloads import Row
 from kstreams_repl.config import EXACTLY_ONCE_V2
 from kstreams_repl.display.arrange import Room, room_for
@@ -26,7 +26,7 @@ from kstreams_repl.display.view import simplified
 BENCH = "notebook"
 PICTURE = "picture update"
 CASES = ("edit to first record", "pause", "resume to first record", "peek undeployed", "sql over a store")
-"""All cases except the picture's."""
+"""Repetitions of each case except the picture."""
 _SETTLED_SECONDS = 1.0
 
 
@@ -35,19 +35,19 @@ _SETTLED_SECONDS = 1.0
 @click.option("--nodes", type=click.IntRange(3), default=200, show_default=True, help="Nodes of the picture.")
 @click.option("--runs", type=click.IntRange(1), default=5, show_default=True)
 @click.option("--instances", type=click.IntRange(1), default=2, show_default=True)
-@click.option("--max-seconds", type=click.IntRange(1), default=300, show_default=True, help="To fill the store.")
+@click.option("--max-seconds", type=click.IntRange(1), default=300, show_default=True, help="Seconds allowed to fill the store.")
 @where
 def main(
     keys: int, nodes: int, runs: int, instances: int, max_seconds: int, bootstrap: str | None, directory: Path | None
 ) -> None:
     """Print one line per case, with its target."""
     json_output.emit_machine()
-    with open_site(bootstrap, directory) as site:
-        warm_up(site, instances=instances)
+    with open_testbed(bootstrap, directory) as testbed:
+        warm_up(testbed, instances=instances)
         config = {"processing.guarantee": EXACTLY_ONCE_V2, "num.stream.threads": instances}
-        for case, values in _life(site, keys, runs, config, max_seconds).items():
+        for case, values in _life(testbed, keys, runs, config, max_seconds).items():
             _emit(case, values, keys=keys, instances=instances)
-        _emit(PICTURE, _picture(site, nodes, max(runs, 20), config), nodes=nodes)
+        _emit(PICTURE, _picture(testbed, nodes, max(runs, 20), config), nodes=nodes)
 
 
 def _emit(case: str, values: list[float], **fields: Any) -> None:
@@ -64,23 +64,23 @@ def _topology(source: str, sink: str, sign: int) -> StreamsBuilder:
     return builder
 
 
-def _life(site: Site, keys: int, runs: int, config: dict[str, Any], max_seconds: int) -> dict[str, list[float]]:
-    source, sink = site.fresh_topic("bench-notebook-in"), site.fresh_topic("bench-notebook-out")
+def _life(testbed: Testbed, keys: int, runs: int, config: dict[str, Any], max_seconds: int) -> dict[str, list[float]]:
+    source, sink = testbed.fresh_topic("bench-notebook-in"), testbed.fresh_topic("bench-notebook-out")
     click.echo(f"producing {keys:,} keys ...", err=True)
-    produce(site.settings, source, _rows(keys))
+    produce(testbed.settings, source, _rows(keys))
     taken: dict[str, list[float]] = {case: [] for case in CASES}
     for _ in range(runs):
         undeployed = _topology(source, sink, 1)
-        taken["peek undeployed"].append(_timed(lambda: site.session.peek("counted", topology=undeployed.build())))  # noqa: B023
-    app = site.session.deploy(_topology(source, sink, 1), "bench-notebook", config=config)
+        taken["peek undeployed"].append(_timed(lambda: testbed.session.peek("counted", topology=undeployed.build())))  # noqa: B023
+    app = testbed.session.deploy(_topology(source, sink, 1), "bench-notebook", config=config)
     try:
         if not app.wait(max_seconds):
             raise give_up(f"a store of {keys:,} keys", max_seconds)
         for _ in range(runs):
             taken["sql over a store"].append(
-                _timed(lambda: site.session.sql("SELECT count(*), sum(value), max(value) FROM counts").fetchall())
+                _timed(lambda: testbed.session.sql("SELECT count(*), sum(value), max(value) FROM counts").fetchall())
             )
-        with Probe(site.settings, source, sink) as probe:
+        with Probe(testbed.settings, source, sink) as probe:
             for number in range(runs):
                 time.sleep(_SETTLED_SECONDS)
                 taken["pause"].append(_timed(app.pause))
@@ -90,12 +90,12 @@ def _life(site: Site, keys: int, runs: int, config: dict[str, Any], max_seconds:
                 sign = -1 if number % 2 == 0 else 1
                 changed = _topology(source, sink, sign)
                 taken["edit to first record"].append(edited(probe, app, changed, is_new=lambda arrival: arrival.sent * sign > 0))  # noqa: B023
-        rows = site.session.sql("SELECT count(*) FROM counts WHERE starts_with(CAST(key AS VARCHAR), 'key-')").fetchall()[0][0]
+        rows = testbed.session.sql("SELECT count(*) FROM counts WHERE starts_with(CAST(key AS VARCHAR), 'key-')").fetchall()[0][0]
         assert rows == keys, f"the store has {rows:,} rows, not {keys:,}"
     finally:
         app.stop()
-        site.session.cleanup("bench-notebook", dry_run=False)
-    site.admin.delete_topics([source, sink])
+        testbed.session.cleanup("bench-notebook", dry_run=False)
+    testbed.admin.delete_topics([source, sink])
     return taken
 
 
@@ -112,19 +112,19 @@ def _resume(probe: Probe, app: Any) -> None:
     probe.await_arrivals(wanted, app)
 
 
-def _picture(site: Site, nodes: int, runs: int, config: dict[str, Any]) -> list[float]:
+def _picture(testbed: Testbed, nodes: int, runs: int, config: dict[str, Any]) -> list[float]:
     """Measure one update of a running application's picture as the panel makes it: all marks, and the drawing if it changed."""
-    source, sink = site.fresh_topic("bench-notebook-in"), site.fresh_topic("bench-notebook-out")
+    source, sink = testbed.fresh_topic("bench-notebook-in"), testbed.fresh_topic("bench-notebook-out")
     builder = StreamsBuilder()
     stream = builder.stream(source, key_serde="bytes", value_serde="bytes")
     for number in range(nodes - 2):
         stream = stream.map_values(lambda value: value, name=f"node-{number}")
     stream.to(sink, key_serde="bytes", value_serde="bytes")
-    app = site.session.deploy(builder, "bench-picture", config={**config, "metrics.recording.level": "DEBUG"})
+    app = testbed.session.deploy(builder, "bench-picture", config={**config, "metrics.recording.level": "DEBUG"})
     taken: list[float] = []
     try:
         await_running(app)
-        with Probe(site.settings, source, sink) as probe:
+        with Probe(testbed.settings, source, sink) as probe:
             room: Room = {}
             drawn: Any = None
             for _ in range(runs):
@@ -146,8 +146,8 @@ def _picture(site: Site, nodes: int, runs: int, config: dict[str, Any]) -> list[
                 taken.append(_timed(update))
     finally:
         app.stop()
-        site.session.cleanup("bench-picture", dry_run=False)
-        site.admin.delete_topics([source, sink])
+        testbed.session.cleanup("bench-picture", dry_run=False)
+        testbed.admin.delete_topics([source, sink])
     return taken
 
 

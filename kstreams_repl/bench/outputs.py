@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kstreams_repl.bench.environment import Site
+from kstreams_repl.bench.testbed import Testbed
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
 
 TABLES = ("count", "sum", "window")
@@ -35,12 +35,12 @@ class Output:
         return int((self.records, self.fingerprint) != (other.records, other.fingerprint))
 
 
-def read_output(site: Site, topic: str, workload: str) -> Output:
+def read_output(testbed: Testbed, topic: str, workload: str) -> Output:
     """Read an output topic to its end, committed records only."""
     records, fingerprint = 0, 0
     last: dict[bytes | None, bytes | None] = {}
     table = workload in TABLES
-    for _, batch in read_ranges(site.settings, ranges_of(site.admin, topic, settled=True)):
+    for _, batch in read_ranges(testbed.settings, ranges_of(testbed.admin, topic, settled=True)):
         records += len(batch)
         if table:
             last.update(zip(batch.keys, batch.values, strict=True))

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.bench.environment import PARTITIONS, Site, give_up
+from kstreams_repl.bench.testbed import PARTITIONS, Testbed, give_up
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.clients import ClientSettings, make_consumer, make_producer
 from kstreams_repl.kafka.group_offsets import assign, is_partition_end, is_passing
@@ -189,17 +189,17 @@ def edited(probe: Probe, app: Application, changed: Any, *, is_new: Callable[[Ar
         probe.await_arrivals(probe.sent, app)
 
 
-def warm_up(site: Site, *, instances: int = 2) -> None:
+def warm_up(testbed: Testbed, *, instances: int = 2) -> None:
     """Start Spark and its worker pool by running one short application."""
-    source, sink = site.fresh_topic("bench-warm-in"), site.fresh_topic("bench-warm-out")
+    source, sink = testbed.fresh_topic("bench-warm-in"), testbed.fresh_topic("bench-warm-out")
     config = {"processing.guarantee": "exactly_once_v2", "num.stream.threads": instances}
-    app = site.session.deploy(passing(source, sink), "bench-warm", config=config)
+    app = testbed.session.deploy(passing(source, sink), "bench-warm", config=config)
     try:
-        with Probe(site.settings, source, sink) as probe:
+        with Probe(testbed.settings, source, sink) as probe:
             await_running(app)
             probe.send()
             probe.await_arrivals(1, app)
     finally:
         app.stop()
-        site.session.cleanup("bench-warm", dry_run=False)
-        site.admin.delete_topics([source, sink])
+        testbed.session.cleanup("bench-warm", dry_run=False)
+        testbed.admin.delete_topics([source, sink])

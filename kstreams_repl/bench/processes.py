@@ -41,11 +41,11 @@ def resident_and_private(processes: Iterable[psutil.Process]) -> tuple[int, int]
     resident = private = 0
     for process in processes:
         try:
-            told = process.memory_info()
+            memory = process.memory_info()
         except psutil.Error:  # the process ended after it was listed
             continue
-        resident += told.rss
-        private += told.rss - getattr(told, "shared", 0)
+        resident += memory.rss
+        private += memory.rss - getattr(memory, "shared", 0)
     return resident, private
 
 

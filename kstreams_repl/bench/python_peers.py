@@ -10,9 +10,9 @@ import click
 
 from kstreams_repl.bench import json_output
 from kstreams_repl.bench.deployed import Settings, run_workload
-from kstreams_repl.bench.environment import Site, open_site, where
 from kstreams_repl.bench.peers.kafka_streams import PeerRun
 from kstreams_repl.bench.peers.python_peers import PEERS, PythonPeer, peers_of
+from kstreams_repl.bench.testbed import Testbed, open_testbed, where
 from kstreams_repl.bench.workloads import WORKLOADS, Topics
 from kstreams_repl.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
@@ -21,7 +21,7 @@ BENCH = "python-peers"
 OURS = "kstreams_repl"
 
 
-@click.command(help="Beside Quix Streams, Bytewax and Faust; --python names an environment that has one of them.")
+@click.command(help="Compared with Quix Streams, Bytewax and Faust; --python names an environment that contains one of them.")
 @click.option(
     "--python",
     "pythons",
@@ -35,7 +35,7 @@ OURS = "kstreams_repl"
 @click.option("--keys", type=click.IntRange(1), default=100_000, show_default=True)
 @click.option("--instances", type=click.IntRange(1), default=2, show_default=True, help="Instances; processes of a peer.")
 @click.option("--runs", type=click.IntRange(1), default=1, show_default=True)
-@click.option("--peer-seconds", type=click.IntRange(1), default=15, show_default=True, help="Of one run of a peer, at most.")
+@click.option("--peer-seconds", type=click.IntRange(1), default=15, show_default=True, help="Maximum seconds of one run of a peer.")
 @where
 def main(
     pythons: tuple[Path, ...],
@@ -58,11 +58,11 @@ def main(
         )
     json_output.emit_machine()
     with ExitStack() as stack:
-        site = stack.enter_context(open_site(bootstrap, directory))
-        topics = site.input_topics(records, keys)
-        site.session.spark  # noqa: B018 (a cold Spark is no part of any run)
+        testbed = stack.enter_context(open_testbed(bootstrap, directory))
+        topics = testbed.input_topics(records, keys)
+        testbed.session.spark  # noqa: B018 (a cold Spark is no part of any run)
         for workload in chosen or tuple(WORKLOADS):
-            sitting = _Sitting(site, workload, topics, records, instances, runs)
+            sitting = _Comparison(testbed, workload, topics, records, instances, runs)
             slowest = min(sitting.ours(guarantee) for guarantee in (EXACTLY_ONCE_V2, AT_LEAST_ONCE))
             fastest = max(
                 sitting.theirs(peer, python, guarantee, peer_seconds)
@@ -72,11 +72,11 @@ def main(
             json_output.emit(BENCH, f"{workload} ratio", round(slowest / fastest, 2), "x", records=records)
 
 
-class _Sitting:
+class _Comparison:
     """One workload, measured with this package and with the peers."""
 
-    def __init__(self, site: Site, workload: str, topics: Topics, records: int, instances: int, runs: int) -> None:
-        self._site, self._workload, self._topics = site, workload, topics
+    def __init__(self, testbed: Testbed, workload: str, topics: Topics, records: int, instances: int, runs: int) -> None:
+        self._site, self._workload, self._topics = testbed, workload, topics
         self._records, self._instances, self._runs = records, instances, runs
 
     def ours(self, guarantee: str) -> float:

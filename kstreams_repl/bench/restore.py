@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 
 from kstreams_repl.bench import json_output, workloads
-from kstreams_repl.bench.environment import PARTITIONS, Site, give_up, open_site, produce, where
 from kstreams_repl.bench.probe import await_running
+from kstreams_repl.bench.testbed import PARTITIONS, Testbed, give_up, open_testbed, produce, where
 from kstreams_repl.bench.workloads import Row, Topics
 from kstreams_repl.config import EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
@@ -25,7 +25,7 @@ BENCH = "restore"
 
 
 @click.command(help="Changelog records per second and instance into an empty store; median of the runs.")
-@click.option("--records", type=click.IntRange(1), default=2_000_000, show_default=True, help="In the changelog.")
+@click.option("--records", type=click.IntRange(1), default=2_000_000, show_default=True, help="Records in the changelog.")
 @click.option("--keys", type=click.IntRange(1), default=100_000, show_default=True)
 @click.option("--instances", type=click.IntRange(1), default=2, show_default=True)
 @click.option("--runs", type=click.IntRange(1), default=3, show_default=True)
@@ -33,29 +33,29 @@ BENCH = "restore"
 def main(records: int, keys: int, instances: int, runs: int, bootstrap: str | None, directory: Path | None) -> None:
     """Print one line for a single instance, and one for all at once if more are requested."""
     json_output.emit_machine()
-    with open_site(bootstrap, directory) as site:
+    with open_testbed(bootstrap, directory) as testbed:
         app = "bench-restore"
-        topics = Topics(site.fresh_topic("bench-restore-in"), "", site.fresh_topic("bench-restore-out"))
-        _make_changelog(site, app, topics, records, keys)
+        topics = Topics(testbed.fresh_topic("bench-restore-in"), "", testbed.fresh_topic("bench-restore-out"))
+        _make_changelog(testbed, app, topics, records, keys)
         for count in dict.fromkeys((1, instances)):
             rates: list[float] = []
             for number in range(1, runs + 1):
-                rates += _restore(site, app, topics, count, f"restore-{count}-{number}")
+                rates += _restore(testbed, app, topics, count, f"restore-{count}-{number}")
             case = "count, one instance" if count == 1 else f"count, each of {count} instances"
             json_output.emit(
                 BENCH, case, json_output.median(rates), "records/s", **json_output.spread(rates),
                 records=records, keys=keys, instances=count
             )
-        site.session.cleanup(app, dry_run=False)
-        site.admin.delete_topics([topics.input, topics.output])
+        testbed.session.cleanup(app, dry_run=False)
+        testbed.admin.delete_topics([topics.input, topics.output])
 
 
-def _make_changelog(site: Site, app: str, topics: Topics, records: int, keys: int) -> None:
+def _make_changelog(testbed: Testbed, app: str, topics: Topics, records: int, keys: int) -> None:
     """Let the application create its topics and stop, then fill the changelog as the application would."""
-    started = site.session.deploy(workloads.topology("count", topics), app, config=_config(1))
+    started = testbed.session.deploy(workloads.topology("count", topics), app, config=_config(1))
     await_running(started)
     started.stop()
-    produce(site.settings, f"{app}-counts-changelog", changelog_rows(records, keys))
+    produce(testbed.settings, f"{app}-counts-changelog", changelog_rows(records, keys))
 
 
 def changelog_rows(records: int, keys: int, *, seed: int = 1) -> Iterator[Row]:
@@ -70,19 +70,19 @@ def _config(instances: int, state: Path | None = None) -> dict[str, object]:
     return config if state is None else {**config, "state.dir": str(state)}
 
 
-def _restore(site: Site, name: str, topics: Topics, instances: int, run: str, seconds: float = 120.0) -> list[float]:
+def _restore(testbed: Testbed, name: str, topics: Topics, instances: int, run: str, seconds: float = 120.0) -> list[float]:
     """Deploy on an empty state directory; returns the records per second of each instance."""
     partitions = [TopicPartition(f"{name}-counts-changelog", number) for number in range(PARTITIONS)]
-    ends = site.admin.end_offsets(partitions)
-    starts = site.admin.beginning_offsets(partitions)
+    ends = testbed.admin.end_offsets(partitions)
+    starts = testbed.admin.beginning_offsets(partitions)
     began: dict[int, int] = {}
     ready: dict[int, InstanceReport] = {}
-    app = site.session.deploy(workloads.topology("count", topics), name, config=_config(instances, site.scratch / run))
+    app = testbed.session.deploy(workloads.topology("count", topics), name, config=_config(instances, testbed.scratch / run))
     try:
         deadline = time.monotonic() + seconds
         while True:
-            told = app.reports.instances
-            for slot, one in told.items():
+            reports = app.reports.instances
+            for slot, one in reports.items():
                 if one.state == "restoring" and one.restore_remaining:
                     began.setdefault(slot, one.at_ms)
                 elif one.state == "running":
@@ -113,8 +113,8 @@ def rates_of(ready: Mapping[int, InstanceReport], began: Mapping[int, int], size
         records = sum(size for task, size in sizes.items() if task in one.tasks)
         if slot not in began or one.at_ms <= began[slot]:
             raise KStreamsError(
-                f"instance {slot} had restored {records:,} records before it was seen to begin",
-                hint="that is too few to be measured: --records more",
+                f"instance {slot} had restored {records:,} records before its first report",
+                hint="use more records: --records N",
                 slot=slot,
             )
         rates.append(records / ((one.at_ms - began[slot]) / 1000))

@@ -22,10 +22,10 @@ import click
 from kstreams_repl.bench import json_output
 from kstreams_repl.bench.clients_alone import seconds_alone
 from kstreams_repl.bench.deployed import Settings, run_workload
-from kstreams_repl.bench.environment import PARTITIONS, Site, give_up, open_site, produce, where
 from kstreams_repl.bench.memory import Pace
 from kstreams_repl.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer, chosen_jdk, peer_option
 from kstreams_repl.bench.processes import ProcessSampler
+from kstreams_repl.bench.testbed import PARTITIONS, Testbed, give_up, open_testbed, produce, where
 from kstreams_repl.bench.workloads import Row, Topics
 from kstreams_repl.config import EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
@@ -39,33 +39,33 @@ _LOAD_RATE = 20_000.0
 _READY_SECONDS = 120.0
 
 
-@click.command(help="Microseconds per record of a count as its store grows from 10 k keys on.")
+@click.command(help="Microseconds per record of a count as its store grows.")
 @click.option(
     "--keys",
     "sizes",
     multiple=True,
     type=click.IntRange(1),
-    help="Sizes; default: 10 k, 100 k, 1 M (10000000 needs some minutes).",
+    help="Numbers of keys; default: 10 k, 100 k, 1 M (10000000 takes some minutes).",
 )
-@click.option("--records", type=click.IntRange(1), default=1_000_000, show_default=True, help="Measured, at the end.")
+@click.option("--records", type=click.IntRange(1), default=1_000_000, show_default=True, help="Measured records, at the end.")
 @click.option(
     "--warm",
     type=click.IntRange(0),
     default=500_000,
     show_default=True,
-    help="Records before them, after every key was there once.",
+    help="Warm-up records, after each key has occurred once.",
 )
 @click.option("--instances", type=click.IntRange(1), default=2, show_default=True)
-@click.option("--max-seconds", type=click.IntRange(1), default=600, show_default=True, help="Of one size.")
+@click.option("--max-seconds", type=click.IntRange(1), default=600, show_default=True, help="Seconds allowed for one size.")
 @click.option(
     "--cache-bytes",
     type=click.IntRange(0),
-    help="statestore.cache.max.bytes of both systems; 0: every record is an update of its own, whatever the number of keys.",
+    help="statestore.cache.max.bytes of both systems; 0: every record is a separate update.",
 )
 @click.option(
     "--clients",
     is_flag=True,
-    help="Also what the Kafka clients alone cost a count of the last size: two records sent for each one read, nothing counted.",
+    help="Also measure the Kafka clients alone at the last size: two records sent for each one read, nothing counted.",
 )
 @peer_option
 @where
@@ -87,19 +87,19 @@ def main(
     settings = Settings(EXACTLY_ONCE_V2, instances, epoch_ms=60_000, max_seconds=max_seconds, cache_bytes=cache_bytes)
     with ExitStack() as stack:
         jdk = chosen_jdk(peer)
-        site = stack.enter_context(open_site(bootstrap, directory))
-        beside = None if jdk is None else stack.enter_context(KafkaStreamsPeer(jdk, scratch=site.scratch))
-        site.session.spark  # noqa: B018 (a cold Spark is no part of any run)
-        sized = [_Size(site, keys, warm, records, settings) for keys in sizes]
+        testbed = stack.enter_context(open_testbed(bootstrap, directory))
+        jvm = None if jdk is None else stack.enter_context(KafkaStreamsPeer(jdk, scratch=testbed.scratch))
+        testbed.session.spark  # noqa: B018 (a cold Spark is no part of any run)
+        sized = [_Size(testbed, keys, warm, records, settings) for keys in sizes]
         costs: dict[str, list[float]] = defaultdict(list)
         for size in sized:
             size.fill()
-            if beside is not None:  # the peer runs first, because our own kill adds records
-                costs[f" {KAFKA_STREAMS}"].append(size.measure_peer(beside))
+            if jvm is not None:  # the peer runs first, because our own kill adds records
+                costs[f" {KAFKA_STREAMS}"].append(size.measure_peer(jvm))
             costs[""].append(size.measure())
             if clients and size is sized[-1]:
                 size.measure_clients(costs[""][0])
-            site.admin.delete_topics([size.input])
+            testbed.admin.delete_topics([size.input])
     if len(sized) > 1:
         ratios = {system: round(found[-1] / found[0], 2) for system, found in costs.items()}
         for system, ratio in ratios.items():
@@ -117,21 +117,21 @@ def grown_rows(keys: int, records: int, *, seed: int = 1) -> Iterator[Row]:
         yield b"user-%d" % pick(keys), b"1", now
 
 
-def restored_of(told: Mapping[int, InstanceReport], keys: int, commit_ms: int) -> int:
-    """Return the number of changelog records that all instances restored; a kept store lacks at most a commit or two.
+def restored_of(reports: Mapping[int, InstanceReport], keys: int, commit_ms: int) -> int:
+    """Return the number of changelog records that all instances restored; an intact store lacks at most a commit or two.
 
     Raises:
         KStreamsError: an instance restored as much as its share of the keys, so its store had been wiped.
     """
-    for slot, one in told.items():
+    for slot, one in reports.items():
         share = keys * len(one.tasks) // PARTITIONS
         if one.restored >= share + 2 * _LOAD_RATE * commit_ms / 1000:
             raise KStreamsError(
-                f"instance {slot} restored {one.restored:,} records after the kill, for {share:,} keys of its own: its store was wiped",
-                hint="no figure of this run is one of a store that was kept; look into the application's log for why it was not",
+                f"instance {slot} restored {one.restored:,} records after the kill, for {share:,} keys of its own: its store was deleted",
+                hint="the figures of this run are invalid; the application's log says why the store was deleted",
                 slot=slot,
             )
-    return sum(one.restored for one in told.values())
+    return sum(one.restored for one in reports.values())
 
 
 def _what(settings: Settings) -> str:
@@ -142,7 +142,7 @@ def _what(settings: Settings) -> str:
 class _Size:
     """One number of keys: the input of both systems, and their measurements."""
 
-    site: Site
+    testbed: Testbed
     keys: int
     warm: int
     records: int
@@ -155,7 +155,7 @@ class _Size:
     def fill(self) -> None:
         click.echo(f"producing {self.total:,} records ...", err=True)
         rows = grown_rows(self.keys, self.warm + self.records)
-        produce(self.site.settings, self.site.fresh_topic(self.input), rows)
+        produce(self.testbed.settings, self.testbed.fresh_topic(self.input), rows)
 
     @property
     def before(self) -> int:
@@ -167,16 +167,16 @@ class _Size:
         return self.before + self.records
 
     def _topics(self, name: str) -> Topics:
-        return Topics(self.input, "", self.site.fresh_topic(f"{name}-out"))
+        return Topics(self.input, "", self.testbed.fresh_topic(f"{name}-out"))
 
     def measure(self) -> float:
         """Return the microseconds per record of all instances together."""
         name = f"growing-{self.keys}"
         topics = self._topics(name)
-        workers = ProcessSampler(lambda: self.site.parts()["workers"])
-        measured = run_workload(self.site, "count", topics, self.total, self.settings, name, beside=workers, then=self._kill)
-        self.site.admin.delete_topics([topics.output])
-        began = measured.moment_of(self.before)
+        workers = ProcessSampler(lambda: self.testbed.parts()["workers"])
+        measured = run_workload(self.testbed, "count", topics, self.total, self.settings, name, during=workers, then=self._kill)
+        self.testbed.admin.delete_topics([topics.output])
+        began = measured.time_of(self.before)
         memory = {
             "worker_private_mb": workers.peak_private_mb,
             "peak_rss_mb": measured.rss_mb + measured.broker_rss_mb,
@@ -187,8 +187,8 @@ class _Size:
         """Return the microseconds per record of all the peer's threads together."""
         name = f"growing-peer-{self.keys}"
         topics = self._topics(name)
-        run = peer.run(self.site, "count", topics, self.total, self.settings, name, after=self.before)
-        self.site.admin.delete_topics([topics.output])
+        run = peer.run(self.testbed, "count", topics, self.total, self.settings, name, after=self.before)
+        self.testbed.admin.delete_topics([topics.output])
         if not run.complete:
             raise give_up(f"the peer's count over {self.keys:,} keys", self.settings.max_seconds)
         return self._emit(f" {KAFKA_STREAMS}", run.seconds, run.records, {"peak_rss_mb": run.rss_mb})
@@ -196,9 +196,9 @@ class _Size:
     def measure_clients(self, smallest: float) -> None:
         """Measure the floor: read, and send a changelog record and a result per record; `smallest` is the cost at the first
         size."""
-        outputs = [self.site.fresh_topic(f"clients-{self.keys}-{kind}") for kind in ("changelog", "out")]
-        seconds = seconds_alone(self.site, self.input, outputs, self.settings, f"clients-{self.keys}")
-        self.site.admin.delete_topics(outputs)
+        outputs = [self.testbed.fresh_topic(f"clients-{self.keys}-{kind}") for kind in ("changelog", "out")]
+        seconds = seconds_alone(self.testbed, self.input, outputs, self.settings, f"clients-{self.keys}")
+        self.testbed.admin.delete_topics(outputs)
         cost = seconds / self.total * 1e6
         json_output.emit(
             BENCH,
@@ -230,15 +230,15 @@ class _Size:
 
     def _kill(self, app: Application) -> None:
         """Kill every worker (kill -9) while records are sent; print when all instances run again, and what they restored."""
-        with Pace(self.site, self.input, self.keys, _LOAD_RATE) as pace:
+        with Pace(self.testbed, self.input, self.keys, _LOAD_RATE) as pace:
             time.sleep(_LOAD_SECONDS)
             former = {slot: one.pid for slot, one in app.reports.instances.items()}
             began = time.monotonic()
             for pid in set(former.values()):
                 os.kill(pid, signal.SIGKILL)
             while True:
-                told = app.reports.instances
-                if all(one.pid != former[slot] and one.state == "running" for slot, one in told.items()):
+                reports = app.reports.instances
+                if all(one.pid != former[slot] and one.state == "running" for slot, one in reports.items()):
                     break
                 if app.status == "failed":
                     raise app.error or KStreamsError(f"{app.name} failed")
@@ -247,7 +247,7 @@ class _Size:
                 time.sleep(0.01)
             seconds = time.monotonic() - began
             pace.check()
-        restored = restored_of(told, self.keys, self.settings.commit_ms)
+        restored = restored_of(reports, self.keys, self.settings.commit_ms)
         json_output.emit(
             BENCH,
             f"{_what(self.settings)}, {self.keys:,} keys, kill -9 to ready",

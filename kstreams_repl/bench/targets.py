@@ -70,8 +70,8 @@ TARGETS: Mapping[tuple[str, str], tuple[Target, ...]] = MappingProxyType(
         ("control", "pause"): (Target("<=", 0.3),),
         ("control", "resume to first record*"): (Target("<=", 0.8),),
         ("control", "stop"): (Target("<=", 0.5),),
-        ("crowd", "all run, *"): (Target("<=", 30),),
-        ("crowd", "idle processor, *"): (Target("<=", 25),),
+        ("many-applications", "all run, *"): (Target("<=", 30),),
+        ("many-applications", "idle processor, *"): (Target("<=", 25),),
         ("restore", "count, *"): (Target(">=", 500_000),),
         ("state-growth", "*, largest to smallest"): (Target("<=", 3), Target("<", "peer_ratio")),
         ("state-growth", "*, kill -9 to ready"): (Target("<=", 5),),
@@ -102,5 +102,5 @@ def judged(line: Mapping[str, Any]) -> dict[str, Any]:
         {'target': '<= 0.3', 'met': False}
     """
     verdicts = {target: target.met(line) for target in targets_of(line["bench"], line["case"])}
-    told = {target: verdict for target, verdict in verdicts.items() if verdict is not None}
-    return {"target": ", ".join(map(str, told)), "met": all(told.values())} if told else {}
+    known = {target: verdict for target, verdict in verdicts.items() if verdict is not None}
+    return {"target": ", ".join(map(str, known)), "met": all(known.values())} if known else {}

@@ -15,9 +15,9 @@ import click
 
 from kstreams_repl.bench import json_output, outputs
 from kstreams_repl.bench.deployed import Measured, Settings, run_workload
-from kstreams_repl.bench.environment import Site, open_site, where
 from kstreams_repl.bench.outputs import Output
 from kstreams_repl.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer, PeerRun, chosen_jdk, peer_option
+from kstreams_repl.bench.testbed import Testbed, open_testbed, where
 from kstreams_repl.bench.workloads import WORKLOADS, Topics
 from kstreams_repl.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
@@ -28,13 +28,13 @@ RECORDS = 2_000_000
 RECORDS_BESIDE_PEER = 10_000_000
 
 
-@click.command(help="Deployed on Spark: records/s per workload and guarantee; --peer kafka-streams runs the JVM beside it.")
+@click.command(help="Deployed on Spark: records/s per workload and guarantee; --peer kafka-streams also runs Kafka Streams on the JVM.")
 @click.option("--workload", "workloads", multiple=True, type=click.Choice(list(WORKLOADS)), help="Only these; default: all.")
 @click.option("--guarantee", type=click.Choice([EXACTLY_ONCE_V2, AT_LEAST_ONCE, BOTH]), default=BOTH, show_default=True)
 @click.option(
     "--records",
     type=click.IntRange(1),
-    help=f"Default: {RECORDS}, and {RECORDS_BESIDE_PEER} with --peer, whose JVM takes its time to get warm.",
+    help=f"Default: {RECORDS}, and {RECORDS_BESIDE_PEER} with --peer (the JVM needs time to warm up).",
 )
 @click.option("--keys", type=click.IntRange(1), default=100_000, show_default=True)
 @click.option("--instances", type=click.IntRange(1), default=2, show_default=True, help="Instances; threads of the peer.")
@@ -67,21 +67,21 @@ def main(
     faults: list[str] = []
     with ExitStack() as stack:
         jdk = chosen_jdk(peer)
-        site = stack.enter_context(open_site(bootstrap, directory))
-        beside = None if jdk is None else stack.enter_context(KafkaStreamsPeer(jdk, scratch=site.scratch))
-        topics = site.input_topics(records, keys)
-        site.session.spark  # noqa: B018 (a cold Spark is no part of any run)
+        testbed = stack.enter_context(open_testbed(bootstrap, directory))
+        jvm = None if jdk is None else stack.enter_context(KafkaStreamsPeer(jdk, scratch=testbed.scratch))
+        topics = testbed.input_topics(records, keys)
+        testbed.session.spark  # noqa: B018 (a cold Spark is no part of any run)
         for mode in guarantees:
             settings = Settings(mode, instances, commit_ms, epoch_ms, max_seconds)
             for workload in workloads or tuple(WORKLOADS):
-                case = _Case(site, workload, topics, records, keys, settings, beside)
+                case = _Case(testbed, workload, topics, records, keys, settings, jvm)
                 if fault := case.measure(runs):
                     click.echo(f"{case.name}: {fault}", err=True)
                     faults.append(f"{case.name}: {fault}")
     if faults:
         raise KStreamsError(
-            f"no same output as Kafka Streams': {'; '.join(faults)}",
-            hint="a peer that did not come to its end has more time with --max-seconds; --workload measures one again",
+            f"the output differs from Kafka Streams', or was not compared: {'; '.join(faults)}",
+            hint="give an unfinished peer more time: --max-seconds; repeat one workload: --workload",
         )
 
 
@@ -102,9 +102,9 @@ def fault_of(runs: Sequence[PeerRun], records: int, ours: Output | None, theirs:
         return None
     unfinished = sum(not run.complete for run in runs)
     if unfinished:
-        return f"{unfinished} of {len(runs)} runs of the peer did not come to the end of {records:,} records"
+        return f"{unfinished} of {len(runs)} runs of the peer did not finish all {records:,} records"
     if ours is None or theirs is None:
-        return "an output was not read"
+        return "an output could not be read"
     differences = ours.differences(theirs)
     return f"{differences} differences in the final output ({ours} against {theirs})" if differences else None
 
@@ -113,7 +113,7 @@ def fault_of(runs: Sequence[PeerRun], records: int, ours: Output | None, theirs:
 class _Case:
     """One workload under one guarantee."""
 
-    site: Site
+    testbed: Testbed
     workload: str
     topics: Topics
     records: int
@@ -144,18 +144,18 @@ class _Case:
 
     def _run_ours(self, number: int, *, read: bool) -> tuple[Measured, Output | None]:
         name = f"bench-{self.workload}-{self.settings.guarantee.replace('_', '-')}-{number}"
-        topics = replace(self.topics, output=self.site.fresh_topic(f"{name}-out"))
-        measured = run_workload(self.site, self.workload, topics, self.records, self.settings, name)
-        output = outputs.read_output(self.site, topics.output, self.workload) if read else None
-        self.site.admin.delete_topics([topics.output])
+        topics = replace(self.topics, output=self.testbed.fresh_topic(f"{name}-out"))
+        measured = run_workload(self.testbed, self.workload, topics, self.records, self.settings, name)
+        output = outputs.read_output(self.testbed, topics.output, self.workload) if read else None
+        self.testbed.admin.delete_topics([topics.output])
         return measured, output
 
     def _run_peer(self, peer: KafkaStreamsPeer, number: int, *, read: bool) -> tuple[PeerRun, Output | None]:
         name = f"peer-{self.workload}-{self.settings.guarantee.replace('_', '-')}-{number}"
-        topics = replace(self.topics, output=self.site.fresh_topic(f"out-{name}"))
-        run = peer.run(self.site, self.workload, topics, self.records, self.settings, name)
-        output = outputs.read_output(self.site, topics.output, self.workload) if read and run.complete else None
-        self.site.admin.delete_topics([topics.output])
+        topics = replace(self.topics, output=self.testbed.fresh_topic(f"out-{name}"))
+        run = peer.run(self.testbed, self.workload, topics, self.records, self.settings, name)
+        output = outputs.read_output(self.testbed, topics.output, self.workload) if read and run.complete else None
+        self.testbed.admin.delete_topics([topics.output])
         return run, output
 
     def _emit(self, ours: list[Measured], theirs: list[PeerRun], *, same: bool) -> None:

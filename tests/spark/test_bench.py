@@ -82,7 +82,7 @@ def test_latency_control_restore_and_growth_print_their_lines(broker: Any) -> No
         "edit to first record", "pause", "resume to first record", "peek undeployed", "sql over a store", "picture update",
     ]  # fmt: skip
     assert all(line["value"] > 0 and line["target"] and line["runs"] >= 2 for line in notebook)
-    crowd = bench(broker, "crowd", "--applications", "2", "--idle-seconds", "2", "--settle-seconds", "0")
+    crowd = bench(broker, "many-applications", "--applications", "2", "--idle-seconds", "2", "--settle-seconds", "0")
     assert [line["unit"] for line in crowd] == ["s", "% of a core", "instances", "MB"]
     assert crowd[0]["workers_cpu_seconds"] > 0 and crowd[2]["value"] == 0
     restore = bench(broker, "restore", "--records", "20000", "--keys", "1000", "--runs", "1")

@@ -22,8 +22,8 @@ from typing import Any
 import click
 
 from kstreams_repl.bench.deployed import Settings
-from kstreams_repl.bench.environment import COMPRESSION, LINGER_MS, Site
 from kstreams_repl.bench.processes import ProcessSampler, tree
+from kstreams_repl.bench.testbed import COMPRESSION, LINGER_MS, Testbed
 from kstreams_repl.bench.workloads import Topics
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.java import MINIMUM_MAJOR, major_version
@@ -54,7 +54,7 @@ class PeerRun:
 
 def peer_option(command: Any) -> Any:
     """Add `--peer kafka-streams`."""
-    return click.option("--peer", type=click.Choice([KAFKA_STREAMS]), help="Run this one too; needs a JDK (javac).")(command)
+    return click.option("--peer", type=click.Choice([KAFKA_STREAMS]), help="Also run this peer; needs a JDK (javac).")(command)
 
 
 @cache
@@ -85,7 +85,7 @@ def chosen_jdk(peer: str | None) -> Path | None:
         return None
     jdk = find_jdk()
     if jdk is None:
-        click.echo("no JDK (javac 17 or newer) on JAVA_HOME or PATH: the Kafka Streams peer is left out", err=True)
+        click.echo("no JDK (javac 17 or newer) on JAVA_HOME or PATH: the Kafka Streams peer is skipped", err=True)
     return jdk
 
 
@@ -100,7 +100,7 @@ class KafkaStreamsPeer:
     Args:
         jdk: home of the JDK to compile and run with.
         jars: its class path; None: the pinned one, downloaded if it is not in the cache.
-        scratch: directory for its files; the site's own directory is removed even if this process is killed.
+        scratch: directory for its files; the testbed's own directory is removed even if this process is killed.
 
     Raises:
         KStreamsError: the jars are not available, or the source does not compile.
@@ -137,7 +137,7 @@ class KafkaStreamsPeer:
         self.close()
 
     def run(
-        self, site: Site, workload: str, topics: Topics, records: int, settings: Settings, name: str, *, after: int = 0
+        self, testbed: Testbed, workload: str, topics: Topics, records: int, settings: Settings, name: str, *, after: int = 0
     ) -> PeerRun:
         """Run one workload to the end of its input, and delete everything it made except its output.
 
@@ -150,7 +150,7 @@ class KafkaStreamsPeer:
         state = Path(tempfile.mkdtemp(prefix="kstreams-peer-state-", dir=self._scratch))
         options = {
             "application": name,
-            "bootstrap": site.session.bootstrap_servers,
+            "bootstrap": testbed.session.bootstrap_servers,
             "workload": workload,
             "guarantee": settings.guarantee,
             "records": records,
@@ -187,12 +187,12 @@ class KafkaStreamsPeer:
                     process.communicate()
             if not said:
                 raise KStreamsError(f"the Kafka Streams peer failed at {workload}: {_last_words(log)}")
-            told = json.loads(said)
+            result = json.loads(said)
         finally:
             shutil.rmtree(state, ignore_errors=True)
-            site.forget(name)
-        complete = told["records"] == records and told["closed"]
-        return PeerRun(told["measured"], told["seconds"], told["cpu_seconds"], sampler.peak_rss_mb, complete)
+            testbed.forget(name)
+        complete = result["records"] == records and result["closed"]
+        return PeerRun(result["measured"], result["seconds"], result["cpu_seconds"], sampler.peak_rss_mb, complete)
 
     def _class_path(self) -> str:
         return os.pathsep.join(map(str, self._jars))
@@ -217,4 +217,4 @@ def _last_words(log: Path) -> str:
         line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip() and "SLF4J" not in line
     ]
     causes = [line for line in lines if line.startswith(("Exception", "Caused by", "Error"))]
-    return (causes or lines or ["it said nothing"])[-1][:400]
+    return (causes or lines or ["(no output)"])[-1][:400]

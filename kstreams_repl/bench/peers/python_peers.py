@@ -21,15 +21,15 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from kstreams_repl.bench.deployed import Settings
-from kstreams_repl.bench.environment import COMPRESSION, LINGER_MS, PARTITIONS, Site
 from kstreams_repl.bench.peers.kafka_streams import PeerRun
 from kstreams_repl.bench.peers.python import counter
 from kstreams_repl.bench.processes import ProcessSampler, tree
+from kstreams_repl.bench.testbed import COMPRESSION, LINGER_MS, PARTITIONS, Testbed
 from kstreams_repl.bench.workloads import Topics
 from kstreams_repl.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
 
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _START_SECONDS = 90
 _SETTLED_SECONDS = 3.0
 """A peer that has counted no new record for this long has processed everything."""
@@ -44,13 +44,13 @@ class PythonPeer:
     package: str
     guarantees: tuple[str, ...]
 
-    def run(self, python: Path, site: Site, workload: str, topics: Topics, records: int, settings: Settings, run: str) -> PeerRun:
+    def run(self, python: Path, testbed: Testbed, workload: str, topics: Topics, records: int, settings: Settings, run: str) -> PeerRun:
         """Process up to `records` or for `settings.max_seconds`, then kill it and delete its internal topics.
 
         Raises:
             KStreamsError: the peer ended or counted nothing; the message has the last lines of its log.
         """
-        scratch = Path(tempfile.mkdtemp(prefix="kstreams-peer-", dir=site.scratch))
+        scratch = Path(tempfile.mkdtemp(prefix="kstreams-peer-", dir=testbed.scratch))
         try:
             with ExitStack() as stack:
                 folder = stack.enter_context(as_file(files("kstreams_repl.bench.peers") / "python"))
@@ -58,7 +58,7 @@ class PythonPeer:
                 options = {
                     "name": run,
                     "folder": str(scratch),
-                    "bootstrap": site.session.bootstrap_servers,
+                    "bootstrap": testbed.session.bootstrap_servers,
                     "workload": workload,
                     "guarantee": settings.guarantee,
                     "input": topics.input,
@@ -82,7 +82,7 @@ class PythonPeer:
                 return self._measure(processes, scratch, records, settings)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-            site.forget(run)
+            testbed.forget(run)
 
     def _measure(self, processes: list[subprocess.Popen[bytes]], folder: Path, records: int, settings: Settings) -> PeerRun:
         enough = records - counter.STEP * len(processes)
@@ -91,10 +91,10 @@ class PythonPeer:
             while not (seen := counter.total(folder)):
                 if time.time() > give_up or all(process.poll() is not None for process in processes):
                     raise KStreamsError(f"{self.name} processed nothing: {_last_words(folder / 'peer.log')}")
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
             began = changed = time.time()
             while seen < enough and (now := time.time()) - began < settings.max_seconds:
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
                 before, seen = seen, counter.total(folder)
                 if seen != before:
                     changed = time.time()
@@ -103,7 +103,7 @@ class PythonPeer:
         if changed <= began:
             raise KStreamsError(
                 f"{self.name} had counted all its {seen:,} records before its clock could start",
-                hint="too few to be measured: --records more",
+                hint="use more records: --records N",
             )
         return PeerRun(seen, changed - began, sampler.cpu_between(began, changed), sampler.peak_rss_mb, seen >= enough)
 
@@ -128,7 +128,7 @@ def peers_of(python: Path) -> list[PythonPeer]:
             command, capture_output=True, text=True, timeout=60, check=True, env=_environment(), cwd="/"
         ).stdout.split()
     except (OSError, subprocess.SubprocessError) as error:
-        raise KStreamsError(f"{python} does not run: {error}", hint="give the python of an environment with the peers") from error
+        raise KStreamsError(f"{python} does not run: {error}", hint="give the Python of an environment that contains a peer") from error
     return [peer for peer in PEERS.values() if peer.package in said]
 
 
@@ -158,4 +158,4 @@ def _free_ports(count: int) -> list[int]:
 
 def _last_words(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return (lines or ["it said nothing"])[-1][:400]
+    return (lines or ["(no output)"])[-1][:400]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kstreams_repl.bench.deployed import Measured, Settings, committed_of, moment_told, stream_began
+from kstreams_repl.bench.deployed import Measured, Settings, commit_time_of, committed_of, stream_began
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.spark.instance_reports import ApplicationReport, InstanceReport, TaskReport
 
@@ -22,9 +22,9 @@ def test_rate_is_records_over_first_processed_to_last_committed() -> None:
 
 def test_moment_of_a_count_lies_on_the_line_between_two_looks() -> None:
     run = measured((9.0, 0), (12.0, 100), (14.0, 300))
-    assert run.moment_of(200) == 13.0
-    assert run.moment_of(50) == 11.0
-    assert run.moment_of(300) == 14.0
+    assert run.time_of(200) == 13.0
+    assert run.time_of(50) == 11.0
+    assert run.time_of(300) == 14.0
 
 
 def test_stream_begins_where_its_line_meets_zero_but_not_before_it_was_seen_idle() -> None:
@@ -51,8 +51,8 @@ def instances(*told: tuple[int, float | None]) -> ApplicationReport:
 
 
 def test_a_look_is_of_the_last_commit_and_before_any_of_the_oldest_word() -> None:
-    assert moment_told(instances((9000, 8.5), (9500, 8.7))) == 8.7
-    assert moment_told(instances((9000, None), (9500, None))) == 9.0
+    assert commit_time_of(instances((9000, 8.5), (9500, 8.7))) == 8.7
+    assert commit_time_of(instances((9000, None), (9500, None))) == 9.0
 
 
 @pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])

@@ -20,6 +20,6 @@ def test_each_instance_has_the_rate_of_its_own_changelogs() -> None:
 
 @pytest.mark.parametrize("began", [{}, {0: 3000}])
 def test_a_restore_too_short_to_be_seen_is_told_and_not_measured(began: dict[int, int]) -> None:
-    with pytest.raises(KStreamsError, match="instance 0 had restored 1,000 records before it was seen to begin") as raised:
+    with pytest.raises(KStreamsError, match="instance 0 had restored 1,000 records before its first report") as raised:
         rates_of({0: told(0, 3000, "0_0")}, began, SIZES)
     assert "--records" in str(raised.value.hint)

@@ -24,12 +24,12 @@ def test_small_stores_may_restore_a_commit_of_every_key() -> None:
     assert restored_of({0: told(250), 1: told(250)}, 500, 100) == 500
 
 
-def test_a_store_that_was_wiped_is_an_error() -> None:
-    with pytest.raises(KStreamsError, match="instance 1 restored 6,000,000 records .* 5,000,000 keys .* wiped"):
+def test_a_store_that_was_deleted_is_an_error() -> None:
+    with pytest.raises(KStreamsError, match="instance 1 restored 6,000,000 records .* 5,000,000 keys .* deleted"):
         restored_of({0: told(0), 1: told(6 * MILLION)}, 10 * MILLION, 100)
 
 
 def test_an_instance_answers_for_the_keys_of_its_own_tasks() -> None:
-    with pytest.raises(KStreamsError, match="wiped"):
+    with pytest.raises(KStreamsError, match="deleted"):
         restored_of({0: told(3 * MILLION, tasks=1)}, 10 * MILLION, 100)
     assert restored_of({0: told(3 * MILLION, tasks=4)}, 10 * MILLION, 100) == 3 * MILLION

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from kstreams_repl.bench import json_output
-from kstreams_repl.bench.environment import where
 from kstreams_repl.bench.targets import TARGETS, judged, targets_of
+from kstreams_repl.bench.testbed import where
 from kstreams_repl.bench.workloads import WORKLOADS
 from kstreams_repl.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
@@ -40,8 +40,8 @@ def verdict(bench: str, case: str, value: float, **fields: Any) -> Any:
         ("control", "resume to first record", 0.8, 0.81),
         ("control", "resume to first record after 75 s", 0.8, 0.81),
         ("control", "stop", 0.5, 0.51),
-        ("crowd", "all run, own pool", 30, 30.1),
-        ("crowd", "idle processor, shared pool", 25, 25.1),
+        ("many-applications", "all run, own pool", 30, 30.1),
+        ("many-applications", "idle processor, shared pool", 25, 25.1),
         ("restore", "count, one instance", 500_000, 499_999),
         ("restore", "count, each of 2 instances", 500_000, 499_999),
         ("state-growth", "count, largest to smallest", 3, 3.1),

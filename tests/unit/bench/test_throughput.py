@@ -30,9 +30,9 @@ def test_a_different_output_is_told_with_its_differences() -> None:
 
 
 def test_a_peer_that_did_not_come_to_its_end_is_not_the_same() -> None:
-    assert fault_of([WHOLE, CUT], 10, COUNTED, None) == "1 of 2 runs of the peer did not come to the end of 10 records"
-    assert fault_of([CUT, WHOLE], 10, COUNTED, COUNTED) == "1 of 2 runs of the peer did not come to the end of 10 records"
+    assert fault_of([WHOLE, CUT], 10, COUNTED, None) == "1 of 2 runs of the peer did not finish all 10 records"
+    assert fault_of([CUT, WHOLE], 10, COUNTED, COUNTED) == "1 of 2 runs of the peer did not finish all 10 records"
 
 
 def test_an_output_that_was_not_read_is_not_the_same() -> None:
-    assert fault_of([WHOLE], 10, None, COUNTED) == "an output was not read"
+    assert fault_of([WHOLE], 10, None, COUNTED) == "an output could not be read"

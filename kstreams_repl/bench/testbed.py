@@ -1,6 +1,6 @@
 """The environment of a benchmark: a broker (embedded, or the user's), a session with it, input topics; all stopped at the end.
 
-With a directory the broker's data is kept, and the next run reuses its input topics; otherwise everything is temporary.
+With a directory the broker's data remains, and the next run reuses its input topics; otherwise everything is temporary.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KEPT = {"retention.ms": "-1"}
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class Testbed:
     """A running broker and a session with it."""
 
     session: Session
@@ -128,11 +128,11 @@ def produce(settings: ClientSettings, topic: str, rows: Iterable[Row], *, linger
 
 
 @contextmanager
-def open_site(bootstrap: str | None, directory: Path | None) -> Iterator[Site]:
+def open_testbed(bootstrap: str | None, directory: Path | None) -> Iterator[Testbed]:
     """Open a broker and a session for one benchmark."""
     if bootstrap is not None:
         with connect(bootstrap, directory=directory or "temporary") as session:
-            yield Site(session, session.directory.path, None)
+            yield Testbed(session, session.directory.path, None)
         return
     broker = EmbeddedBroker(None if directory is None else directory.expanduser().absolute() / "broker")
     broker.start()
@@ -140,7 +140,7 @@ def open_site(bootstrap: str | None, directory: Path | None) -> Iterator[Site]:
         home = broker.directory / "session" if directory is None else directory.expanduser().absolute() / "session"
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with connect(broker.bootstrap_servers, directory=home) as session:
-            yield Site(session, home, broker.pid)
+            yield Testbed(session, home, broker.pid)
     finally:
         broker.stop()
 
@@ -149,11 +149,11 @@ def where(command: Any) -> Any:
     """Add the options that every benchmark on a broker has."""
     for option in (
         json_output.strict_option,
-        click.option("--bootstrap", metavar="HOST:PORT", help="A cluster of yours; default: an embedded broker."),
+        click.option("--bootstrap", metavar="HOST:PORT", help="An existing cluster, host:port; default: an embedded broker."),
         click.option(
             "--directory",
             type=click.Path(file_okay=False, path_type=Path),
-            help="Keep broker data here, and with them the input topics.",
+            help="Directory of broker data and input topics, reused by later runs; default: a temporary one.",
         ),
     ):
         command = option(command)
@@ -161,4 +161,4 @@ def where(command: Any) -> Any:
 
 
 def give_up(what: str, seconds: float) -> KStreamsError:
-    return KStreamsError(f"{what} did not happen within {seconds:.0f} s", hint="is the machine busy? --max-seconds allows more")
+    return KStreamsError(f"{what} did not happen within {seconds:.0f} s", hint="check the machine's load, or use a larger --max-seconds")
