@@ -120,8 +120,8 @@ def clear(environment: Path) -> None:
 def installer_environment() -> dict[str, str]:
     """Return the caller's variables (mirrors, certificates, proxies), without those that change the installation's target."""
     misleading = {"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIRE_VIRTUALENV", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"}
-    kept = {name: value for name, value in os.environ.items() if name not in misleading}
-    return kept | {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    variables = {name: value for name, value in os.environ.items() if name not in misleading}
+    return variables | {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
 def run_installer(command: list[str], lock: int, log: Path, total: int, step: str) -> None:

@@ -87,12 +87,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo(describe_error(error), err=True)
         return 1
     except ModuleNotFoundError as error:
-        told = missing(error)
-        if told is None:
+        missing_package = missing(error)
+        if missing_package is None:
             raise
         if wants_traceback(given):
             traceback.print_exception(error)
-        click.echo(describe_error(told), err=True)
+        click.echo(describe_error(missing_package), err=True)
         return 1
     except click.ClickException as error:
         error.show()

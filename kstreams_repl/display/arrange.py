@@ -133,11 +133,11 @@ def _outside(picture: Picture, size: dict[str, Box], cluster_of: dict[str, int |
     ]
     topics = [size[shape.id] for shape in picture.shapes if shape.cluster is None]
 
-    def place(shape: str) -> str:
+    def block_of(shape: str) -> str:
         cluster = cluster_of[shape]
         return shape if cluster is None else f"cluster:{cluster}"
 
-    edges = [(place(link.source), place(link.target)) for link in picture.links if place(link.source) != place(link.target)]
+    edges = [(block_of(link.source), block_of(link.target)) for link in picture.links if block_of(link.source) != block_of(link.target)]
     return lay_out_parts([*topics, *blocks], edges, gap_x=30.0, gap_y=36.0, width=WIDE)
 
 
@@ -146,8 +146,8 @@ def _together(
 ) -> Arrangement:
     corner = {
         number: (
-            outer.at[f"cluster:{number}"][0] - (laid.width + 2 * PADDING) / 2,
-            outer.at[f"cluster:{number}"][1] - (laid.height + HEADER + PADDING) / 2,
+            outer.centres[f"cluster:{number}"][0] - (laid.width + 2 * PADDING) / 2,
+            outer.centres[f"cluster:{number}"][1] - (laid.height + HEADER + PADDING) / 2,
         )
         for number, laid in inner.items()
     }
@@ -158,7 +158,7 @@ def _together(
 
     placed = []
     for shape in picture.shapes:
-        at = outer.at[shape.id] if shape.cluster is None else moved(shape.cluster, inner[shape.cluster].at[shape.id])
+        at = outer.centres[shape.id] if shape.cluster is None else moved(shape.cluster, inner[shape.cluster].centres[shape.id])
         placed.append(Placed(shape, *at, size[shape.id].width, size[shape.id].height))
     routes = _routes(picture, cluster_of, inner, outer, moved)
     blocks = tuple(
@@ -184,7 +184,7 @@ def _routes(
         for (upper, lower), route in zip(edges, laid.routes, strict=True):
             inside[cluster, upper, lower] = [moved(cluster, point) for point in route]
 
-    def place(shape: str) -> str:
+    def block_of(shape: str) -> str:
         cluster = cluster_of[shape]
         return shape if cluster is None else f"cluster:{cluster}"
 
@@ -195,7 +195,7 @@ def _routes(
         if source is not None and source == target:
             routes.append((link, tuple(inside[source, link.source, link.target])))
             continue
-        middle = list(next(between)) if place(link.source) != place(link.target) else []
+        middle = list(next(between)) if block_of(link.source) != block_of(link.target) else []
         head = inside[source, link.source, _port(link)] if source is not None else []
         tail = inside[target, _port(link), link.target] if target is not None else []
         # the outer route ends in the middle of the blocks; the ports are nearer

@@ -50,8 +50,8 @@ class Chart:
     def title(self) -> str:
         """Return a description of what is shown."""
         over = "" if self.kind is ChartKind.HISTOGRAM or not self.x else f" by {self.x}"
-        said = f"{self.kind} of {self.y}{over}"
-        return one_line(f"{said}, {self.note}" if self.note else said, limit=160)
+        text = f"{self.kind} of {self.y}{over}"
+        return one_line(f"{text}, {self.note}" if self.note else text, limit=160)
 
     def svg(self) -> Markup:
         """Return the image."""

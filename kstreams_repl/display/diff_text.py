@@ -16,7 +16,7 @@ _STYLE = (
     ".ks-diff div{padding:0 8px;width:max-content;min-width:100%;box-sizing:border-box;line-height:1.45}"
     ".ks-diff .added{background:#2ea04326;border-left:3px solid #2ea043}"
     ".ks-diff .removed{background:#f8514926;border-left:3px solid #f85149}"
-    ".ks-diff .kept,.ks-diff .place{border-left:3px solid transparent}.ks-diff .place{color:var(--jp-ui-font-color2,#777)}"
+    ".ks-diff .context,.ks-diff .hunk{border-left:3px solid transparent}.ks-diff .hunk{color:var(--jp-ui-font-color2,#777)}"
     ".ks-diff .name{font-weight:600;border-left:3px solid transparent}"
 )
 
@@ -71,4 +71,4 @@ class DiffText:
 def _kind(line: str) -> str:
     if line.startswith(("--- ", "+++ ")):
         return "name"
-    return {"+": "added", "-": "removed", "@": "place"}.get(line[:1], "kept")
+    return {"+": "added", "-": "removed", "@": "hunk"}.get(line[:1], "context")

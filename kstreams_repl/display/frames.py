@@ -38,7 +38,7 @@ class Frames:
         from kstreams_repl.inspection.columns import as_array
 
         table = self.table()
-        return pa.table({name: as_array([row[place] for row in table.rows]) for place, name in enumerate(table.columns)})
+        return pa.table({name: as_array([row[index] for row in table.rows]) for index, name in enumerate(table.columns)})
 
     def df(self) -> Any:
         """Return all rows as a pandas DataFrame.

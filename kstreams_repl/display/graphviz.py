@@ -37,8 +37,8 @@ def to_graphviz(picture: Picture) -> Any:
     number = {shape.id: f"n{index}" for index, shape in enumerate(picture.shapes)}
     graph = Digraph(comment=one_line(picture.title), graph_attr={"compound": "true"}, node_attr={"fontname": "sans-serif"})
     for cluster in picture.clusters:
-        looks = {"label": escape(one_line(cluster.label)), "style": "dashed"}
-        with graph.subgraph(name=f"cluster_{cluster.id}", graph_attr=looks) as inside:
+        attributes = {"label": escape(one_line(cluster.label)), "style": "dashed"}
+        with graph.subgraph(name=f"cluster_{cluster.id}", graph_attr=attributes) as inside:
             for shape in picture.shapes:
                 if shape.cluster == cluster.id:
                     inside.node(number[shape.id], label=escape(one_line(shape.label or shape.name)), **_SHAPES[shape.kind])

@@ -33,11 +33,11 @@ class Layout:
     """Positions and routes.
 
     Attributes:
-        at: centre of each box.
+        centres: centre of each box.
         routes: one list of points per edge, in the order and direction of the given edges, from border to border.
     """
 
-    at: Mapping[str, Point]
+    centres: Mapping[str, Point]
     routes: tuple[tuple[Point, ...], ...]
     width: float
     height: float
@@ -103,7 +103,7 @@ def lay_out_parts(
     for mine, laid in inner:
         if left and left + laid.width > width:
             left, top, tallest = 0.0, top + tallest + gap_y, 0.0
-        at |= {name: (x + left, y + top) for name, (x, y) in laid.at.items()}
+        at |= {name: (x + left, y + top) for name, (x, y) in laid.centres.items()}
         routes |= {index: tuple((x + left, y + top) for x, y in way) for index, way in zip(mine, laid.routes, strict=True)}
         left, tallest = left + laid.width + gap_x, max(tallest, laid.height)
         widest = max(widest, left - gap_x)

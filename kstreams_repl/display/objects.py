@@ -44,8 +44,8 @@ def _show(
     try:
         topology = preview()
     except KStreamsError as error:  # during construction anything may be missing: shown as a note, not raised
-        said = f"{thing!r} cannot be built yet: {error}"
-        return {"text/plain": clean_text(said), "text/html": str(element("pre", said))}
+        message = f"{thing!r} cannot be built yet: {error}"
+        return {"text/plain": clean_text(message), "text/html": str(element("pre", message))}
     note = "\n".join(f"not in the picture: {problem}" for problem in problems())
     marks = {} if here is None else {here: Mark(lines=("◀ here",))}
     return mimebundle(picture_of(topology, marks=marks), text_of(topology), note=note)

@@ -97,12 +97,12 @@ def svg_of(picture: Picture, *, room: Room | None = None, live: bool = False) ->
     width, height, head = _size(picture, arranged, live=live)
     labels = {cluster.id: cluster.label for cluster in picture.clusters}
     rates = dict(zip(picture.links, link_rates(picture), strict=True))
-    place = {link: index for index, link in enumerate(picture.links)}
+    indices = {link: index for index, link in enumerate(picture.links)}
     lines = room_for(picture) if room is None else room
     body = element(
         "g",
         *(_frame(*rectangle) for _, rectangle in arranged.blocks),
-        *(_link(link, route, place[link], rates[link]) for link, route in arranged.routes),
+        *(_link(link, route, indices[link], rates[link]) for link, route in arranged.routes),
         *(_label(number, labels[number], left, top, live=live) for number, (left, top, _, _) in arranged.blocks),
         *(_shape(placed, picture, lines) for placed in arranged.shapes),
         transform=f"translate({MARGIN:g} {_n(MARGIN + head)})",
@@ -168,7 +168,7 @@ def _label(number: int, label: str, left: float, top: float, *, live: bool) -> M
     )  # fmt: skip
 
 
-def _link(link: Link, route: Sequence[Point], place: int, rate: float | None) -> Markup | None:
+def _link(link: Link, route: Sequence[Point], index: int, rate: float | None) -> Markup | None:
     if len(route) < 2:
         return None
     return element(
@@ -177,7 +177,7 @@ def _link(link: Link, route: Sequence[Point], place: int, rate: float | None) ->
         class_="link state" if link.state else "link",
         marker_end=None if link.state else "url(#ks-arrow)",
         style=f"stroke-width:{_n(line_width(rate))}" if rate else None,
-        data_link=place,
+        data_link=index,
         data_from=link.source,
         data_to=link.target,
     )

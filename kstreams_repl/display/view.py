@@ -137,8 +137,8 @@ def _collapse(picture: Picture, cluster: int) -> Picture:
     inside = [shape for shape in picture.shapes if shape.cluster == cluster]
     label = next(found.label for found in picture.clusters if found.id == cluster)
     nodes, stores = (sum(shape.kind in kinds for shape in inside) for kinds in (_NODES, (Kind.STORE,)))
-    said = [counted(nodes, "node"), *([counted(stores, "store")] if stores else [])]
-    box = Shape(f"part:{cluster}", Kind.SUBTOPOLOGY, label, ", ".join(said))
+    counts = [counted(nodes, "node"), *([counted(stores, "store")] if stores else [])]
+    box = Shape(f"part:{cluster}", Kind.SUBTOPOLOGY, label, ", ".join(counts))
     drawn: list[Shape] = []
     for shape in picture.shapes:
         if shape.cluster != cluster:

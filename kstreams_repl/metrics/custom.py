@@ -33,7 +33,7 @@ STATISTICS: Mapping[str, Callable[[Window], Statistic]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _CustomMetric:
     group: str
     name: str
     tags: tuple[tuple[str, str], ...]
@@ -52,7 +52,7 @@ class CustomSensor:
         """Whether `metrics.recording.level` lets the sensor record; check it before a costly measurement."""
         self._counter = Counter()
         self._reader = Reader(self._counter)
-        self._places: list[_Place] = []
+        self._metrics: list[_CustomMetric] = []
         self._bound: list[Statistic] = []
         self._taken = taken
 
@@ -96,24 +96,24 @@ class CustomSensor:
         if statistic not in STATISTICS:
             hint = did_you_mean(statistic, STATISTICS) or f"one of {', '.join(STATISTICS)}"
             raise KStreamsError(f"sensor {self.name!r} has no statistic {statistic!r}", hint=hint)
-        place = _Place(_text(group), _text(name), tuple((_text(tag), _text(text)) for tag, text in (tags or {}).items()), statistic)
-        key = (place.group, place.name, frozenset(place.tags))
+        metric = _CustomMetric(_text(group), _text(name), tuple((_text(tag), _text(text)) for tag, text in (tags or {}).items()), statistic)
+        key = (metric.group, metric.name, frozenset(metric.tags))
         if (group, name) in SPECS:
             raise KStreamsError(f"metric {name!r} of group {group!r} is a built-in metric", hint="choose another name or group")
         if key in self._taken:
             other = self._taken[key]
             raise KStreamsError(f"metric {name!r} of group {group!r} with these tags exists already in sensor {other!r}")
         self._taken[key] = self.name
-        self._places.append(place)
+        self._metrics.append(metric)
         return self
 
     def fold(self, registry: Registry, tags: Mapping[str, str], now: int) -> None:
         """Move the values recorded since the last call into the registry's statistics."""
         if not self.should_record:
             return
-        for place in self._places[len(self._bound) :]:
-            made = STATISTICS[place.statistic]
-            self._bound.append(registry.shared(place.group, {**tags, **dict(place.tags)}, place.name, made))
+        for metric in self._metrics[len(self._bound) :]:
+            made = STATISTICS[metric.statistic]
+            self._bound.append(registry.shared(metric.group, {**tags, **dict(metric.tags)}, metric.name, made))
         tally = self._reader.take()
         if tally is not None:
             for statistic in self._bound:
@@ -139,7 +139,7 @@ class StreamsMetrics:
         self._level = level
         self._sensors: dict[str, CustomSensor] = {}
         self._taken: dict[tuple[object, ...], str] = {}
-        self.look: Callable[[], Iterable[Metric]] = tuple
+        self.read_all: Callable[[], Iterable[Metric]] = tuple
         """Set by the host: reads all metrics of the instance."""
 
     def metrics(self) -> list[Metric]:
@@ -153,7 +153,7 @@ class StreamsMetrics:
             >>> metrics.metrics()
             []
         """
-        return list(self.look())
+        return list(self.read_all())
 
     def add_sensor(self, name: str, level: str = INFO) -> CustomSensor:
         """Return a sensor without statistics, to which `CustomSensor.add` adds some, or the existing sensor of that name.
@@ -217,13 +217,13 @@ class StreamsMetrics:
     def _operation(
         self, scope: str, entity: str, operation: str, level: str, tags: Mapping[str, str] | None, kinds: Mapping[str, str]
     ) -> CustomSensor:
-        told = {f"{_text(scope)}-id": entity, **(tags or {})}
+        all_tags = {f"{_text(scope)}-id": entity, **(tags or {})}
         full = ".".join(("external", scope, entity, operation, *(f"{tag}={text}" for tag, text in (tags or {}).items())))
         if full in self._sensors:
             return self._sensors[full]
         sensor = self.add_sensor(full, level)
         for suffix, statistic in kinds.items():
-            sensor.add(f"{operation}-{suffix}", statistic, group=f"stream-{scope}-metrics", tags=told)
+            sensor.add(f"{operation}-{suffix}", statistic, group=f"stream-{scope}-metrics", tags=all_tags)
         return sensor
 
 

@@ -30,16 +30,16 @@ def prometheus_text(metrics: Iterable[Metric], labels: Mapping[str, str] | None 
     heads: dict[str, str] = {}
     for metric in metrics:
         name = metric_name(metric.group, metric.name)
-        told = {**(labels or {}), **metric.tags}
+        tags = {**(labels or {}), **metric.tags}
         value: Value = metric.value
         kind = "counter" if name.endswith("_total") and not metric.name.endswith(_NO_COUNTERS) else "gauge"
         if kind == "gauge":
             name = name.removesuffix("_total")
         if isinstance(value, str):
-            name, told, value = f"{name}_info", {**told, "value": value}, 1
+            name, tags, value = f"{name}_info", {**tags, "value": value}, 1
         if name not in families:
             heads[name] = f"# HELP {name} {_escaped_help(description(metric.group, metric.name))}\n# TYPE {name} {kind}\n"
-        inside = ",".join(f'{_label(tag)}="{_escaped(text)}"' for tag, text in told.items())
+        inside = ",".join(f'{_label(tag)}="{_escaped(text)}"' for tag, text in tags.items())
         families.setdefault(name, []).append(f"{name}{{{inside}}} {_number(value)}\n")
     return "".join(heads[name] + "".join(lines) for name, lines in sorted(families.items()))
 

@@ -11,7 +11,7 @@ Value = float | int | str | None
 """None means that the window has no event, which Kafka shows as NaN."""
 
 
-Place = tuple[str, Mapping[str, str], Mapping[str, Value]]
+MetricGroup = tuple[str, Mapping[str, str], Mapping[str, Value]]
 """(group, tags, values by name)."""
 
 
@@ -38,29 +38,29 @@ class Snapshot:
     """(group, tags, values by name) for each group and set of tags of one instance."""
 
     at_ms: int
-    places: list[Place] = field(default_factory=list)
+    groups: list[MetricGroup] = field(default_factory=list)
 
     def plain(self) -> dict[str, Any]:
         """Return a JSON-serializable form."""
-        return {"at_ms": self.at_ms, "places": [list(place) for place in self.places]}
+        return {"at_ms": self.at_ms, "groups": [list(group) for group in self.groups]}
 
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> Snapshot:
-        return cls(int(plain["at_ms"]), [(group, tags, values) for group, tags, values in plain["places"]])
+        return cls(int(plain["at_ms"]), [(group, tags, values) for group, tags, values in plain["groups"]])
 
     def __iter__(self) -> Iterator[Metric]:
-        for group, tags, values in self.places:
+        for group, tags, values in self.groups:
             for name, value in values.items():
                 yield Metric(name, group, tags, value, self.at_ms)
 
 
-def sound(said: Any) -> dict[str, Any] | None:
+def validated(text: Any) -> dict[str, Any] | None:
     """Return valid input of `Snapshot.read`, from JSON or decoded JSON; None if it is invalid, since it comes from a topic or a file."""
     try:
-        plain = json.loads(said) if isinstance(said, str) else said
+        plain = json.loads(text) if isinstance(text, str) else text
         snapshot = Snapshot.read(plain)
-        figures = [value for _, _, values in snapshot.places for value in values.values()]
-        texts = [text for group, tags, _ in snapshot.places for text in (group, *tags, *tags.values())]
+        figures = [value for _, _, values in snapshot.groups for value in values.values()]
+        texts = [text for group, tags, _ in snapshot.groups for text in (group, *tags, *tags.values())]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     fits = all(value is None or isinstance(value, int | float | str) for value in figures) and all(isinstance(text, str) for text in texts)

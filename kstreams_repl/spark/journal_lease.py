@@ -15,7 +15,7 @@ from kstreams_repl.instance.control.file_control import LeaseWriter, Signal
 from kstreams_repl.instance.control.journal_control import Follower
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal_records import InstanceReport
-from kstreams_repl.metrics.snapshot import sound
+from kstreams_repl.metrics.snapshot import validated
 
 
 class RemoteLease(LeaseWriter):
@@ -72,7 +72,7 @@ class RemoteLease(LeaseWriter):
     def metrics(self, generation: int) -> dict[int, dict[str, Any]]:
         follower = self._follower
         told = {} if follower is None else dict(follower.state.measured)
-        read = ((slot, sound(said.snapshot)) for slot, said in told.items() if said.generation == generation)
+        read = ((slot, validated(said.snapshot)) for slot, said in told.items() if said.generation == generation)
         return {slot: snapshot for slot, snapshot in read if snapshot is not None}
 
     def places(self) -> dict[int, str]:

@@ -57,7 +57,7 @@ class DriverHost:
         self._tags: Mapping[str, str] = {THREAD_ID: f"{config['application.id']}-StreamThread-1"}
         self._wall_clock = wall_clock
         self.custom = StreamsMetrics(config["metrics.recording.level"])
-        self.custom.look = self.metrics
+        self.custom.read_all = self.metrics
         self._task: StreamTask | None = None
         self._dropped, self._steps = self._registry.sensor().rate_and_total("dropped-records"), Steps()
         self._directory: Path | None = None

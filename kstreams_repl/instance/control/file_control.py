@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from kstreams_repl.commit.failpoints import failpoint
 from kstreams_repl.disk_errors import is_full
 from kstreams_repl.instance.control.slot_lock import LoopLock, SlotLock
-from kstreams_repl.metrics.snapshot import sound
+from kstreams_repl.metrics.snapshot import validated
 
 LEASE = "lease.json"
 RESERVE_BYTES = 16 * 1024
@@ -231,7 +231,7 @@ class LeaseWriter:
         """Return the last measurements of that generation's instances, by slot (`metrics.snapshot`)."""
         found = {}
         for path in self.directory.glob(f"metrics-{generation}-*.json"):
-            slot, snapshot = path.stem.rpartition("-")[2], sound(read_whole(path))
+            slot, snapshot = path.stem.rpartition("-")[2], validated(read_whole(path))
             if snapshot is not None and slot.isdecimal():
                 found[int(slot)] = snapshot
         return found

@@ -130,7 +130,7 @@ class InstanceMeter:
                 view.attach(task)
                 folded = view.fold(now, lags.get(task.id), stores=stores)
                 custom = task.task.services.metrics
-                custom.look = self.snapshot
+                custom.read_all = self.snapshot
                 custom.fold(self._registry, self._tags, now)
                 record(self._processed, folded.processed, now)
                 record(self._slices, folded.slices, now)

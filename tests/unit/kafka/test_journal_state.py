@@ -39,7 +39,7 @@ RECORDS: list[JournalRecord] = [
     InstanceReport(2, 0, "h:1:2", "running", 9, tasks={"0_0": TaskReport("RUNNING", {"in-0": 3}, lag=2, commit_id=8)}),
     InstanceReport(2, 1, "h:1:3", "failed", 9, failure=Failure("ZeroDivisionError", "x", node="n", partition=0, offset=4)),
     Claim(2, 0, 1, "h:1:2"),
-    Measured(2, 1, '{"at_ms": 1, "places": []}'),
+    Measured(2, 1, '{"at_ms": 1, "groups": []}'),
 ]
 
 

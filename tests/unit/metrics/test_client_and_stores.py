@@ -38,7 +38,7 @@ def deployment(level: str = "INFO", **states: str) -> Any:
 
 
 def values(of: Any, group: str) -> dict[tuple[str, ...], dict[str, Any]]:
-    return {tuple(tags.values()): dict(named) for at, tags, named in client_metrics(of).places if at == group}
+    return {tuple(tags.values()): dict(named) for name, tags, named in client_metrics(of).groups if name == group}
 
 
 @pytest.mark.parametrize(("level", "number"), [("INFO", 0), ("DEBUG", 1), ("TRACE", 2)])
@@ -70,7 +70,7 @@ def store_metrics(kind: StoreKind, *, persistent: bool) -> dict[str, Any]:
     metrics._watch_store(task, builder)
     for look in metrics._store_feeds:
         look(0)
-    return next((dict(named) for group, _, named in registry.snapshot(0).places if group == STATE), {})
+    return next((dict(named) for group, _, named in registry.snapshot(0).groups if group == STATE), {})
 
 
 @pytest.mark.parametrize("kind", [StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE])
@@ -94,5 +94,5 @@ def test_a_task_that_reads_several_partitions_of_a_topic_has_consumed_the_sum() 
     active.counters.consumed.update({at: 10 + at.partition for at in places})
     registry = Registry("INFO", Window())
     TaskMetrics(registry, {THREAD_ID: "counts-StreamThread-1"}, "0_0").attach(active)
-    (found,) = [named for group, _, named in registry.snapshot(0).places if group == TOPIC]
+    (found,) = [named for group, _, named in registry.snapshot(0).groups if group == TOPIC]
     assert found["records-consumed-total"] == 33

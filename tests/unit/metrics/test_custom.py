@@ -133,8 +133,8 @@ def test_tasks_of_one_instance_add_to_the_same_metric() -> None:
     for task in tasks:
         task.add_rate_total_sensor("lookup", "prices", "fetch").record()
         task.fold(registry, THREAD, 0)
-    (place,) = registry.snapshot(0).places
-    assert place[2]["fetch-total"] == 2
+    (metrics,) = registry.snapshot(0).groups
+    assert metrics[2]["fetch-total"] == 2
 
 
 def test_mistakes_are_told_where_they_are_made() -> None:
