@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.instance.control.file_control import read_whole
+from kstreams_repl.instance.control.control_files import read_whole
 from kstreams_repl.kafka.embedded.layout import write_atomically
 from kstreams_repl.processes import ProcessMark, open_log, start_apart
 

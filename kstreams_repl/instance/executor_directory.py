@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kstreams_repl.instance.control.file_control import read_whole, write_whole
+from kstreams_repl.instance.control.control_files import read_whole, write_whole
 from kstreams_repl.instance.state.state_directory import application_directory
 from kstreams_repl.instance.state.state_manager import start_time
 

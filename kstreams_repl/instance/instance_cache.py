@@ -16,13 +16,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from kstreams_repl.commit.offset_metadata import decode
 from kstreams_repl.errors import KStreamsError, is_interrupt
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.file_control import LEASE, Signal, read_whole
-from kstreams_repl.instance.control.journal_control import followed
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.open_channel import command_in_force
 from kstreams_repl.instance.epoch_handover import Bridge
 from kstreams_repl.instance.gc_tuning import free_closed
 from kstreams_repl.instance.instance import Instance
@@ -217,7 +216,7 @@ class WarmInstances:
 def _until(instance: Instance, deadline: float, now: float) -> float:
     """Return when a kept instance must be closed (monotonic), by its current signal."""
     try:
-        wanted = _wanted(instance)
+        wanted = command_in_force(instance.plan)
     except Exception as error:  # for one instance: the others are still checked
         _LOG.warning(
             "its signal cannot be read: %s: %s", type(error).__name__, error, extra={"application": instance.plan.application_id}
@@ -228,17 +227,6 @@ def _until(instance: Instance, deadline: float, now: float) -> float:
     if wanted is Signal.SUPERSEDED:  # a successor in this process can use its environments
         return min(deadline, now + _SUCCESSION_SECONDS)
     return deadline
-
-
-def _wanted(instance: Instance) -> Signal:
-    """Return the current signal of its generation."""
-    if instance.plan.remote:
-        follower = followed(instance.plan.application_id)
-        return Signal.STOP if follower is None else follower.signal(instance.plan.generation)
-    lease = read_whole(Path(instance.plan.control_directory) / LEASE)
-    if lease is None or lease["signal"] == Signal.STOP.value:
-        return Signal.STOP
-    return Signal(lease["signal"]) if lease["generation"] == instance.plan.generation else Signal.SUPERSEDED
 
 
 def _close(instance: Instance) -> None:

@@ -26,7 +26,7 @@ from kstreams_repl.errors import (
 from kstreams_repl.instance import lifecycle
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.background_threads import CLEANUP_THREAD, METRICS_THREAD
-from kstreams_repl.instance.control.file_control import InstanceControl, Signal
+from kstreams_repl.instance.control.channel import InstanceControl, Signal
 from kstreams_repl.instance.control.node_taps import TapBoard
 from kstreams_repl.instance.epoch_handover import Attendance, Bridge, Patience
 from kstreams_repl.instance.epoch_result import Done, Outcome
@@ -319,7 +319,7 @@ class _Runner:
             if self.instance.updater is not None:
                 self.instance.updater.told = self._restored
         if self.instance.taps is None:
-            self.instance.taps = TapBoard(self.control)
+            self.instance.taps = TapBoard(self.control.taps, self.control.generation, self.slot)
         assert self._meter is not None
         self.instance.meter = self._meter
         self._meter.attach(self.instance)

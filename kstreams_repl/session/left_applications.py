@@ -19,7 +19,8 @@ import psutil
 from kstreams_repl.display.frames import Frames
 from kstreams_repl.display.markup import one_line
 from kstreams_repl.display.table import Table
-from kstreams_repl.instance.control.file_control import LEASE, Signal, read_whole
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.file_channel import LEASE, read_lease, reports_in
 from kstreams_repl.instance.state.state_directory import control_directory
 from kstreams_repl.session.application.detached.mailbox import FAILED, STOPPED, Mailbox
 from kstreams_repl.session.application.state import ApplicationState
@@ -117,13 +118,13 @@ def applications_table(attached: Iterable[Application], left: Collection[LeftApp
 
 def driving_process(root: Path, name: str) -> int | None:
     """Return the live process that runs an application from this directory, according to its lease; None: there is none."""
-    path = control_directory(root, name) / LEASE
-    lease = read_whole(path)
-    pid = 0 if lease is None or lease.get("signal") != Signal.RUN.value else int(lease.get("pid", 0))
+    folder = control_directory(root, name)
+    lease = read_lease(folder)
+    pid = 0 if lease is None or lease.signal is not Signal.RUN else lease.pid
     if pid:
         with suppress(psutil.NoSuchProcess, FileNotFoundError):
             process = psutil.Process(pid)
-            if process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= path.stat().st_mtime:  # else a reused id
+            if process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= (folder / LEASE).stat().st_mtime:  # else a reused id
                 return pid
     return None
 
@@ -131,17 +132,14 @@ def driving_process(root: Path, name: str) -> int | None:
 def failure_left(root: Path, name: str) -> Mapping[str, Any] | None:
     """Return the failure of the last run from this directory, as its instance reported it; None: it did not fail."""
     folder = control_directory(root, name)
-    generation = (read_whole(folder / LEASE) or {}).get("generation")
-    for path in folder.glob(f"report-{generation}-*.json"):
-        report = read_whole(path)
-        if report is not None and report.get("state") == "failed":
-            return report.get("failure") or {}
-    return None
+    lease = read_lease(folder)
+    reports = {} if lease is None else reports_in(folder, lease.generation)
+    return next((report.get("failure") or {} for report in reports.values() if report["state"] == "failed"), None)
 
 
 def _left(root: Path, name: str) -> LeftApplication:
     folder = control_directory(root, name)
-    lease = read_whole(folder / LEASE) or {}
+    lease = read_lease(folder)
     failure = failure_left(root, name)
     record = Mailbox(root, name).record
     if record is not None:
@@ -151,7 +149,7 @@ def _left(root: Path, name: str) -> LeftApplication:
         told, pid = record.failure or failure or {}, record.pid if alive else None
     else:
         pid = driving_process(root, name)
-        rest = "paused" if lease.get("signal") == Signal.PAUSE.value else STOPPED
+        rest = "paused" if lease is not None and lease.signal is Signal.PAUSE else STOPPED
         status, told = ("running", {}) if pid is not None else (rest, {}) if failure is None else (FAILED, failure)
     error = one_line(str(told.get("message", "")).partition("\n")[0], limit=200)
     return LeftApplication(name, ApplicationState(status), record is not None, pid, _seen(folder), error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kstreams_repl.instance.control.file_control import LeaseWriter
+from kstreams_repl.instance.control.channel import ControlChannel
 from kstreams_repl.instance.tasks.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
@@ -16,7 +16,7 @@ def delete_changelogs(
     holding: Generations | None,
     settings: ClientSettings,
     application_id: str,
-    lease: LeaseWriter,
+    lease: ControlChannel,
     *,
     timeout_ms: int,
 ) -> None:

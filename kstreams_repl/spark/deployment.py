@@ -22,7 +22,8 @@ from typing import Any
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import BrokerUnavailableError, DeployError, KStreamsError
 from kstreams_repl.instance.application_plan import ApplicationPlan, client_settings
-from kstreams_repl.instance.control.file_control import LeaseWriter, Signal
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.open_channel import open_channel
 from kstreams_repl.instance.state.state_directory import control_directory, state_root
 from kstreams_repl.instance.tasks.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
@@ -37,7 +38,6 @@ from kstreams_repl.spark.epoch import RunningQuery, start_query
 from kstreams_repl.spark.failure_translation import disk_errors
 from kstreams_repl.spark.generation_fencing import Generations, VersionText, declare
 from kstreams_repl.spark.instance_reports import ApplicationReport, read_reports
-from kstreams_repl.spark.journal_lease import RemoteLease
 from kstreams_repl.spark.missing_executors import Shortage
 from kstreams_repl.spark.partition_watcher import PartitionWatch, loss, refusal
 from kstreams_repl.spark.plan_serialization import Shipment, pack
@@ -105,7 +105,7 @@ class Deployment:
         self._clean = False
         self._restarting, self.restarts = False, Restarts()
         with disk_errors(self.state_root):
-            self._lease = LeaseWriter(control_directory(self.state_root, self.application_id))
+            self._lease = open_channel(control_directory(self.state_root, self.application_id), self.settings, self.application_id)
         self._generations: Generations | None = None
         self.version: VersionText | None = None
         """The version that the next generation writes to the journal."""
@@ -166,8 +166,8 @@ class Deployment:
             admin = Admin(self.settings)
             session = get_session(self._master, slots=self._slots) if self._spark is None else ensure_alive(self._spark)
             remote = is_cluster(session)
-            if remote and not isinstance(self._lease, RemoteLease):
-                self._lease = RemoteLease(self._lease.directory, self.settings, self.application_id)
+            if remote and not self._lease.remote:
+                self._lease = open_channel(self._lease.directory, self.settings, self.application_id, remote=True)
             if self._generations is None or self._generations.is_broken:
                 self._generations = Generations(self.settings, admin, self.application_id, self._lease)
             # 1. Validate, create internal topics, plan.
@@ -200,7 +200,7 @@ class Deployment:
             except BaseException:
                 release_slots(self)
                 if self._generations.generation == generation:  # else a newer generation is running, which must not be stopped
-                    self._lease.write(generation, Signal.STOP)
+                    self._lease.signal(generation, Signal.STOP)
                 raise
         return self
 
@@ -305,11 +305,11 @@ class Deployment:
         try:
             generations.resume(plan)
             self._lease.clear()
-            self._lease.write(plan.generation, Signal.RUN)
+            self._lease.signal(plan.generation, Signal.RUN)
             self._begin(plan, shipment, f"generation {plan.generation} resumed")
         except BaseException as error:
             release_slots(self)
-            self._lease.write(plan.generation, Signal.PAUSE)
+            self._lease.signal(plan.generation, Signal.PAUSE)
             if not isinstance(error, KStreamsError) or not generations.is_broken:
                 raise
             return False
@@ -356,7 +356,7 @@ class Deployment:
             if self._status is Status.RUNNING and plan is not None:
                 self._clean = False
                 with suppress(KStreamsError, OSError):
-                    self._lease.write(plan.generation, Signal.STOP)
+                    self._lease.signal(plan.generation, Signal.STOP)
                 self._stop_query()
                 self._enter(Status.STOPPED, "abandoned, no broker")
             if self._generations is not None:
@@ -382,7 +382,7 @@ class Deployment:
                     )
             else:
                 if plan is not None:
-                    self._lease.write(plan.generation, signal)
+                    self._lease.signal(plan.generation, signal)
                 if plan is not None and self._status is Status.PAUSED:
                     self._write_down(plan, signal)
                 self._enter(status, f"{signal} as asked")
@@ -403,7 +403,7 @@ class Deployment:
     def _end_query(self, plan: ApplicationPlan, signal: Signal, seconds: float = _SETTLE_SECONDS) -> list[int]:
         """Signal, wait for the reports, then stop the query (after a pause in the background); return the slots that did not answer."""
         try:
-            self._lease.write(plan.generation, signal)
+            self._lease.signal(plan.generation, signal)
         except (KStreamsError, OSError) as error:  # no signal reaches the workers: Spark ends them, and their uncommitted work is repeated
             _LOG.warning("the instances of %s cannot receive the signal %s: %s", self.application_id, signal, error)
             self._stop_query()
@@ -486,7 +486,7 @@ class Deployment:
                 error, failed = ended
                 if failed:
                     with suppress(KStreamsError, OSError):
-                        self._lease.write(plan.generation, Signal.STOP)
+                        self._lease.signal(plan.generation, Signal.STOP)
                     query.await_progress(_PROGRESS_SECONDS)
                 self._fail(plan, error, _LOST_SECONDS if lost else _SETTLE_SECONDS)
             return

@@ -24,7 +24,7 @@ from kstreams_repl.commit import offset_metadata
 from kstreams_repl.commit.committed_counts import merged_counts
 from kstreams_repl.errors import KStreamsError, ProducerFencedError
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.file_control import LeaseWriter, Signal
+from kstreams_repl.instance.control.channel import ENDED, ControlChannel, Signal
 from kstreams_repl.instance.tasks.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
@@ -32,7 +32,6 @@ from kstreams_repl.kafka.exact_metadata import OffsetAndMetadata
 from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.kafka.journal import TRANSACTION_MS, Beside, JournalControl, JournalReader, ensure_journal
 from kstreams_repl.kafka.journal_records import Assignment, ControlRecord, DesiredState, KeptOffset, KeptOffsets, Version, encode
-from kstreams_repl.spark.journal_lease import RemoteLease
 from kstreams_repl.types import TaskId, TopicPartition
 
 _LOG = logging.getLogger("kstreams_repl.spark")
@@ -56,8 +55,6 @@ class Previous:
 MOST_BYTES = 400_000
 """Maximal size of a version in the journal."""
 STAY_SECONDS = 24 * 3600.0
-_ENDED = frozenset({"paused", "stopped", "failed", "superseded"})
-"""States in which an instance commits no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +78,7 @@ class Generations:
         settings: ClientSettings,
         admin: Admin,
         application_id: str,
-        lease: LeaseWriter,
+        lease: ControlChannel,
         *,
         transaction_timeout_ms: int = TRANSACTION_MS,
     ) -> None:
@@ -105,9 +102,7 @@ class Generations:
         self._instances = state.desired.instances if state.desired is not None else 0
         self._assignment = state.assignment
         self._places = {slot: said.host for slot, said in state.reports.items() if said.host}
-        if isinstance(lease, RemoteLease):
-            lease.follow(self.end())
-            lease.send = self._send
+        lease.attach(self.end, self._send)
         self._desired_now = state.desired
         self._kept = state.kept_offsets
         self._counted = {n: (said.source_hash, said.counts) for n, said in state.versions.items() if n <= self._version}
@@ -150,13 +145,10 @@ class Generations:
             return Previous(
                 {TaskId.parse(task): int(slot) for slot, tasks in said.tasks.items() for task in tasks},
                 _by_task(said.standbys),
-                {int(slot): place for slot, place in said.places.items()} | self._places | self._seen(),
+                {int(slot): place for slot, place in said.places.items()} | self._places | self._lease.places(),
             )
         except ValueError:  # not a task name; the next generation replaces it
             return Previous()
-
-    def _seen(self) -> dict[int, str]:
-        return self._lease.places() if isinstance(self._lease, RemoteLease) else {}
 
     @property
     def is_broken(self) -> bool:
@@ -177,7 +169,7 @@ class Generations:
         self._instances = plan.instances
         self._to_work(self._desired(plan.generation, Signal.RUN), self._assignment, *texts)
         self._generation = plan.generation
-        self._lease.write(plan.generation, Signal.RUN)
+        self._lease.signal(plan.generation, Signal.RUN)
         return before
 
     def resume(self, plan: ApplicationPlan) -> None:
@@ -210,7 +202,7 @@ class Generations:
         not confirmed are fenced first.
         """
         told = self._lease.reports(plan.generation)
-        silent = [slot for slot in range(plan.instances) if told.get(slot, {}).get("state") not in _ENDED]
+        silent = [slot for slot in range(plan.instances) if told.get(slot, {}).get("state") not in ENDED]
         if silent and self._desired_now is not None:  # not after a takeover: a successor's instances must not be fenced
             self._write(self._desired_now)
         fence_instances(plan.settings, self._application_id, silent, timeout_ms=plan.config["transaction.timeout.ms"])
@@ -235,8 +227,7 @@ class Generations:
             return True
 
     def close(self) -> None:
-        if isinstance(self._lease, RemoteLease):
-            self._lease.close()
+        self._lease.close()
         try:
             self._control.close()
         except KStreamsError:  # fenced by a successor
@@ -310,14 +301,14 @@ class Generations:
 
 
 def declare(
-    holding: Generations | None, version: VersionText, settings: ClientSettings, application_id: str, lease: LeaseWriter
+    holding: Generations | None, version: VersionText, settings: ClientSettings, application_id: str, lease: ControlChannel
 ) -> None:
     """Write which version the next start of an application at rest runs, using the open control or opening one for this call."""
     with held(holding, settings, application_id, lease) as generations:
         generations.declare(version)
 
 
-def announce(version: VersionText, settings: ClientSettings, admin: Admin, application_id: str, lease: LeaseWriter) -> None:
+def announce(version: VersionText, settings: ClientSettings, admin: Admin, application_id: str, lease: ControlChannel) -> None:
     """Write which version another process is going to start; the previous driver is fenced."""
     generations = Generations(settings, admin, application_id, lease)
     try:
@@ -328,7 +319,7 @@ def announce(version: VersionText, settings: ClientSettings, admin: Admin, appli
 
 @contextmanager
 def held(
-    holding: Generations | None, settings: ClientSettings, application_id: str, lease: LeaseWriter
+    holding: Generations | None, settings: ClientSettings, application_id: str, lease: ControlChannel
 ) -> Iterator[Generations]:
     """Yield the open control of an application's journal, or open one for this block if there is none or it is broken."""
     usable = holding is not None and not holding.is_broken

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kstreams_repl.instance.control.file_control import LeaseWriter
+from kstreams_repl.instance.control.channel import ControlChannel
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class ApplicationReport:
         return {at: offset for task in self.tasks.values() for at, offset in task.committed.items()}
 
 
-def read_reports(lease: LeaseWriter, generation: int) -> ApplicationReport:
+def read_reports(lease: ControlChannel, generation: int) -> ApplicationReport:
     """Return the latest reports of a generation's instances."""
     told = lease.reports(generation)
     return ApplicationReport(generation, {slot: _instance(report) for slot, report in sorted(told.items())})

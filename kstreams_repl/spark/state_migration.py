@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.errors import TopologyError
-from kstreams_repl.instance.control.file_control import LeaseWriter
+from kstreams_repl.instance.control.channel import ControlChannel
 from kstreams_repl.instance.tasks.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
@@ -192,7 +192,7 @@ def migrate_stores(
     version: VersionText,
     settings: ClientSettings,
     application_id: str,
-    lease: LeaseWriter,
+    lease: ControlChannel,
     *,
     timeout_ms: int,
 ) -> None:

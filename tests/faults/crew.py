@@ -24,7 +24,8 @@ from pyspark import cloudpickle
 from kstreams_repl import StreamsBuilder, TimeWindows, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.file_control import LeaseWriter, Signal
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.file_channel import FileChannel
 from kstreams_repl.instance.state.state_directory import control_directory, task_directory
 from kstreams_repl.instance.tasks.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
@@ -124,7 +125,7 @@ class Crew:
             | {key.replace("_", "."): value for key, value in config.items()}
         )
         self.user = user
-        self.lease = LeaseWriter(control_directory(directory / "state", self.application_id))
+        self.lease = FileChannel(control_directory(directory / "state", self.application_id))
         self.plan: ApplicationPlan | None = None
         self.generation = 0
         self.slots_ever = 0
@@ -190,7 +191,7 @@ class Crew:
         )
         (self.directory / "plan").write_bytes(cloudpickle.dumps(self.plan))
         self.lease.clear()  # as the driver does; old reports of every generation would stay for ever
-        self.lease.write(self.generation, Signal.RUN)
+        self.lease.signal(self.generation, Signal.RUN)
         fence_instances(self.settings, self.application_id, range(self.slots_ever), timeout_ms=config["transaction.timeout.ms"])
         self.slots_ever = max(self.slots_ever, self.plan.instances)
         self.pids = {}
@@ -257,7 +258,7 @@ class Crew:
 
     def stop(self) -> None:
         """An orderly stop."""
-        self.lease.write(self.generation, Signal.STOP)
+        self.lease.signal(self.generation, Signal.STOP)
         for slot, pid in self.pids.items():
             self.settle(lambda pid=pid: not self.state_of(pid), f"slot {slot} to stop")
 

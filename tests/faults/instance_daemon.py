@@ -19,7 +19,7 @@ from typing import Any
 from pyspark import cloudpickle
 
 from kstreams_repl.commit import failpoints
-from kstreams_repl.instance.control.file_control import Control
+from kstreams_repl.instance.control.file_channel import FileInstanceControl
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.instance.tasks.task_initialization import open_instance  # noqa: F401  imported before the fork
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
@@ -44,7 +44,7 @@ def _child(order: dict[str, Any]) -> None:
     if order.get("inside"):
         _stop_inside(order["inside"])
     plan = cloudpickle.loads(Path(order["plan"]).read_bytes())
-    control = Control(plan.control_directory, plan.generation, order["slot"], parent=os.getppid())
+    control = FileInstanceControl(plan.control_directory, plan.generation, order["slot"], parent=os.getppid())
     run_instance(plan, order["slot"], until=time.monotonic() + 3600, control=control, own_process=True)
 
 

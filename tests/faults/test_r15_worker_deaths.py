@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.instance.control.file_control import Signal
+from kstreams_repl.instance.control.channel import Signal
 from tests.faults import mortal
 from tests.faults.counts import full
 from tests.faults.crew import Crew
@@ -101,7 +101,7 @@ def fails_and_goes_on(crew: Callable[..., Crew], die: Callable[[], None]) -> tup
     made.write(1_000)
     made.deploy(2)
     told, died = failure(made)
-    made.lease.write(made.generation, Signal.STOP)
+    made.lease.signal(made.generation, Signal.STOP)
     while any(map(made.state_of, made.pids.values())):
         time.sleep(0.01)
     made.user = Mortal({})

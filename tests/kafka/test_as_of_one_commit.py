@@ -13,7 +13,7 @@ import pytest
 
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control.file_control import Signal
+from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.polling.poll_loop import Loop
 from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.instance.tasks.task_initialization import open_instance

@@ -21,7 +21,8 @@ from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance import epoch_handover
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.file_control import Control, LeaseWriter, Signal
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
 from kstreams_repl.instance.epoch_handover import Patience
 from kstreams_repl.instance.epoch_result import Outcome
 from kstreams_repl.instance.instance_cache import WarmInstances
@@ -44,7 +45,7 @@ class Epochs:
     admin: Admin
     settings: ClientSettings
     plan: ApplicationPlan
-    lease: LeaseWriter
+    lease: FileChannel
     source: str
     sink: str
     warm: WarmInstances
@@ -53,7 +54,7 @@ class Epochs:
     """As in Spark's worker: what user code does to the process is watched."""
 
     def epoch(self, seconds: float, patience: Patience | None = None) -> Outcome:
-        control, until = Control(self.plan.control_directory, self.plan.generation, 0), time.monotonic() + seconds
+        control, until = FileInstanceControl(self.plan.control_directory, self.plan.generation, 0), time.monotonic() + seconds
         return run_instance(
             self.plan, 0, until=until, control=control, warm=self.warm, own_process=self.own_process, patience=patience
         )
@@ -106,13 +107,13 @@ ELSEWHERE = """
 import sys, time
 from pathlib import Path
 from pyspark import cloudpickle
-from kstreams_repl.instance.control.file_control import Control
+from kstreams_repl.instance.control.file_channel import FileInstanceControl
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.instance.instance_cache import WarmInstances
 
 plan = cloudpickle.loads(Path(sys.argv[1]).read_bytes())
 warm = WarmInstances()
-control = Control(plan.control_directory, plan.generation, 0)
+control = FileInstanceControl(plan.control_directory, plan.generation, 0)
 print(run_instance(plan, 0, until=time.monotonic() + float(sys.argv[2]), control=control, warm=warm).state)
 warm.close()
 """
@@ -146,8 +147,8 @@ def epochs(admin: Admin, settings: ClientSettings, name: str, tmp_path: Path) ->
     config: dict[str, Any] = {"application.id": name, "bootstrap.servers": settings.bootstrap_servers, "num.stream.threads": 1}
     config |= {"processing.guarantee": "exactly_once_v2", "state.dir": str(tmp_path)}
     plan = make_plan(builder.build(), StreamsConfig(config), settings, admin=admin, generation=1, state_root=tmp_path)
-    lease = LeaseWriter(Path(plan.control_directory))
-    lease.write(1, Signal.RUN)
+    lease = FileChannel(Path(plan.control_directory))
+    lease.signal(1, Signal.RUN)
     made = Epochs(admin, settings, plan, lease, source, sink, WarmInstances())
     yield made
     made.warm.close()
@@ -222,12 +223,12 @@ def test_an_error_between_epochs_is_told_by_the_next(epochs: Epochs) -> None:
 
 def test_a_pause_between_epochs_ends_the_loop_and_says_so_itself(epochs: Epochs) -> None:
     epochs.begin()
-    epochs.lease.write(1, Signal.PAUSE)
+    epochs.lease.signal(1, Signal.PAUSE)
     epochs.settle(lambda: epochs.lease.reports(1)[0]["state"] == "paused")
     epochs.send(b"b")
     assert epochs.epoch(3).state == "paused"
     assert epochs.out() == [b"1"]
-    epochs.lease.write(1, Signal.RUN)
+    epochs.lease.signal(1, Signal.RUN)
     assert epochs.epoch(0.5).warm
     epochs.settle(lambda: len(epochs.out()) == 2)
     assert epochs.out()[-1] == b"2"
@@ -245,12 +246,12 @@ def test_an_epoch_that_comes_while_its_stores_are_still_being_closed_waits_for_t
         return sync(environment)
 
     epochs.begin()
-    epochs.lease.write(1, Signal.PAUSE)
+    epochs.lease.signal(1, Signal.PAUSE)
     epochs.settle(lambda: bool(epochs.warm.held(epochs.plan.application_id, 1)) and not epochs.running.is_alive())
     monkeypatch.setattr(LmdbEnvironment, "_mark_closed", slowly)
-    epochs.lease.write(1, Signal.STOP)
+    epochs.lease.signal(1, Signal.STOP)
     assert begun.wait(60)
-    epochs.lease.write(1, Signal.RUN)
+    epochs.lease.signal(1, Signal.RUN)
     epochs.send(b"b")
     threading.Timer(0.5, gate.set).start()
     told = epochs.epoch(3)
@@ -266,7 +267,7 @@ def test_after_a_stop_between_epochs_no_loop_runs_and_no_client_or_environment_i
     before = clients()
     epochs.begin()
     assert clients() > before
-    epochs.lease.write(1, Signal.STOP)
+    epochs.lease.signal(1, Signal.STOP)
     epochs.settle(lambda: epochs.lease.reports(1)[0]["state"] == "stopped")
     epochs.settle(lambda: not epochs.running.is_alive() and clients() <= before)
     assert not epochs.warm.held(epochs.plan.application_id, 1)
@@ -277,7 +278,7 @@ def test_after_a_stop_between_epochs_no_loop_runs_and_no_client_or_environment_i
 def test_a_new_generation_in_the_same_worker_ends_what_goes_on_and_takes_its_stores_over(epochs: Epochs) -> None:
     epochs.begin()
     former, epochs.plan = epochs.running, replace(epochs.plan, generation=2)
-    epochs.lease.write(2, Signal.RUN)
+    epochs.lease.signal(2, Signal.RUN)
     epochs.send(b"b")
     assert epochs.epoch(0.5).state == "running"
     epochs.settle(lambda: len(epochs.out()) == 2)

@@ -10,7 +10,7 @@ import pytest
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.commit import failpoints
 from kstreams_repl.errors import TaskCorruptedError
-from kstreams_repl.instance.control.file_control import Signal
+from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.polling.poll_loop import Loop
 from kstreams_repl.kafka.clients import make_transactional_producer

@@ -16,7 +16,8 @@ import pytest
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.file_control import Control, LeaseWriter, Signal
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
 from kstreams_repl.instance.epoch_result import Outcome
 from kstreams_repl.instance.instance_cache import WarmInstances
 from kstreams_repl.instance.instance_runner import run_instance
@@ -47,7 +48,7 @@ class Counts:
         })  # fmt: skip
         self.generation += 1
         plan = make_plan(builder.build(), config, self.settings, admin=self.admin, generation=self.generation, state_root=self.directory)
-        LeaseWriter(Path(plan.control_directory)).write(plan.generation, Signal.RUN)
+        FileChannel(Path(plan.control_directory)).signal(plan.generation, Signal.RUN)
         return plan
 
     def write(self, count: int) -> None:
@@ -58,7 +59,7 @@ class Counts:
         producer.close()
 
     def run(self, plan: ApplicationPlan, seconds: float = 3) -> Outcome:
-        control = Control(plan.control_directory, plan.generation, 0)
+        control = FileInstanceControl(plan.control_directory, plan.generation, 0)
         return run_instance(plan, 0, until=time.monotonic() + seconds, control=control, warm=self.warm)
 
 

@@ -18,7 +18,8 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import TaskCorruptedError
 from kstreams_repl.instance import epoch_handover
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.file_control import Control, LeaseWriter, Signal
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
 from kstreams_repl.instance.epoch_result import Outcome
 from kstreams_repl.instance.instance_cache import WarmInstances
 from kstreams_repl.instance.instance_runner import run_instance
@@ -58,7 +59,7 @@ class Counts:
     admin: Admin
     settings: ClientSettings
     plan: ApplicationPlan
-    lease: LeaseWriter
+    lease: FileChannel
     source: str
     sink: str
     hold: Hold
@@ -80,8 +81,8 @@ class Counts:
     def start(self, generation: int) -> None:
         """Epochs in a row, until a signal or a failure."""
         self.plan = replace(self.plan, generation=generation)
-        self.lease.write(generation, Signal.RUN)
-        control = Control(self.plan.control_directory, generation, 0)
+        self.lease.signal(generation, Signal.RUN)
+        control = FileInstanceControl(self.plan.control_directory, generation, 0)
         plan = self.plan
 
         def work() -> None:
@@ -95,7 +96,7 @@ class Counts:
         self.thread.start()
 
     def end(self, signal: Signal) -> None:
-        self.lease.write(self.plan.generation, signal)
+        self.lease.signal(self.plan.generation, signal)
         self.thread.join(30)
         assert not self.thread.is_alive()
 
@@ -157,9 +158,9 @@ def counts(
     hold = Hold()
     monkeypatch.setattr(changelog_reader, "positions", hold.positions)
     monkeypatch.setattr(task_initialization, "_MOMENT_SECONDS", 0.0)
-    made = Counts(admin, settings, plan, LeaseWriter(Path(plan.control_directory)), source, sink, hold)
+    made = Counts(admin, settings, plan, FileChannel(Path(plan.control_directory)), source, sink, hold)
     yield made
-    made.lease.write(made.plan.generation, Signal.STOP)
+    made.lease.signal(made.plan.generation, Signal.STOP)
     made.thread.join(30)
     made.warm.close()
 
@@ -226,7 +227,7 @@ def test_a_pause_or_stop_during_a_restore_loses_nothing(counts: Counts, how: Sig
 def test_a_new_generation_during_a_restore_takes_over_what_is_restored_so_far(counts: Counts) -> None:
     held(counts)
     former = counts.thread
-    counts.lease.write(3, Signal.RUN)
+    counts.lease.signal(3, Signal.RUN)
     former.join(30)
     counts.hold.over.set()
     counts.start(3)

@@ -20,7 +20,8 @@ from pyspark import cloudpickle
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.file_control import Control, LeaseWriter, Signal
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
 from kstreams_repl.instance.instance_cache import WarmInstances
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.instance.tasks.task_initialization import fence_instances
@@ -39,11 +40,11 @@ ELSEWHERE = """
 import sys, time
 from pathlib import Path
 from pyspark import cloudpickle
-from kstreams_repl.instance.control.file_control import Control
+from kstreams_repl.instance.control.file_channel import FileInstanceControl
 from kstreams_repl.instance.instance_runner import run_instance
 
 plan = cloudpickle.loads(Path(sys.argv[1]).read_bytes())
-control = Control(plan.control_directory, plan.generation, 1)
+control = FileInstanceControl(plan.control_directory, plan.generation, 1)
 run_instance(plan, 1, until=time.monotonic() + 300, control=control, executor=sys.argv[2])
 """
 
@@ -64,7 +65,7 @@ class Application:
         self.sent = 0
         self._elsewhere: subprocess.Popen[bytes] | None = None
         self._here: threading.Thread | None = None
-        self._lease: LeaseWriter | None = None
+        self._lease: FileChannel | None = None
 
     def start(self, generation: int, instances: int, previous: Previous) -> Previous:
         """As a driver does it; returns where tasks and copies are now."""
@@ -83,8 +84,8 @@ class Application:
         self._pause()
         self.plan = replace(plan, remote=False)
         """Where copies are is planned for a cluster; signals and reports are files here."""
-        self._lease = LeaseWriter(Path(plan.control_directory))
-        self._lease.write(generation, Signal.RUN)
+        self._lease = FileChannel(Path(plan.control_directory))
+        self._lease.signal(generation, Signal.RUN)
         fence_instances(self.settings, self.name, range(2), timeout_ms=10_000)
         if instances > 1:
             file = self.directory / "plan.pickle"
@@ -101,11 +102,11 @@ class Application:
 
     def _pause(self) -> None:
         if self._lease is not None and self.plan is not None:
-            self._lease.write(self.plan.generation, Signal.PAUSE)
+            self._lease.signal(self.plan.generation, Signal.PAUSE)
             self.settle(lambda: self.here["state"] == "paused")
 
     def _run(self, plan: ApplicationPlan) -> None:
-        control = Control(plan.control_directory, plan.generation, 0)
+        control = FileInstanceControl(plan.control_directory, plan.generation, 0)
         run_instance(plan, 0, until=time.monotonic() + 300, control=control, executor="executor-0", warm=self.warm)
 
     @property
@@ -142,7 +143,7 @@ class Application:
 
     def close(self) -> None:
         if self._lease is not None and self.plan is not None:
-            self._lease.write(self.plan.generation, Signal.STOP)
+            self._lease.signal(self.plan.generation, Signal.STOP)
         if self._here is not None:
             self._here.join()
         if self._elsewhere is not None:

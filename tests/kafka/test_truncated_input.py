@@ -17,7 +17,8 @@ from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import InputOffsetError
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.file_control import Control, LeaseWriter, Signal
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
 from kstreams_repl.instance.epoch_result import Outcome
 from kstreams_repl.instance.instance_cache import WarmInstances
 from kstreams_repl.instance.instance_runner import run_instance
@@ -65,14 +66,14 @@ class Bank:
         plan = make_plan(
             builder.build(), config, self.settings, admin=self.admin, generation=self.generation, state_root=self.directory
         )
-        LeaseWriter(Path(plan.control_directory)).write(plan.generation, Signal.RUN)
+        FileChannel(Path(plan.control_directory)).signal(plan.generation, Signal.RUN)
         return plan
 
     def epoch(self, plan: ApplicationPlan, *wanted: str) -> Outcome:
         """Epochs until the sink has that, or one fails."""
         deadline = time.monotonic() + 30
         while True:
-            control = Control(plan.control_directory, plan.generation, 0)
+            control = FileInstanceControl(plan.control_directory, plan.generation, 0)
             outcome = run_instance(plan, 0, until=time.monotonic() + 0.3, control=control, warm=self.warm)
             if outcome.failure is not None or self.out() == list(wanted):
                 return outcome

@@ -13,7 +13,8 @@ import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control.file_control import Control, LeaseWriter, Signal
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
 from kstreams_repl.instance.epoch_result import Outcome
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.kafka.admin import Admin
@@ -38,7 +39,7 @@ def test_an_instance_leaves_when_it_is_fenced_by_a_generation_that_stands_in_the
     topology = builder.build()
     ensure_journal(admin, name)
 
-    def kernel(generation: int) -> tuple[LeaseWriter, Callable[[], Outcome]]:
+    def kernel(generation: int) -> tuple[FileChannel, Callable[[], Outcome]]:
         root = tmp_path / f"kernel-{generation}"
         config: dict[str, Any] = {"application.id": name, "bootstrap.servers": settings.bootstrap_servers, "state.dir": str(root)}
         config |= {"processing.guarantee": "exactly_once_v2", "default.key.serde": serdes.string}
@@ -46,9 +47,9 @@ def test_an_instance_leaves_when_it_is_fenced_by_a_generation_that_stands_in_the
         journal = JournalControl(settings, name)
         journal.write(DesiredState(generation, "running", 1, 1))
         journal.close()
-        lease = LeaseWriter(Path(plan.control_directory))
-        lease.write(generation, Signal.RUN)
-        control = Control(plan.control_directory, generation, 0, in_force=partial(generation_in_force, settings, name))
+        lease = FileChannel(Path(plan.control_directory))
+        lease.signal(generation, Signal.RUN)
+        control = FileInstanceControl(plan.control_directory, generation, 0, in_force=partial(generation_in_force, settings, name))
         return lease, lambda: run_instance(plan, 0, until=time.monotonic() + SECONDS, control=control)
 
     def send(value: str) -> None:
@@ -80,5 +81,5 @@ def test_an_instance_leaves_when_it_is_fenced_by_a_generation_that_stands_in_the
                     break
             assert former.result(0).state == "superseded"
         finally:
-            lease.write(2, Signal.STOP)
+            lease.signal(2, Signal.STOP)
         assert latter.result(SECONDS).state == "stopped"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from kstreams_repl.instance.control.file_control import LEASE, write_whole
+from kstreams_repl.instance.control.control_files import write_whole
+from kstreams_repl.instance.control.file_channel import LEASE
 from kstreams_repl.instance.state.state_directory import control_directory
 from kstreams_repl.session import Records
 from tests.unit.kernel_ext.test_extension import completions, new_shell, run
@@ -120,7 +121,7 @@ def test_a_dead_application_is_listed_and_removed_once_it_is_confirmed(
     session.create_topic(changelog)
     folder = control_directory(session._state_root(), name)
     folder.mkdir(parents=True)
-    write_whole(folder / LEASE, {"generation": 3, "signal": "stop", "pid": 0})
+    write_whole(folder / LEASE, {"generation": 3, "signal": "stopped", "pid": 0})
     assert f"%topo_remove {name}" in run(shell, "%topo")[0].result.note
     assert name in completions(shell, f"%topo_remove {name[:4]}")
     listed = run(shell, f"%topo_remove {name}")[0].result

@@ -27,7 +27,8 @@ from kstreams_repl.errors import (
     TopologyError,
     UnknownTopicError,
 )
-from kstreams_repl.instance.control.file_control import LEASE, write_whole
+from kstreams_repl.instance.control.control_files import write_whole
+from kstreams_repl.instance.control.file_channel import LEASE
 from kstreams_repl.instance.state.state_directory import control_directory
 from kstreams_repl.kafka.clients import ClientSettings, make_transactional_producer
 from kstreams_repl.kafka.journal import JournalControl, ensure_journal

@@ -15,7 +15,7 @@ import pytest
 import kstreams_repl as ks
 from kernel_ext.magics import NodeValues
 from kstreams_repl.errors import TopologyError
-from kstreams_repl.instance.control.node_taps import TapRequests
+from kstreams_repl.instance.control.node_taps import TapFiles
 from kstreams_repl.instance.state.state_directory import control_directory, state_root
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.session.session_directory import SessionDirectory
@@ -55,8 +55,8 @@ class Feeder:
         self._thread.join()
 
 
-def requests_of(app: ks.Application) -> TapRequests:
-    return TapRequests(control_directory(state_root(app.config), app.name))
+def requests_of(app: ks.Application) -> TapFiles:
+    return TapFiles(control_directory(state_root(app.config), app.name))
 
 
 def test_a_tap_shows_values_and_leaves_state_and_output_exact(session: ks.Session) -> None:

@@ -1,1 +1,1 @@
-"""Commands to a running instance and its reports: through files on the driver's host, through the journal on another."""
+"""The control channel: commands to instances, their reports, claims to slots and taps on nodes, by files or through the journal."""

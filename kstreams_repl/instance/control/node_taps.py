@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.instance.control.file_control import InstanceControl, read_whole, write_whole
+from kstreams_repl.instance.control.control_files import read_whole, write_whole
 from kstreams_repl.instance.control.json_safe import shown
 from kstreams_repl.runtime.tap_points import sends_changes
 from kstreams_repl.types import TaskId
@@ -74,8 +74,8 @@ class TapRequest:
         return now_ms < min(self.until_ms, self.last_ms)
 
 
-class TapRequests:
-    """The client's side.
+class TapFiles:
+    """The requests for an application's taps and the values observed by its instances.
 
     Args:
         directory: the application's control directory.
@@ -84,6 +84,8 @@ class TapRequests:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._folder = directory / _FOLDER
+
+    # ---- the client's end
 
     def put(self, request: TapRequest) -> None:
         """Write or renew a request."""
@@ -110,6 +112,35 @@ class TapRequests:
             if content is not None and isinstance(mine, dict):
                 found.append({"slot": content["slot"], "began": content.get("began"), **mine})
         return sorted(found, key=lambda item: item["slot"])
+
+    # ---- the instance's end
+
+    @property
+    def requested(self) -> bool:
+        """Whether there may be a request; costs one `stat`."""
+        return os.path.isdir(self._folder)
+
+    def wanted(self, now_ms: int) -> dict[str, TapRequest]:
+        """Return the requests in force by id; remove the others."""
+        wanted = {}
+        for path in self._folder.glob("*.json"):
+            content = read_whole(path)
+            request = None if content is None else TapRequest.read(content)
+            if request is not None and request.in_force(now_ms):
+                wanted[request.id] = request
+            else:
+                with suppress(FileNotFoundError):
+                    path.unlink()
+        return wanted
+
+    def show(self, generation: int, slot: int, content: Mapping[str, Any] | None) -> None:
+        """Write the values observed by an instance; None: it has no taps any more."""
+        path = self._directory / f"tapped-{generation}-{slot}.json"
+        with suppress(FileNotFoundError):  # the driver has removed the directory
+            if content is None:
+                path.unlink()
+            else:
+                write_whole(path, content)
 
 
 class _Tap:
@@ -185,10 +216,9 @@ class _TaskTap:
 class TapBoard:
     """The instance's side: attaches and detaches taps; call it at intervals from the task's own thread, between records."""
 
-    def __init__(self, control: InstanceControl) -> None:
-        self._folder = control.directory / _FOLDER
-        self._file = control.directory / f"tapped-{control.generation}-{control.slot}.json"
-        self._slot = control.slot
+    def __init__(self, files: TapFiles, generation: int, slot: int) -> None:
+        self._files = files
+        self._generation, self._slot = generation, slot
         self._taps: dict[str, _Tap] = {}
         self._last = 0.0
         self._began = time.time_ns()
@@ -204,10 +234,10 @@ class TapBoard:
         Args:
             tasks: the instance's `StreamTask`s.
         """
-        if not self._taps and not os.path.isdir(self._folder):
+        if not self._taps and not self._files.requested:
             return
         now = time.time()
-        wanted = self._wanted(int(now * 1000))
+        wanted = self._files.wanted(int(now * 1000))
         for over in [name for name in self._taps if name not in wanted]:
             self._take_off(self._taps.pop(over))
         for name, request in wanted.items():
@@ -220,18 +250,6 @@ class TapBoard:
                 tap.refill(now - self._last)
         self._last = now
         self._show()
-
-    def _wanted(self, now_ms: int) -> dict[str, TapRequest]:
-        wanted = {}
-        for path in self._folder.glob("*.json"):
-            content = read_whole(path)
-            request = None if content is None else TapRequest.read(content)
-            if request is not None and request.in_force(now_ms):
-                wanted[request.id] = request
-            else:
-                with suppress(FileNotFoundError):
-                    path.unlink()
-        return wanted
 
     def _put_on(self, tap: _Tap, tasks: Iterable[Any]) -> None:
         node = tap.request.node
@@ -251,12 +269,10 @@ class TapBoard:
 
     def _show(self) -> None:
         if not self._taps:
-            with suppress(FileNotFoundError):
-                self._file.unlink()
+            self._files.show(self._generation, self._slot, None)
         elif any(tap.changed for tap in self._taps.values()):
-            with suppress(FileNotFoundError):  # the driver has removed the directory
-                taps = {name: tap.show() for name, tap in self._taps.items()}
-                write_whole(self._file, {"slot": self._slot, "began": self._began, "taps": taps})
+            taps = {name: tap.show() for name, tap in self._taps.items()}
+            self._files.show(self._generation, self._slot, {"slot": self._slot, "began": self._began, "taps": taps})
 
 
 def _size(row: list[Any]) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 from kstreams_repl.commit.failpoints import failpoint
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.instance.control.file_control import Signal
+from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.huge_pages import EVERY_RECORDS, SETTLED_RECORDS, use_large_pages
 from kstreams_repl.instance.instance import Instance, wall_clock
 from kstreams_repl.instance.polling.scheduler import most_buffered, scheduler_of

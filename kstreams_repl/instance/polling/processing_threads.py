@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import Any
 
 from kstreams_repl.commit.failpoints import failpoint
-from kstreams_repl.instance.control.file_control import Signal
+from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.polling.poll_loop import Ending, Loop
 from kstreams_repl.instance.polling.scheduler import scheduler_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from kstreams_repl.errors import BrokerUnavailableError, ConfigError, KStreamsError, SessionFileError, did_you_mean
-from kstreams_repl.instance.control.file_control import LEASE, read_whole
+from kstreams_repl.instance.control.file_channel import read_lease
 from kstreams_repl.instance.state.state_directory import control_directory
 from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.kafka.journal import JournalControl, JournalReader
@@ -54,8 +54,8 @@ def journal_of(session: Session, name: str) -> JournalState:
 
 def _may_be_driven(session: Session, name: str) -> bool:
     """Return False only if the process that drove it last, from this directory, has ended."""
-    lease = read_whole(control_directory(session._state_root(), name) / LEASE)
-    return lease is None or psutil.pid_exists(int(lease["pid"]))
+    lease = read_lease(control_directory(session._state_root(), name))
+    return lease is None or psutil.pid_exists(lease.pid)
 
 
 def serdes_told(state: JournalState) -> str:

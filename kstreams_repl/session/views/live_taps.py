@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import KStreamsError, TapUnavailableError
-from kstreams_repl.instance.control.node_taps import LEASE_SECONDS, LONGEST_SECONDS, MOST_ROWS, TapRequest, TapRequests
+from kstreams_repl.instance.control.node_taps import LEASE_SECONDS, LONGEST_SECONDS, MOST_ROWS, TapFiles, TapRequest
 from kstreams_repl.instance.state.state_directory import control_directory, state_root
 from kstreams_repl.session.topics.records import ReadRecord, Records
 
@@ -33,7 +33,7 @@ class LiveTap:
 
     def __init__(self, application: Application, node: str, *, rows: int = 100, per_second: int = PER_SECOND) -> None:
         self._application = application
-        self._requests = TapRequests(control_directory(state_root(application.config), application.name))
+        self._requests = TapFiles(control_directory(state_root(application.config), application.name))
         now_ms = int(time.time() * 1000)
         self._request = TapRequest(
             secrets.token_hex(8), node, min(max(rows, 1), MOST_ROWS), per_second, 0, now_ms + int(LONGEST_SECONDS * 1000)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import InvalidStateStoreError, UnknownTopicError
 from kstreams_repl.inspection.stores import LogRows, StoreRows
-from kstreams_repl.instance.control.file_control import LEASE, read_whole
+from kstreams_repl.instance.control.file_channel import read_lease
 from kstreams_repl.instance.state.state_directory import application_directory, control_directory, state_root
 from kstreams_repl.instance.tasks.consistent_cut import CUT, TaskCommit, at_one_commit, instance_commits
 from kstreams_repl.kafka.admin import Admin
@@ -69,8 +69,8 @@ def _task_directories(config: StreamsConfig) -> dict[TaskId, Path]:
     """
     application = application_directory(state_root(config), config["application.id"])
     found: dict[TaskId, Path] = {}
-    lease = read_whole(control_directory(state_root(config), config["application.id"]) / LEASE)
-    if lease is not None and lease.get("remote"):
+    lease = read_lease(control_directory(state_root(config), config["application.id"]))
+    if lease is not None and lease.remote:
         return found
     for data in sorted(application.glob("tasks/*/data.mdb")):
         try:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.instance.control import slot_lock
-from kstreams_repl.instance.control.file_control import Signal
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.node_taps import TapFiles
 from tests.faults.simulation.world import Actor, World
 
 
@@ -63,7 +64,7 @@ class SimulatedLock:
 
 
 class LeaseControl:
-    """`instance.control.file_control.Control` over a lease in memory."""
+    """`instance.control.file_channel.FileInstanceControl` over a lease in memory."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class LeaseControl:
         self._world = world
         self._lease = lease
         self._reports = reports
-        self.directory = directory
+        self.taps = TapFiles(directory)
         self.generation = generation
         self.slot = slot
 

@@ -26,7 +26,7 @@ from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance import epoch_handover as bridge_module
 from kstreams_repl.instance import instance_cache, instance_runner
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.file_control import Signal
+from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.instance_cache import WarmInstances
 from kstreams_repl.instance.instance_runner import Outcome, run_instance
 from kstreams_repl.instance.state import state_manager, state_updater

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.file_control import Signal
+from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.epoch_result import Outcome
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.instance_cache import WarmInstances

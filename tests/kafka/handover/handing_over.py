@@ -25,7 +25,8 @@ from typing import Any
 from kstreams_repl import EmitStrategy, JoinWindows, Materialized, SessionWindows, StreamsBuilder, Suppressed, TimeWindows, serdes
 from kstreams_repl.bench.peers.kafka_streams import peer_jars
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control.file_control import Control, LeaseWriter, Signal
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
 from kstreams_repl.instance.epoch_result import Outcome
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.kafka.admin import Admin
@@ -103,16 +104,16 @@ class Ours:
             topology(application, source), config, self._settings,
             admin=self._admin, generation=self._generation, state_root=self._directory,
         )  # fmt: skip
-        self._lease = LeaseWriter(Path(plan.control_directory))
-        self._lease.write(plan.generation, Signal.RUN)
-        control = Control(plan.control_directory, plan.generation, 0)
+        self._lease = FileChannel(Path(plan.control_directory))
+        self._lease.signal(plan.generation, Signal.RUN)
+        control = FileInstanceControl(plan.control_directory, plan.generation, 0)
         self._thread = threading.Thread(
             target=lambda: self._outcomes.append(run_instance(plan, 0, until=time.monotonic() + 120, control=control))
         )
         self._thread.start()
 
     def stop(self) -> None:
-        self._lease.write(self._generation, Signal.STOP)
+        self._lease.signal(self._generation, Signal.STOP)
         self._thread.join(60)
         outcome = self._outcomes.pop()
         assert outcome.failure is None and outcome.state == "stopped", outcome

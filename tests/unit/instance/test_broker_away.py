@@ -12,8 +12,8 @@ import pytest
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import BrokerUnavailableError
-from kstreams_repl.instance.control.file_control import Signal
-from kstreams_repl.instance.control.journal_control import RemoteControl
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.journal_channel import JournalInstanceControl
 from kstreams_repl.instance.epoch_handover import Attendance
 from kstreams_repl.instance.epoch_result import Outcome
 from kstreams_repl.instance.instance_runner import _Runner
@@ -45,7 +45,7 @@ class _Journal:
 
 def run(monkeypatch: pytest.MonkeyPatch, directory: Path, journal: _Journal, opening: Callable[[], None]) -> Outcome:
     follower: Any = journal
-    control = RemoteControl(follower, 1, 0, place="host-a", directory=directory)
+    control = JournalInstanceControl(follower, 1, 0, place="host-a", directory=directory)
     plan: Any = SimpleNamespace(application_id="app", config=StreamsConfig({"application.id": "app"}), generation=1)
     monkeypatch.setattr(_Runner, "_open", lambda self: opening())
     return _Runner(plan, 0, control, "host-a", None, Attendance(time.monotonic() + 0.3), None).run()

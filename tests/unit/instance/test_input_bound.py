@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder, Topology
-from kstreams_repl.instance.control.file_control import Signal
+from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.polling.poll_loop import Ending, Loop
 from kstreams_repl.instance.polling.processing_threads import ThreadedLoop

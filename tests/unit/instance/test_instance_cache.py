@@ -14,7 +14,8 @@ import pytest
 
 from kstreams_repl.errors import StateStoreError
 from kstreams_repl.instance import instance_cache as warm_module
-from kstreams_repl.instance.control.file_control import LeaseWriter, Signal
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.file_channel import FileChannel
 from kstreams_repl.instance.instance_cache import WarmInstances
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 
@@ -73,7 +74,7 @@ def settle(condition: Callable[[], bool]) -> None:
 def warm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[WarmInstances]:
     monkeypatch.setattr(warm_module, "_changelog_ends", lambda instance: {})
     monkeypatch.setattr(warm_module, "_WATCH_SECONDS", 0.01)
-    LeaseWriter(tmp_path).write(1, Signal.PAUSE)
+    FileChannel(tmp_path).signal(1, Signal.PAUSE)
     made = WarmInstances(0.0)
     yield made
     made.close()
@@ -149,7 +150,7 @@ def test_an_instance_whose_close_fails_keeps_no_other_open(
 def test_a_former_instance_whose_close_fails_does_not_stop_its_successor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(warm_module, "_changelog_ends", lambda instance: {})
     monkeypatch.setattr(warm_module, "_unchanged", lambda instance: False)
-    LeaseWriter(tmp_path).write(1, Signal.RUN)
+    FileChannel(tmp_path).signal(1, Signal.RUN)
     warm = WarmInstances()
     former = kept_by(warm, _Instance(tmp_path, trouble=ValueError("the user's Processor.close")))
     assert warm.take(former.plan, 0) is None

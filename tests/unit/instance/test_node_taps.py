@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder, TopologyTestDriver
-from kstreams_repl.instance.control.file_control import Control
 from kstreams_repl.instance.control.json_safe import MOST_TEXT, shown
-from kstreams_repl.instance.control.node_taps import MOST_BYTES, MOST_ROWS, TapBoard, TapRequest, TapRequests
+from kstreams_repl.instance.control.node_taps import MOST_BYTES, MOST_ROWS, TapBoard, TapFiles, TapRequest
 
 
 def driver() -> TopologyTestDriver:
@@ -35,11 +34,11 @@ def feed(driver: TopologyTestDriver, values: list[str]) -> None:
 
 
 def board(directory: Path) -> TapBoard:
-    return TapBoard(Control(str(directory), 3, 0))
+    return TapBoard(TapFiles(directory), 3, 0)
 
 
 def test_values_between_nodes_are_shown(tmp_path: Path) -> None:
-    requests, served = TapRequests(tmp_path), board(tmp_path)
+    requests, served = TapFiles(tmp_path), board(tmp_path)
     with driver() as running:
         tasks: list[Any] = [running._task]
         requests.put(request())
@@ -52,7 +51,7 @@ def test_values_between_nodes_are_shown(tmp_path: Path) -> None:
 
 
 def test_a_tap_is_taken_off_when_its_client_drops_it_or_stops_renewing(tmp_path: Path) -> None:
-    requests, served = TapRequests(tmp_path), board(tmp_path)
+    requests, served = TapFiles(tmp_path), board(tmp_path)
     with driver() as running:
         tasks: list[Any] = [running._task]
         requests.put(request())
@@ -68,7 +67,7 @@ def test_a_tap_is_taken_off_when_its_client_drops_it_or_stops_renewing(tmp_path:
 
 
 def test_rows_bytes_and_rate_are_bounded_and_all_is_counted(tmp_path: Path) -> None:
-    requests, served = TapRequests(tmp_path), board(tmp_path)
+    requests, served = TapFiles(tmp_path), board(tmp_path)
     with driver() as running:
         tasks: list[Any] = [running._task]
         requests.put(request(rows=500, per_second=5000))
@@ -108,7 +107,7 @@ def test_a_request_that_is_none_is_removed(tmp_path: Path, change: dict[str, Any
     (tmp_path / "taps" / "worse.json").write_text("[")
     with driver() as running:
         served.serve([running._task])
-    assert served.active == frozenset() and TapRequests(tmp_path).active() == []
+    assert served.active == frozenset() and TapFiles(tmp_path).active() == []
 
 
 class Loud:

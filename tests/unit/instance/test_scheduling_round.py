@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from kstreams_repl import StreamsBuilder, Topology
-from kstreams_repl.instance.control.file_control import Signal
+from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.polling.poll_loop import Loop
 from kstreams_repl.instance.polling.scheduler import Candidate, Scheduler, longest_waiting
 from kstreams_repl.instance.polling.scheduling_round import Turns

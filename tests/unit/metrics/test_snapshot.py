@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.instance.control.file_control import LeaseWriter
+from kstreams_repl.instance.control.file_channel import FileChannel
 from kstreams_repl.metrics.snapshot import Snapshot, validated
 
 GOOD = Snapshot(7, [("stream-thread-metrics", {"thread-id": "t"}, {"commit-total": 3, "state": "running", "poll-latency-avg": None})])
@@ -31,7 +31,7 @@ def test_what_is_none_is_left_out_and_raises_nothing(said: Any) -> None:
 
 
 def test_metrics_of_the_other_instances_are_there_when_one_file_is_damaged(tmp_path: Path) -> None:
-    lease = LeaseWriter(tmp_path)
+    lease = FileChannel(tmp_path)
     (tmp_path / "metrics-1-0.json").write_text(json.dumps({"groups": []}))
     (tmp_path / "metrics-1-1.json").write_text(json.dumps(GOOD.plain()))
     (tmp_path / "metrics-1-x.json").write_text(json.dumps(GOOD.plain()))

@@ -13,7 +13,8 @@ import pytest
 import kstreams_repl as ks
 from kernel_ext import side_panel
 from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
-from kstreams_repl.instance.control.file_control import LEASE, write_whole
+from kstreams_repl.instance.control.control_files import write_whole
+from kstreams_repl.instance.control.file_channel import LEASE
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.session.application.journal_lookup import deployed_names
 from kstreams_repl.session.topics import read

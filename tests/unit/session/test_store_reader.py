@@ -18,13 +18,14 @@ import kstreams_repl as ks
 from kstreams_repl.errors import InvalidStateStoreError
 from kstreams_repl.inspection import TableData, run_sql
 from kstreams_repl.inspection.stores import LogRows, store_table
-from kstreams_repl.instance.control.file_control import LeaseWriter, Signal
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.file_channel import FileChannel
+from kstreams_repl.instance.control.journal_channel import JournalChannel
 from kstreams_repl.kafka.reading import OffsetRange
 from kstreams_repl.session.views import store_reader
 from kstreams_repl.session.views.sql_catalog import SessionTables, all_stores
 from kstreams_repl.session.views.store_reader import count_rows, get_row, read_store, read_stores
 from kstreams_repl.session.views.store_view import StoreView
-from kstreams_repl.spark.journal_lease import RemoteLease
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.types import RecordBatch, TopicPartition
 
@@ -280,9 +281,9 @@ def test_rows_that_an_application_left_here_are_not_those_it_has_on_a_cluster(
     write(str(tmp_path / "app" / "tasks" / "0_0"), [(b"a", struct.pack(">qq", 1000, 1))])
     batch = RecordBatch([b"a"], [struct.pack(">q", 5)], [2000], [0])
     app = reading(topology, tmp_path, "app-counts-changelog", batch, monkeypatch)
-    RemoteLease(control, None, "app").write(1, Signal.RUN)  # type: ignore[arg-type]
+    JournalChannel(control, None, "app").signal(1, Signal.RUN)  # type: ignore[arg-type]
     if not moved:
-        LeaseWriter(control).write(2, Signal.RUN)
+        FileChannel(control).signal(2, Signal.RUN)
     store = topology.store("counts")
     rows = read_store(app.session.admin, app.config, topology, store, limit=None)
     assert rows.as_of == "from topic app-counts-changelog" if moved else rows.commits.endswith("commits 0_0: 7")

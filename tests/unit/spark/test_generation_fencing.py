@@ -16,7 +16,7 @@ from kstreams_repl.commit.committed_counts import committed_counts, written_coun
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import BrokerUnavailableError, KStreamsError, ProducerFencedError
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.file_control import Signal
+from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.kafka.admin import CommittedOffset, TopicDescription
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal_records import encode, source_hash
@@ -79,7 +79,14 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture
 def opened(world: World) -> Callable[[], Generations]:
-    lease = SimpleNamespace(generation=lambda: 0, write=lambda generation, signal: None, reports=lambda generation: world.told)
+    lease = SimpleNamespace(
+        generation=lambda: 0,
+        signal=lambda generation, signal: None,
+        reports=lambda generation: world.told,
+        places=dict,
+        attach=lambda start, send: None,
+        close=lambda: None,
+    )
     return lambda: Generations(world.settings, world, "app", lease)  # type: ignore[arg-type]
 
 
@@ -273,7 +280,7 @@ def test_a_resume_after_the_broker_has_forgotten_the_hold_starts_anew(
 def test_an_edit_at_rest_takes_a_hold_of_its_own_where_the_one_there_is_lost(
     world: World, opened: Callable[[], Generations]
 ) -> None:
-    lease: Any = SimpleNamespace(generation=lambda: 0)
+    lease: Any = SimpleNamespace(generation=lambda: 0, attach=lambda start, send: None, close=lambda: None)
     rested(opened)
     lost: Any = SimpleNamespace(is_broken=True)
     module.declare(lost, VersionText(2, "two", ""), world.settings, "app", lease)

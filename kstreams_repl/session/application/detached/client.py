@@ -23,7 +23,7 @@ from typing import Any
 
 from kstreams_repl.config import SNAPSHOT_DIR, StreamsConfig
 from kstreams_repl.errors import ConfigError, DetachedApplicationError, KStreamsError
-from kstreams_repl.instance.control.file_control import LeaseWriter
+from kstreams_repl.instance.control.file_channel import FileChannel
 from kstreams_repl.instance.polling.poll_loop import failure_of
 from kstreams_repl.instance.state.state_directory import control_directory, state_root
 from kstreams_repl.kafka.admin import Admin
@@ -69,7 +69,7 @@ class DetachedDeployment:
         self.mailbox = Mailbox(state_root(config), self.application_id)
         self._session = session
         self._master = master
-        self._lease = LeaseWriter(control_directory(state_root(config), self.application_id))
+        self._lease = FileChannel(control_directory(state_root(config), self.application_id))
 
     def __repr__(self) -> str:
         driver = self.mailbox.driven

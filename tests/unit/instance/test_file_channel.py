@@ -9,31 +9,32 @@ from pathlib import Path
 import pytest
 
 from kstreams_repl.commit import failpoints
-from kstreams_repl.instance.control.file_control import Control, LeaseWriter, Signal
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
 
 
-def make(tmp_path: Path, generation: int = 1) -> tuple[LeaseWriter, Control]:
-    writer = LeaseWriter(tmp_path / "control")
-    writer.write(generation, Signal.RUN)
-    return writer, Control(str(tmp_path / "control"), generation, 0)
+def make(tmp_path: Path, generation: int = 1) -> tuple[FileChannel, FileInstanceControl]:
+    writer = FileChannel(tmp_path / "control")
+    writer.signal(generation, Signal.RUN)
+    return writer, FileInstanceControl(str(tmp_path / "control"), generation, 0)
 
 
 def test_signal_follows_the_lease(tmp_path: Path) -> None:
     writer, control = make(tmp_path)
     assert control.signal() is Signal.RUN
-    writer.write(1, Signal.PAUSE)
+    writer.signal(1, Signal.PAUSE)
     assert control.signal() is Signal.PAUSE
 
 
 def test_another_generation_supersedes(tmp_path: Path) -> None:
     writer, control = make(tmp_path)
-    writer.write(2, Signal.RUN)
+    writer.signal(2, Signal.RUN)
     assert control.signal() is Signal.SUPERSEDED
 
 
 def test_lower_generation_cannot_take_the_lease_back(tmp_path: Path) -> None:
     writer, _ = make(tmp_path, 5)
-    assert not writer.write(4, Signal.STOP)
+    assert not writer.signal(4, Signal.STOP)
     assert writer.generation() == 5
 
 
@@ -45,14 +46,14 @@ def test_missing_lease_stops(tmp_path: Path) -> None:
 
 def test_dead_parent_stops(tmp_path: Path) -> None:
     writer, _ = make(tmp_path)
-    orphan = Control(str(writer.directory), 1, 0, parent=os.getppid() + 1)
+    orphan = FileInstanceControl(str(writer.directory), 1, 0, parent=os.getppid() + 1)
     assert orphan.signal() is Signal.STOP
 
 
 def test_reports_are_kept_by_generation_and_slot(tmp_path: Path) -> None:
     writer, control = make(tmp_path)
     control.report({"state": "running", "records": 5})
-    zombie = Control(str(writer.directory), 0, 0)
+    zombie = FileInstanceControl(str(writer.directory), 0, 0)
     zombie.report({"state": "superseded"})
     assert writer.reports(1)[0]["records"] == 5
     assert control.told("running") and not control.told("paused")
@@ -63,7 +64,7 @@ def test_reports_are_kept_by_generation_and_slot(tmp_path: Path) -> None:
 def test_the_disk_is_not_asked_every_round(tmp_path: Path) -> None:
     writer, control = make(tmp_path)
     assert control.signal(now=100.0) is Signal.RUN
-    writer.write(1, Signal.STOP)
+    writer.signal(1, Signal.STOP)
     assert control.signal(now=100.001) is Signal.RUN
     assert control.signal(now=101.0) is Signal.STOP
 
@@ -74,7 +75,7 @@ def test_a_damaged_lease_leaves_what_was_said_last(tmp_path: Path, damaged: str)
     assert control.signal() is Signal.RUN
     (writer.directory / "lease.json").write_text(damaged)
     assert control.signal() is Signal.RUN and writer.generation() == 0
-    writer.write(1, Signal.PAUSE)
+    writer.signal(1, Signal.PAUSE)
     assert control.signal() is Signal.PAUSE
 
 
@@ -91,10 +92,10 @@ def test_who_is_fenced_looks_into_the_journal_for_a_driver_with_another_director
     writer, _ = make(tmp_path)
 
     def fenced(in_force: int | None) -> Signal:
-        return Control(str(writer.directory), 1, 0, in_force=lambda: in_force).signal_when_fenced()
+        return FileInstanceControl(str(writer.directory), 1, 0, in_force=lambda: in_force).signal_when_fenced()
 
     assert [fenced(2), fenced(1), fenced(None)] == [Signal.SUPERSEDED, Signal.RUN, Signal.RUN]
-    writer.write(1, Signal.STOP)
+    writer.signal(1, Signal.STOP)
     assert fenced(2) is Signal.STOP
 
 
@@ -106,13 +107,13 @@ def test_a_pause_does_not_overwrite_the_lease_of_a_successor_that_comes_in_betwe
 
         def successor() -> None:
             failpoints.hook("F10", None)
-            raised.append(other.submit(LeaseWriter(writer.directory).write, 6, Signal.RUN))
+            raised.append(other.submit(FileChannel(writer.directory).signal, 6, Signal.RUN))
             wait(raised, 0.1)
 
         failpoints.hook("F10", successor)
         try:
-            writer.write(5, Signal.PAUSE)
+            writer.signal(5, Signal.PAUSE)
         finally:
             failpoints.hook("F10", None)
         assert raised[0].result(10)
-    assert Control(str(writer.directory), 6, 0).signal() is Signal.RUN
+    assert FileInstanceControl(str(writer.directory), 6, 0).signal() is Signal.RUN

@@ -1,0 +1,346 @@
+"""The control channel for instances on other hosts than their driver: records of the application's journal.
+
+Commands are written with the application's control id, so that a driver whose application was taken over cannot give any. A
+`JournalInstanceControl` per slot asks this process's follower (`journal_follower`). A claim is a record, of which the first in log order
+wins: a process claims immediately a slot that it holds warm or that had no owner, a moment later one of the same executor directory, and
+still later one of another directory, whose worker may only be slow. A later attempt of the same Spark task inherits the slot that the
+earlier one claimed, so that a killed worker is replaced without waiting.
+
+Invariant: `signal()` without a time is as of the call. It reads the journal up to its current end, because the second check of a
+take-over must see a generation that was raised before it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from kstreams_repl.instance.control.channel import ENDED, EpochTask, Signal
+from kstreams_repl.instance.control.file_channel import FileChannel, read_lease
+from kstreams_repl.instance.control.journal_follower import Follower, forget
+from kstreams_repl.instance.control.node_taps import TapFiles
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.journal_records import Claim, Failure, InstanceReport, InstanceStateName, Measured
+from kstreams_repl.metrics.snapshot import validated
+
+_LOG = logging.getLogger("kstreams_repl.instance")
+_HEARTBEAT_SECONDS = 5.0
+_FLUSH_SECONDS = 1.0
+_CLAIM_SECONDS = 30.0
+_SAME_PLACE_SECONDS = 0.15
+_OTHER_PLACE_SECONDS = 0.5
+_BARE = frozenset({"state", "trouble"})
+_MOST_METRICS = 900_000
+_MOST_FIGURES = 400_000
+"""Characters of a report: a record of the journal holds a megabyte, in which each quotation mark of the report counts twice."""
+_MOST_TEXT = 10_000
+"""Characters of each text in a report that is too long: an exception of a user's function may quote its input."""
+_STATES = frozenset(get_args(InstanceStateName))
+
+
+class JournalChannel(FileChannel):
+    """`ControlChannel` through the journal: the driver's end. Reports of earlier generations and runs are told apart by generation, run and
+    time, because a topic cannot be cleared.
+
+    Args:
+        directory: on the driver's host, for checkpoints.
+    """
+
+    remote = True
+
+    def __init__(self, directory: Path, settings: ClientSettings, application_id: str) -> None:
+        super().__init__(directory)
+        self._settings = settings
+        self._application_id = application_id
+        self._follower: Follower | None = None
+        self._send: Callable[[int, Signal], None] | None = None
+        self._cleared: dict[int, InstanceReport] = {}
+
+    def attach(self, end: Callable[[], int], send: Callable[[int, Signal], None]) -> None:
+        """Follow the journal; a repeated call keeps the existing follower."""
+        if self._follower is None or self._follower.over:
+            self._follower = Follower(self._settings, self._application_id, start=end(), reports=True)
+        self._send = send
+
+    def signal(self, generation: int, signal: Signal) -> bool:
+        given = super().signal(generation, signal)
+        if given and self._send is not None:
+            self._send(generation, signal)
+        return given
+
+    def clear(self) -> None:
+        """Ignore all reports up to now."""
+        super().clear()
+        if self._follower is not None:
+            self._follower.refresh()
+            self._cleared = dict(self._follower.state.reports)
+
+    def reports(self, generation: int) -> dict[int, dict[str, Any]]:
+        if self._follower is None:
+            return {}
+        found = {}
+        for slot, report in list(self._follower.state.reports.items()):
+            if report.generation == generation and self._cleared.get(slot) is not report:
+                found[slot] = _content(report)
+        return found
+
+    def metrics(self, generation: int) -> dict[int, dict[str, Any]]:
+        follower = self._follower
+        told = {} if follower is None else dict(follower.state.measured)
+        read = ((slot, validated(said.snapshot)) for slot, said in told.items() if said.generation == generation)
+        return {slot: snapshot for slot, snapshot in read if snapshot is not None}
+
+    def places(self) -> dict[int, str]:
+        follower = self._follower
+        return {} if follower is None else {slot: said.host for slot, said in list(follower.state.reports.items()) if said.host}
+
+    def close(self) -> None:
+        if self._follower is not None:
+            self._follower.close()
+
+
+class JournalInstanceControl:
+    """`InstanceControl` through the journal.
+
+    Args:
+        place: the directory in which this executor keeps its stores.
+        directory: the control directory of the driver's host.
+        claim: the claim that holds the slot; when another claim holds it (Spark declared this executor lost and runs the task
+            again on another one) the instance is superseded.
+        resting: the slot was not claimed, because the application was to rest when the epoch began; if it is resumed in the
+            meantime, other workers run the slot.
+        parent: process whose end ends the instance too; None: no process.
+    """
+
+    def __init__(
+        self,
+        follower: Follower,
+        generation: int,
+        slot: int,
+        *,
+        place: str,
+        directory: Path,
+        claim: Claim | None = None,
+        resting: bool = False,
+        parent: int | None = None,
+    ) -> None:
+        self._claim = claim
+        self._resting = resting
+        self._directory = directory
+        self.taps = TapFiles(directory)
+        self._follower = follower
+        self.generation = generation
+        self.slot = slot
+        self._place = place
+        self._parent = parent
+        self._last: tuple[str, float] = ("", 0.0)
+        self._state = ""
+        self._tapped = self._sees_driver()
+
+    def signal(self, *, now: float | None = None) -> Signal:
+        if self._parent is not None and os.getppid() != self._parent:
+            return Signal.STOP
+        if now is None:
+            self._follower.refresh()
+        claim = self._claim
+        if claim is not None and self._follower.state.last_claim(self.slot, claim.run) is not claim:
+            return Signal.SUPERSEDED
+        wanted = self._follower.signal(self.generation)
+        return Signal.SUPERSEDED if self._resting and wanted is Signal.RUN else wanted
+
+    def signal_when_fenced(self) -> Signal:
+        return self.signal()
+
+    def told(self, state: str) -> bool:
+        return self._state == state
+
+    def loop_lock(self) -> None:
+        """Return None: the signals of an instance on a cluster belong to the claim of one epoch."""
+        return None
+
+    def report(self, content: Mapping[str, Any]) -> None:
+        self._state = str(content.get("state"))
+        if self._state == Signal.SUPERSEDED.value and self._follower.signal(self.generation) is not Signal.SUPERSEDED:
+            return  # only this executor was declared lost; the slot's report is its successor's
+        now = time.monotonic()
+        same = json.dumps(content, default=str)
+        if same == self._last[0] and now - self._last[1] < _HEARTBEAT_SECONDS:
+            return
+        self._last = (same, now)
+        at_ms = int(time.time() * 1000)
+        place = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, "place": self._place}
+        place["taps"] = self._tapped
+        bare = _BARE.issuperset(content)  # of an epoch without work: the stores may be on another executor
+        failure = content.get("failure")
+        self._follower.writer.send(
+            InstanceReport(
+                self.generation,
+                self.slot,
+                f"{self._place}:{os.getpid()}",
+                self._state if self._state in _STATES else "running",  # type: ignore[arg-type]
+                at_ms,
+                host="" if bare else self._place,
+                failure=None if failure is None else Failure(str(failure.get("error")), _as_utf8(str(failure.get("message"))[:2_000])),
+                figures="" if bare else _figures({**place, **content}),
+            )
+        )
+
+    def flush(self) -> None:
+        """Wait for the delivery of what was reported, because the epoch ends; after the instance's end stop following, too."""
+        self._follower.writer.flush(_FLUSH_SECONDS)
+        if self._state in ENDED and self._state != Signal.PAUSE.value:
+            forget(self._follower.application_id)
+
+    def _sees_driver(self) -> bool:
+        """Return whether the driver's control directory is at its path on this host: `node_taps` uses it.
+
+        The check is the driver's lease of this generation in it, because another host may have a directory of the same name.
+        """
+        lease = read_lease(self._directory)
+        return lease is not None and lease.generation == self.generation
+
+    def metrics(self, snapshot: Mapping[str, Any]) -> None:
+        text = json.dumps(snapshot)
+        if len(text) <= _MOST_METRICS:
+            self._follower.writer.send(Measured(self.generation, self.slot, text))
+        else:
+            _LOG.warning("metrics of %d characters are too many for the journal; record fewer", len(text))
+
+
+class JournalClaim:
+    """The claim to one slot of an epoch across executors; used like `file_channel.FileClaim`. It is not released: the next epoch's claims
+    replace it.
+
+    Args:
+        places: the executor directory in which each slot's stores were when the plan was made.
+    """
+
+    def __init__(
+        self, follower: Follower, generation: int, count: int, task: EpochTask, *, place: str, places: Sequence[str | None] = ()
+    ) -> None:
+        self._follower = follower
+        self._generation = generation
+        self._count = count
+        self._place, self._places = place, places
+        self._run, self._epoch = task.run, task.epoch
+        self._partition, self._attempt = task.partition, task.attempt
+        self._held = task.held
+        self._owner = f"{place}:{os.getpid()}"
+        self.held: Claim | None = None
+        """The claim that won."""
+
+    def __enter__(self) -> int | None:
+        follower, count = self._follower, self._count
+        follower.refresh()
+        earlier = follower.state.claimed_by(self._partition, self._epoch, self._run)
+        began = time.monotonic()
+        order = [slot % count for slot in range(self._partition, self._partition + count)]
+        while (waited := time.monotonic() - began) < _CLAIM_SECONDS:
+            signal = follower.signal(self._generation)
+            if signal is Signal.SUPERSEDED:
+                return self._partition % count  # its signal is to leave
+            if earlier is not None:
+                if signal is not Signal.RUN or self._claim(earlier.slot):
+                    return earlier.slot
+                earlier = None
+            free = [slot for slot in order if follower.state.claim_of(slot, self._epoch, self._run) is None]
+            if not free:
+                return None
+            if signal is not Signal.RUN:
+                return free[0]  # the application is to rest: no claim is needed
+            chosen = next((slot for slot in free if self._patience(slot) <= waited), None)
+            if chosen is None:
+                follower.watch(0.02)
+            elif self._claim(chosen):
+                return chosen
+        return None
+
+    def _patience(self, slot: int) -> float:
+        """Return for how many seconds to leave a slot to other workers."""
+        if slot in self._held:
+            return 0.0
+        if self._held:
+            return _OTHER_PLACE_SECONDS
+        places = self._places
+        last = self._follower.state.last_claim(slot, self._run)
+        home = last.place if last is not None else places[slot] if slot < len(places) else None
+        if home is None:
+            return 0.0
+        return _SAME_PLACE_SECONDS if home == self._place else _OTHER_PLACE_SECONDS
+
+    def _claim(self, slot: int) -> bool:
+        """Write the claim and return whether it won."""
+        follower, state = self._follower, self._follower.state
+        follower.writer.send(
+            Claim(
+                self._generation,
+                slot,
+                self._epoch,
+                self._owner,
+                self._run,
+                self._partition,
+                self._attempt,
+                self._place,
+            )
+        )
+
+        def decided() -> bool:
+            claim = state.claim_of(slot, self._epoch, self._run)
+            if claim is None:
+                return follower.signal(self._generation) is Signal.SUPERSEDED
+            return claim.partition != self._partition or claim.attempt >= self._attempt
+
+        follower.wait_for(decided, _CLAIM_SECONDS, f"the claim to slot {slot}")
+        claim = state.claim_of(slot, self._epoch, self._run)
+        if claim is not None and (claim.partition, claim.attempt) == (self._partition, self._attempt):
+            self.held = claim
+        return claim is None or claim is self.held
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+
+def _content(report: InstanceReport) -> dict[str, Any]:
+    try:
+        figures = json.loads(report.figures or "{}")
+    except ValueError:
+        figures = {}
+    plain = {name: figures[name] for name in figures if isinstance(name, str)} if isinstance(figures, dict) else {}
+    return {
+        "pid": 0,
+        **plain,
+        "generation": report.generation,
+        "slot": report.slot,
+        "state": report.state,
+        "at_ms": report.at_ms,
+        "place": report.host or None,
+    }
+
+
+def _figures(content: Mapping[str, Any]) -> str:
+    """Return a report as JSON that fits into a journal record: long texts without their middle, then without tasks."""
+    text = json.dumps(content, default=str)
+    if len(text) > _MOST_FIGURES:
+        content = {name: _cut(said) for name, said in content.items()}
+        text = json.dumps(content, default=str)
+    if len(text) > _MOST_FIGURES:
+        text = json.dumps({**content, "tasks": {}}, default=str)
+    return text
+
+
+def _cut(said: Any) -> Any:
+    if isinstance(said, Mapping):
+        return {name: _cut(part) for name, part in said.items()}
+    if isinstance(said, str) and len(said) > _MOST_TEXT:
+        return f"{said[: _MOST_TEXT // 2]} … {said[-_MOST_TEXT // 2 :]}"
+    return said
+
+
+def _as_utf8(text: str) -> str:
+    """Return the text with lone surrogates, which a user's text may contain, as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

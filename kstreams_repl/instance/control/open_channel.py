@@ -1,0 +1,88 @@
+"""Open either end of the control channel. The only place that decides between files and the journal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.instance.control.channel import ClaimedSlot, ControlChannel, EpochTask, Signal
+from kstreams_repl.instance.control.file_channel import FileChannel, FileClaim, FileInstanceControl, read_lease
+from kstreams_repl.instance.control.journal_channel import JournalChannel, JournalClaim, JournalInstanceControl
+from kstreams_repl.instance.control.journal_follower import follow, followed
+from kstreams_repl.instance.executor_directory import executor_process, take_place
+from kstreams_repl.instance.state.state_directory import state_root
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.journal import generation_in_force
+
+
+def open_channel(directory: Path, settings: ClientSettings, application_id: str, *, remote: bool = False) -> ControlChannel:
+    """Return the driver's end of an application's channel.
+
+    Args:
+        directory: the application's control directory on this host.
+        remote: instances run on other hosts.
+    """
+    return JournalChannel(directory, settings, application_id) if remote else FileChannel(directory)
+
+
+@contextmanager
+def claim_slot(plan: ApplicationPlan, task: EpochTask) -> Iterator[ClaimedSlot | None]:
+    """Claim a slot for one epoch; None when other workers have all of them.
+
+    Raises:
+        BrokerUnavailableError: on a cluster, the journal cannot be read or written now.
+    """
+    claimed = _claim_by_journal(plan, task) if plan.remote else _claim_by_file(plan, task)
+    with claimed as found:
+        yield found
+
+
+@contextmanager
+def _claim_by_file(plan: ApplicationPlan, task: EpochTask) -> Iterator[ClaimedSlot | None]:
+    claim = FileClaim(Path(plan.control_directory), plan.generation, plan.instances, task)
+    with claim as slot:
+        if slot is None:
+            yield None
+            return
+        in_force = partial(generation_in_force, plan.settings, plan.application_id)
+        control = FileInstanceControl(plan.control_directory, plan.generation, slot, parent=os.getppid(), in_force=in_force)
+        yield ClaimedSlot(control, "driver", plan.state_directory, claim.epoch_over)
+
+
+@contextmanager
+def _claim_by_journal(plan: ApplicationPlan, task: EpochTask) -> Iterator[ClaimedSlot | None]:
+    root = state_root(plan.config)
+    place = take_place(root, plan.application_id, executor_process())
+    follower = follow(plan.settings, plan.application_id, plan.journal_start)
+    claim = JournalClaim(follower, plan.generation, plan.instances, task, place=place, places=plan.places)
+    with claim as slot:
+        if slot is None:
+            yield None
+            return
+        control = JournalInstanceControl(
+            follower,
+            plan.generation,
+            slot,
+            place=place,
+            directory=Path(plan.control_directory),
+            claim=claim.held,
+            resting=claim.held is None,
+            parent=os.getppid(),
+        )
+        yield ClaimedSlot(control, place, str(root))
+        control.flush()
+
+
+def command_in_force(plan: ApplicationPlan) -> Signal:
+    """Return the current command to a generation, for an instance that no epoch attends."""
+    if plan.remote:
+        follower = followed(plan.application_id)
+        return Signal.STOP if follower is None else follower.signal(plan.generation)
+    lease = read_lease(Path(plan.control_directory))
+    if lease is None or lease.signal is Signal.STOP:
+        return Signal.STOP
+    return lease.signal if lease.generation == plan.generation else Signal.SUPERSEDED
