@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,35 +64,47 @@ def test_there_is_one_driver_process_at_a_time(box: Mailbox) -> None:
     os.close(again)
 
 
-def test_a_request_is_for_the_process_it_names(box: Mailbox) -> None:
-    (box.folder / "ask-1.json").write_text(json.dumps({"verb": "stop", "pid": os.getpid(), "born": 1.0}))
-    mark = ProcessMark.own()
-    (box.folder / "ask-2.json").write_text(json.dumps({"verb": "pause", "pid": mark.pid, "born": mark.born}))
-    (box.folder / "ask-3.json").write_text("{")
-    assert [(name, said["verb"]) for name, said in box.asked(mark)] == [("2", "pause")]
-    assert list(box.folder.glob("ask-*")) == []
+def test_a_change_is_for_the_process_it_names_and_is_carried_out_once(box: Mailbox) -> None:
+    record = own(state="running")
+    wanted = {"id": "1", "pid": record.pid, "born": 1.0, "state": "stopped"}
+    (box.folder / "desired.json").write_text(json.dumps(wanted))
+    assert box.desired(record) is None
+    (box.folder / "desired.json").write_text(json.dumps(wanted | {"born": record.born, "state": "paused"}))
+    found = box.desired(record)
+    assert found is not None and found.state == "paused"
+    assert box.desired(own(observed="1")) is None
+    (box.folder / "desired.json").write_text("{")
+    assert box.desired(record) is None
 
 
-def test_an_answer_reaches_who_asked_and_nothing_stays(box: Mailbox) -> None:
+def test_changes_of_two_clients_are_carried_out_one_after_the_other_and_nothing_stays(box: Mailbox) -> None:
     record = own(state="running")
     box.write(record)
-    told: list[dict[str, Any]] = []
-    asking = threading.Thread(target=lambda: told.append(box.ask(record, "pause", reason="none")))
-    asking.start()
-    while asking.is_alive():
-        for name, said in box.asked(ProcessMark.own()):
-            box.answer(name, {"heard": said["verb"], "reason": said["reason"]})
-    asking.join()
-    assert told == [{"heard": "pause", "reason": "none"}]
-    assert sorted(path.name for path in box.folder.iterdir()) == ["driver.json"]
+    refused: dict[str, Any] = {}
+    carried_out: list[str] = []
+
+    def client(state: str) -> None:
+        refused[state] = Mailbox(box.folder.parents[2], "app").change(record, state)
+
+    clients = [threading.Thread(target=client, args=(state,)) for state in ("paused", "running")]
+    for one in clients:
+        one.start()
+    while any(one.is_alive() for one in clients):
+        wanted = box.desired(record)
+        if wanted is not None:
+            carried_out.append(wanted.state)
+            record = replace(record, observed=wanted.id, refused={"error": "no"} if wanted.state == "paused" else {})
+            box.write(record)
+    assert sorted(carried_out) == ["paused", "running"] and refused == {"paused": {"error": "no"}, "running": {}}
+    assert sorted(path.name for path in box.folder.iterdir()) == ["desired.lock", "driver.json"]
 
 
-def test_who_asks_a_process_that_ends_is_told(box: Mailbox) -> None:
+def test_a_change_for_a_process_that_ends_raises(box: Mailbox) -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     record = DriverRecord("app", process.pid, psutil.Process(process.pid).create_time(), "running")
     process.communicate()
-    with pytest.raises(DetachedApplicationError, match="ended before it had done what was asked") as caught:
-        box.ask(record, "pause")
+    with pytest.raises(DetachedApplicationError, match="ended before it had done what was asked \\(paused\\)") as caught:
+        box.change(record, "paused")
     assert str(box.log) in (caught.value.hint or "")
 
 
@@ -99,14 +112,6 @@ def test_a_damaged_record_is_none(box: Mailbox) -> None:
     for text in ("{", "{}", "[]"):
         (box.folder / "driver.json").write_text(text)
         assert box.record is None and box.driven is None
-
-
-def test_answers_nobody_came_for_are_swept(box: Mailbox) -> None:
-    box.answer("1", {})
-    box.sweep()
-    assert list(box.folder.glob("answer-*"))
-    box.sweep(older=-1.0)
-    assert not list(box.folder.glob("answer-*"))
 
 
 def test_a_process_that_ended_by_itself_is_a_failed_application(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ and pass it addresses, settings and directories through its standard input · 3.
 a client is killed before the end of 2, nothing runs; if it is killed later, the application runs as requested.
 
 At most one edit runs at a time, over all kernels: it holds the clients' lock from before its version goes into the session file
-until the driver process has answered, and is rejected if another version runs than the one that it was based on.
+until the driver process has carried it out, and is rejected if another version runs than the one that it was based on.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class _Plan:
 
 
 class DetachedDeployment:
-    """The calls of a `Deployment`, answered by the application's driver process, which `start` starts and `stop` ends.
+    """The calls of a `Deployment`: each writes the desired state, which the application's driver process follows. `start` starts that
+    process, `stop` ends it.
 
     Args:
         session: the directory whose session file the process runs from.
@@ -152,7 +153,7 @@ class DetachedDeployment:
                     self._launch()
                     return self
         if driver.state != "running":
-            self._ask(self._ready(driver), "resume")
+            self._change(self._ready(driver), "running")
         return self
 
     def resume(self) -> DetachedDeployment:
@@ -162,7 +163,7 @@ class DetachedDeployment:
         """Pause at a commit; the process stays. Does nothing when no process runs."""
         driver = self.mailbox.driven
         if driver is not None and driver.state != STOPPED:
-            self._ask(self._ready(driver), "pause")
+            self._change(self._ready(driver), "paused")
         return self
 
     def stop(self) -> DetachedDeployment:
@@ -170,7 +171,7 @@ class DetachedDeployment:
         driver = self.mailbox.driven
         if driver is not None:
             if driver.state != STOPPED:
-                self._ask(self._ready(driver), "stop")
+                self._change(self._ready(driver), "stopped")
             if not driver.process.wait(_END_SECONDS):
                 raise DetachedApplicationError(
                     f"{self.application_id} is stopped, but its process {driver.pid} has not ended within {_END_SECONDS:.0f} s",
@@ -217,7 +218,7 @@ class DetachedDeployment:
         else:
             assert version is not None
             hashed = source_hash(version.source)
-            self._ask(self._ready(driver), "edit", version=version.number, hash=hashed, emptied=list(emptied))
+            self._change(self._ready(driver), version=version.number, hash=hashed, emptied=list(emptied))
         self.topology, self.version = topology, None
         return self
 
@@ -241,10 +242,10 @@ class DetachedDeployment:
 
     # ---- inside
 
-    def _ask(self, driver: DriverRecord, verb: str, **more: Any) -> None:
-        answer = self.mailbox.ask(driver, verb, **more)
-        if answer.get("error"):
-            raise error_from(answer["error"])
+    def _change(self, driver: DriverRecord, state: str = "", **version: Any) -> None:
+        refused = self.mailbox.change(driver, state, **version)
+        if refused:
+            raise error_from(refused)
 
     def _ready(self, driver: DriverRecord) -> DriverRecord:
         """Wait until the process has started and return its record."""

@@ -1,8 +1,9 @@
-"""The process that drives one detached application, with its own Spark and deployment. It takes requests from the mailbox.
+"""The process that drives one detached application, with its own Spark and deployment. It follows the desired state in
+the mailbox.
 
 Start, numbered: 1. read what to run (names, addresses, settings; never code) from standard input, completely or not at all ·
 2. take the lock of the application's only driver process · 3. build the topology from the session file, executed only if the
-journal confirms its hash (`attach`) · 4. start. The process ends, at a commit, on a stop request, at SIGTERM, when its record is
+journal confirms its hash (`attach`) · 4. start. The process ends, at a commit, when it is to stop, at SIGTERM, when its record is
 gone or another process's (the application was cleaned up), and when another session has taken the application over. When the
 application fails, the process stays: resume and edit continue from there.
 """
@@ -13,7 +14,6 @@ import json
 import signal
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -27,7 +27,7 @@ from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.secret import from_plain
 from kstreams_repl.processes import ProcessMark
 from kstreams_repl.session.application.attach import attached
-from kstreams_repl.session.application.detached.mailbox import FAILED, STOPPED, DriverRecord, Mailbox
+from kstreams_repl.session.application.detached.mailbox import FAILED, STOPPED, DesiredChange, DriverRecord, Mailbox
 from kstreams_repl.session.application.versions import make_topology
 from kstreams_repl.session.session import Session
 from kstreams_repl.session.session_directory import SessionDirectory
@@ -36,7 +36,6 @@ from kstreams_repl.spark.generation_fencing import VersionText
 from kstreams_repl.spark.plan_serialization import UserModules
 
 _LOOK_SECONDS = 0.02
-_SWEEP_SECONDS = 60.0
 _OTHERS = 3
 """Exit status when another process already drives the application."""
 
@@ -92,52 +91,49 @@ class Driver:
         return 0 if self._failed is None else 1
 
     def _loop(self) -> None:
-        swept = time.monotonic()
         while not self._told_to_end.is_set():
             self._look()
-            for name, said in self._mailbox.asked(self._own):
-                answer: dict[str, Any] = {}
+            wanted = self._mailbox.desired(self._record)
+            if wanted is not None:
+                refused: Mapping[str, Any] = {}
                 try:
-                    self._do(said)
-                except Exception as error:  # sent to the client
-                    answer = {"error": _told(error)}
-                self._look()
-                self._mailbox.answer(name, answer)
+                    self._follow(wanted)
+                except Exception as error:  # the client raises it
+                    refused = _told(error)
+                self._look(observed=wanted.id, refused=refused)
             record = self._mailbox.record
             if record is None or (record.pid, record.born) != (self._own.pid, self._own.born):
                 return
             if isinstance(self._deployment.error, TaskMigratedError):
                 self._failed = self._deployment.error
                 return
-            if time.monotonic() - swept > _SWEEP_SECONDS:
-                swept = time.monotonic()
-                self._mailbox.sweep()
             self._told_to_end.wait(_LOOK_SECONDS)
 
-    def _do(self, said: dict[str, Any]) -> None:
-        verb = said["verb"]
-        print(f"asked to {verb}", flush=True)
-        if verb == "pause":
-            self._deployment.pause()
-        elif verb == "resume":
-            self._deployment.resume()
-        elif verb == "edit":
-            self._edit(said)
-        elif verb == "stop":
-            try:
-                self._deployment.stop()
-            finally:  # an instance that did not answer is fenced; the application is stopped in any case
-                self._told_to_end.set()
-        else:
-            raise KStreamsError(f"{str(verb)[:40]!r} is nothing that a driver process does")
+    def _follow(self, wanted: DesiredChange) -> None:
+        """Carry out a change of the desired state."""
+        print(f"to be {wanted.state}" if wanted.state else f"to run version {wanted.version}", flush=True)
+        if wanted.version:
+            self._edit(wanted)
+        match wanted.state:
+            case "paused":
+                self._deployment.pause()
+            case "running":
+                self._deployment.resume()
+            case "stopped":
+                try:
+                    self._deployment.stop()
+                finally:  # an instance that did not answer is fenced; the application is stopped in any case
+                    self._told_to_end.set()
+            case state if state:
+                raise KStreamsError(f"{state[:40]!r} is no state that a driver process can bring an application to")
 
-    def _edit(self, said: dict[str, Any]) -> None:
+    def _edit(self, wanted: DesiredChange) -> None:
         """Replace the topology by another version, given by number and hash; its text is in the session file."""
         name, files = self._mailbox.application, self._session.files
-        saved = files.read(name).version(said["version"])
-        if saved is None or saved.program.hash != said["hash"]:
+        saved = files.read(name).version(wanted.version)
+        if saved is None or saved.program.hash != wanted.hash:
             raise SessionFileError(
-                f"the session file {files.path(name)} has no version {said['version']} with the hash that was asked for",
+                f"the session file {files.path(name)} has no version {wanted.version} with the hash that was asked for",
                 hint="nothing was changed; edit again",
                 path=str(files.path(name)),
                 application=name,
@@ -145,10 +141,10 @@ class Driver:
         with self._modules.up_to_date():  # a helper module next to the notebook may have changed
             topology = make_topology(saved, name, self._app.config)
         text = VersionText(saved.number, saved.text, saved.description)
-        self._deployment.replace(topology, version=text, emptied=tuple(said["emptied"]))
+        self._deployment.replace(topology, version=text, emptied=tuple(wanted.emptied))
         self._app.topology, self._version = topology, saved.number
 
-    def _look(self, state: str | None = None) -> None:
+    def _look(self, state: str | None = None, **more: Any) -> None:
         """Write the present state to the record, if it has changed."""
         plan, error = self._deployment.plan, self._failed or self._deployment.error
         self._tell(
@@ -157,6 +153,7 @@ class Driver:
             version=self._version,
             failure=self._said if error is self._said_of else _told(error),
             restarts=self._app.restarts,
+            **more,
         )
         self._said, self._said_of = self._record.failure, error
 

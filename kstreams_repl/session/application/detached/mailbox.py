@@ -1,11 +1,15 @@
-"""Messages between the driver process of a detached application and its clients: small files, each replaced atomically.
+"""The desired and the present state of a detached application, for its driver process and its clients: two small files, each replaced
+atomically. What a driver's command is to instances, the desired state is to the driver process: it carries out one change after another.
 
-    driver.json      who drives it (process id and start time), its state, generation and version; written by the driver process
+    desired.json     the change that a client wants, for the process that it names; written by clients, followed by the driver process
+    driver.json      who drives it (process id and start time), its state, generation and version, and the last change that it carried
+                     out; written by the driver process
     driver.lock      flock'ed by the driver process while it lives: there is one at a time
-    driver.log       its output
     clients.lock     flock'ed by a client while it edits: two kernels do not both write version 3
-    ask-<id>.json    a request, for the process that it names; answer-<id>.json: its result
+    desired.lock     flock'ed by a client until its change is carried out
+    driver.log       its output
 
+A client does not write the journal: only the holder of the control id can, and each command would take the id from the driver process.
 The directory is created for its user alone (0700), and is trusted as far as the session file next to it.
 """
 
@@ -17,10 +21,10 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kstreams_repl.errors import DetachedApplicationError
 from kstreams_repl.instance.control.control_files import read_whole
@@ -30,9 +34,8 @@ from kstreams_repl.processes import ProcessMark
 
 STARTING, STOPPED, FAILED = "starting", "stopped", "failed"
 ANSWER_SECONDS = 120.0
-"""Seconds that a live driver process may take for one request: a pause or a stop waits for every instance to commit."""
+"""Seconds that a live driver process may take for one change: a pause or a stop waits for every instance to commit."""
 _LOOK_SECONDS = 0.02
-_OLD_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class DriverRecord:
         failure: the error, in the form of an instance's report; empty: it has not failed. It stays when the application is
             stopped.
         restarts: as `Application.restarts`.
+        observed: id of the last change that was carried out, or refused.
+        refused: the error with which it was refused; empty: it was carried out.
     """
 
     application: str
@@ -59,6 +64,8 @@ class DriverRecord:
     bootstrap_servers: str = ""
     failure: Mapping[str, Any] = field(default_factory=dict)
     restarts: Sequence[str] = ()
+    observed: str = ""
+    refused: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def process(self) -> ProcessMark:
@@ -68,6 +75,29 @@ class DriverRecord:
     def is_alive(self) -> bool:
         """Whether its driver process still runs: the same process, not a later one with the same id."""
         return self.process.is_alive
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredChange:
+    """Contents of ``desired.json``.
+
+    Attributes:
+        pid, born: the driver process that it is for.
+        state: running, paused or stopped; "": as it is.
+        version, hash: the version of the session file to run; 0: as it is.
+        emptied: changelog topics of stores that the version resets.
+    """
+
+    id: str
+    pid: int
+    born: float
+    state: str = ""
+    version: int = 0
+    hash: str = ""
+    emptied: Sequence[str] = ()
+
+
+_Content = TypeVar("_Content", DriverRecord, DesiredChange)
 
 
 class Mailbox:
@@ -81,6 +111,7 @@ class Mailbox:
         self.application = application
         self.folder = control_directory(root, application) / "driver"
         self._record = self.folder / "driver.json"
+        self._desired = self.folder / "desired.json"
         self.log = self.folder / "driver.log"
 
     def make(self) -> Mailbox:
@@ -93,12 +124,7 @@ class Mailbox:
     @property
     def record(self) -> DriverRecord | None:
         """The stored record, whether its process lives or not; None: there was no driver process."""
-        said = read_whole(self._record)
-        known = {item.name for item in fields(DriverRecord)}
-        try:
-            return None if said is None else DriverRecord(**{name: value for name, value in said.items() if name in known})
-        except TypeError:
-            return None
+        return _read(DriverRecord, self._record)
 
     @property
     def driven(self) -> DriverRecord | None:
@@ -126,64 +152,73 @@ class Mailbox:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Hold the clients' lock: no other client starts or edits inside this block."""
-        held = os.open(self.make().folder / "clients.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with self._locked("clients.lock"):
+            yield
+
+    @contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        held = os.open(self.make().folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(held, fcntl.LOCK_EX)
             yield
         finally:
             os.close(held)
 
-    # ---- the client's side
+    # ---- the desired state
 
-    def ask(self, driver: DriverRecord, verb: str, **more: Any) -> dict[str, Any]:
-        """Write a request and wait for its answer.
+    def change(
+        self, driver: DriverRecord, state: str = "", *, version: int = 0, hash: str = "", emptied: Sequence[str] = ()
+    ) -> Mapping[str, Any]:
+        """Write a desired change and wait until the driver process has carried it out.
+
+        Returns:
+            The error with which it was refused; empty: it was carried out.
 
         Raises:
-            DetachedApplicationError: the process has ended meanwhile, or does not answer.
+            DetachedApplicationError: the process has ended meanwhile, or does not follow.
         """
-        name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}"
-        question, reply = self.folder / f"ask-{name}.json", self.folder / f"answer-{name}.json"
-        write_atomically(question, json.dumps({"verb": verb, "pid": driver.pid, "born": driver.born, **more}))
+        with self._locked("desired.lock"):
+            wanted = DesiredChange(uuid.uuid4().hex, driver.pid, driver.born, state, version, hash, emptied)
+            write_atomically(self._desired, json.dumps(asdict(wanted)))
+            try:
+                return self._await_change(driver, wanted)
+            finally:
+                self._desired.unlink(missing_ok=True)
+
+    def _await_change(self, driver: DriverRecord, wanted: DesiredChange) -> Mapping[str, Any]:
         deadline = time.monotonic() + ANSWER_SECONDS
-        try:
-            while True:
-                alive = driver.is_alive  # read before the answer: a process may answer and then end
-                answer = read_whole(reply)
-                if answer is not None:
-                    return answer
-                if not alive or time.monotonic() > deadline:
-                    what = "does not answer" if alive else f"ended before it had done what was asked ({verb})"
-                    raise DetachedApplicationError(
-                        f"the process {driver.pid} that drives {self.application} {what}",
-                        hint=f"its output is in {self.log}; what was committed stays"
-                        + (f"; kill -9 {driver.pid} ends it" if alive else ", resume() goes on"),
-                        pid=driver.pid,
-                        path=str(self.log),
-                    )
-                time.sleep(_LOOK_SECONDS)
-        finally:
-            for path in (question, reply):
-                path.unlink(missing_ok=True)
+        while True:
+            alive = driver.is_alive  # read before the record: a process may carry it out and then end
+            record = self.record
+            if record is not None and record.observed == wanted.id:
+                return record.refused
+            if not alive or time.monotonic() > deadline:
+                doing = wanted.state or f"version {wanted.version}"
+                what = "does not answer" if alive else f"ended before it had done what was asked ({doing})"
+                raise DetachedApplicationError(
+                    f"the process {driver.pid} that drives {self.application} {what}",
+                    hint=f"its output is in {self.log}; what was committed stays"
+                    + (f"; kill -9 {driver.pid} ends it" if alive else ", resume() goes on"),
+                    pid=driver.pid,
+                    path=str(self.log),
+                )
+            time.sleep(_LOOK_SECONDS)
 
-    # ---- the driver process's side
+    def desired(self, own: DriverRecord) -> DesiredChange | None:
+        """Return the change that this driver process has to carry out; None: there is none."""
+        wanted = _read(DesiredChange, self._desired)
+        if wanted is None or (wanted.pid, wanted.born) != (own.pid, own.born) or wanted.id == own.observed:
+            return None
+        return wanted
 
-    def asked(self, own: ProcessMark) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the requests to this process, oldest first. Delete them, and obsolete ones to other processes."""
-        for path in sorted(self.folder.glob("ask-*.json")):
-            said = read_whole(path)
-            path.unlink(missing_ok=True)
-            if said is not None and (said.get("pid"), said.get("born")) == (own.pid, own.born):
-                yield path.stem.removeprefix("ask-"), said
 
-    def answer(self, name: str, content: Mapping[str, Any]) -> None:
-        write_atomically(self.folder / f"answer-{name}.json", json.dumps(dict(content)))
-
-    def sweep(self, older: float = _OLD_SECONDS) -> None:
-        """Delete old answers that were never collected."""
-        for path in self.folder.glob("answer-*.json"):
-            with suppress(FileNotFoundError):
-                if time.time() - path.stat().st_mtime > older:
-                    path.unlink()
+def _read(cls: type[_Content], path: Path) -> _Content | None:
+    said = read_whole(path)
+    known = {item.name for item in fields(cls)}
+    try:
+        return None if said is None else cls(**{name: value for name, value in said.items() if name in known})
+    except TypeError:
+        return None
 
 
 def mailboxes(root: Path) -> list[Mailbox]:
