@@ -192,8 +192,9 @@ class Failure:
 class InstanceReport:
     """The heartbeat of an instance. Instance key ``instance/<slot>``.
 
-    ``owner`` names the process (host, pid, start time); ``done`` is True when a bounded run has reached its stop offsets; ``host`` is the
-    executor's state directory while its stores are open there; ``figures`` is the complete report as JSON, for display.
+    ``owner`` names the process as its claims do; ``done`` is True when the epoch of its claim has ended: what it processed is committed,
+    and it runs the slot no more before another claim; ``host`` is the executor's state directory while its stores are open there;
+    ``figures`` is the complete report as JSON, for display.
     """
 
     kind: ClassVar[str] = "instance"

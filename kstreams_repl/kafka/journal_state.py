@@ -4,6 +4,9 @@ Rules: records of a lower generation than the desired state's are ignored (excep
 desired state too many generations ahead, are ignored, counted and logged. Of several claims to one slot in one epoch the first wins.
 Otherwise a later record replaces the earlier one with the same key, except that a report without figures keeps the earlier figures and
 host.
+
+Between two epochs no worker runs a slot, and none reports. Which slots a pause found so follows from the order of the log: a slot
+is at rest if its last claim before the command has ended, because a worker that claims it later reads the command before it runs it.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from kstreams_repl.kafka.journal_records import (
 )
 
 _LOG = logging.getLogger("kstreams_repl.kafka")
+_ENDED = frozenset({"paused", "stopped", "failed", "superseded"})
 LARGEST_LEAP = 2**32
 """The highest accepted increase of the generation. Generations increase by one, so a larger step is not from this project, and
 accepting it could leave no room for the next one.
@@ -50,6 +54,12 @@ class JournalState:
         self._measured: dict[int, Measured] = {}
         self._claims: dict[tuple[str, int], Claim] = {}
         """By run and slot: the winning claim of the latest epoch."""
+        self._working: dict[tuple[str, int], str] = {}
+        """By run and slot: the owner of the latest claim, until its epoch has ended."""
+        self._busy: frozenset[int] | None = None
+        """The slots with a claim in progress when the application was told to pause or stop; None while it is to run."""
+        self._told_before: dict[int, InstanceReport] = {}
+        """The reports at that time: they do not answer the command."""
 
     def __repr__(self) -> str:
         state = f"{self.desired.state}, version {self.desired.version}" if self.desired else "empty"
@@ -100,6 +110,20 @@ class JournalState:
         """Return the claim that holds a slot in the latest epoch in which it was claimed."""
         return self._claims.get((run, slot))
 
+    @property
+    def working(self) -> frozenset[int]:
+        """The slots with a claim in progress: its epoch has not ended."""
+        return frozenset(slot for _, slot in list(self._working))
+
+    def is_at_rest(self, slot: int) -> bool:
+        """Return whether no worker runs the slot since the application was told to pause or stop: none did then, or its instance has
+        reported since that it is at rest.
+        """
+        busy, report = self._busy, self._reports.get(slot)
+        if busy is None or slot not in busy:
+            return busy is not None
+        return report is not None and report is not self._told_before.get(slot) and report.state in _ENDED
+
     def all_report(self, state: str) -> bool:
         """Return whether every instance of the desired state has reported ``state`` in its generation."""
         wanted = self.desired.instances if self.desired else 0
@@ -129,6 +153,10 @@ class JournalState:
                     return False
                 if record.generation > self.generation:
                     self._enter_generation(record.generation)
+                if record.state == "running":
+                    self._busy = None
+                elif self._busy is None:
+                    self._busy, self._told_before = self.working, dict(self._reports)
                 self.desired = record
             case Assignment():
                 self.assignment = record
@@ -143,6 +171,10 @@ class JournalState:
                 if not record.figures and before is not None and before.generation == record.generation:
                     record = replace(record, figures=before.figures, host=record.host or before.host)
                 self._reports[record.slot] = record
+                if record.done or record.state in _ENDED:
+                    over = [at for at, owner in self._working.items() if at[1] == record.slot and owner == record.owner]
+                    for at in over:
+                        del self._working[at]
             case Measured():
                 self._measured[record.slot] = record
             case Claim():
@@ -150,6 +182,7 @@ class JournalState:
                 if held is not None and not _passes(record, held):
                     return False
                 self._claims[(record.run, record.slot)] = record
+                self._working[(record.run, record.slot)] = record.owner
         return True
 
     def _refuse(self, offset: int, why: str) -> None:
@@ -161,6 +194,7 @@ class JournalState:
         self._reports = {slot: report for slot, report in self._reports.items() if report.generation >= generation}
         self._measured = {slot: said for slot, said in self._measured.items() if said.generation >= generation}
         self._claims = {at: claim for at, claim in self._claims.items() if claim.generation >= generation}
+        self._working, self._busy = {}, None
         if self.assignment is not None and self.assignment.generation < generation:
             self.assignment = None
         if self.stop_offsets is not None and self.stop_offsets.generation < generation:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kstreams_repl.errors import DeployError
+from kstreams_repl.instance.control.journal_follower import Follower
 from kstreams_repl.spark import missing_executors
 from kstreams_repl.spark.deployment import Deployment
 from kstreams_repl.spark.spark_session import total_slots
@@ -52,6 +53,35 @@ def test_instances_run_on_both_executors_and_keep_their_state_apart(cluster: Spa
     deployment.stop()
     assert decoded(host.table(sink)) == expected_counts(numbered(5_000))
     assert decoded(host.table(f"{deployment.application_id}-counts-changelog")) == expected_counts(numbered(5_000))
+
+
+def test_a_pause_between_two_epochs_does_not_wait_for_the_next_one(host: Host) -> None:
+    """No worker runs a slot then, and none reports: it took one to three seconds, until Spark had started the next epoch."""
+    source, sink = host.topic("in"), host.topic("out")
+    host.produce(source, numbered(2_000))
+    deployment = host.deploy(counting(source, sink), repl_epoch_ms=1000)
+    processed(deployment, 2_000)
+    follower = Follower(host.settings, deployment.application_id, reports=True)
+    pauses = []
+    try:
+        for number in range(5):
+            running(deployment)
+            settle(lambda: bool(follower.state.working), "an epoch")
+            follower.wait_for(lambda: not follower.state.working, 60, "the end of the epoch")
+            began = time.monotonic()
+            deployment.pause()
+            pauses.append(time.monotonic() - began)
+            ends = len(host.read(sink))
+            host.produce(source, numbered(100, start=2_000 + 100 * number))
+            assert len(host.read(sink)) == ends
+            deployment.resume()
+            processed(deployment, 2_100 + 100 * number)
+    finally:
+        follower.close()
+    print(f"\npauses between epochs: {[round(seconds, 3) for seconds in sorted(pauses)]} s")
+    assert sorted(pauses)[2] < 0.5
+    deployment.stop()
+    assert decoded(host.table(sink)) == expected_counts(numbered(2_500))
 
 
 def test_tasks_of_a_killed_executor_move_and_use_the_standby_copy(cluster: SparkCluster, host: Host) -> None:

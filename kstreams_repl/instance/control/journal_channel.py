@@ -87,6 +87,16 @@ class JournalChannel(FileChannel):
         for slot, report in list(self._follower.state.reports.items()):
             if report.generation == generation and self._cleared.get(slot) is not report:
                 found[slot] = _content(report)
+        desired = self._follower.state.desired
+        if desired is not None and (desired.generation, desired.state) == (generation, Signal.PAUSE.value):
+            for slot in range(desired.instances):
+                said = found.get(slot, {}).get("state")
+                if self._follower.state.is_at_rest(slot):
+                    if said not in ENDED:  # between two epochs no instance reports
+                        missing = {"generation": generation, "slot": slot, "pid": 0, "at_ms": desired.at_ms}
+                        found[slot] = {**found.get(slot, missing), "state": Signal.PAUSE.value}
+                elif said == Signal.PAUSE.value:  # a late report of the pause before
+                    found[slot] = {**found[slot], "state": Signal.RUN.value}
         return found
 
     def metrics(self, generation: int) -> dict[int, dict[str, Any]]:
@@ -172,7 +182,9 @@ class JournalInstanceControl:
         if same == self._last[0] and now - self._last[1] < _HEARTBEAT_SECONDS:
             return
         self._last = (same, now)
-        at_ms = int(time.time() * 1000)
+        self._send(content, int(time.time() * 1000))
+
+    def _send(self, content: Mapping[str, Any], at_ms: int, *, done: bool = False) -> None:
         place = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, "place": self._place}
         place["taps"] = self._tapped
         bare = _BARE.issuperset(content)  # of an epoch without work: the stores may be on another executor
@@ -185,13 +197,16 @@ class JournalInstanceControl:
                 self._state if self._state in _STATES else "running",  # type: ignore[arg-type]
                 at_ms,
                 host="" if bare else self._place,
+                done=done,
                 failure=None if failure is None else Failure(str(failure.get("error")), _as_utf8(str(failure.get("message"))[:2_000])),
                 figures="" if bare else _figures({**place, **content}),
             )
         )
 
-    def flush(self) -> None:
-        """Wait for the delivery of what was reported, because the epoch ends; after the instance's end stop following, too."""
+    def end_epoch(self) -> None:
+        """Report that the worker runs the slot no more, and wait for the delivery; after the instance's end stop following, too."""
+        if self._claim is not None and self._state not in ENDED:
+            self._send({}, int(time.time() * 1000), done=True)
         self._follower.writer.flush(_FLUSH_SECONDS)
         if self._state in ENDED and self._state != Signal.PAUSE.value:
             forget(self._follower.application_id)

@@ -74,7 +74,7 @@ def _claim_by_journal(plan: ApplicationPlan, task: EpochTask) -> Iterator[Claime
             parent=os.getppid(),
         )
         yield ClaimedSlot(control, place, str(root))
-        control.flush()
+        control.end_epoch()
 
 
 def command_in_force(plan: ApplicationPlan) -> Signal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +13,12 @@ import pytest
 from kstreams_repl.errors import ApplicationFailedError, StreamsProcessingError
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.file_channel import FileChannel
-from kstreams_repl.instance.control.journal_channel import JournalInstanceControl, _content
+from kstreams_repl.instance.control.journal_channel import JournalChannel, JournalInstanceControl, _content
 from kstreams_repl.instance.polling.poll_loop import failure_of
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal import JournalReports
-from kstreams_repl.kafka.journal_records import InstanceReport, encode
+from kstreams_repl.kafka.journal_records import Claim, DesiredState, InstanceReport, encode
+from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.spark.failure_translation import error_from, error_of_end
 
 
@@ -121,3 +123,45 @@ def test_a_report_that_the_client_does_not_take_is_left_out() -> None:
     reports.send(InstanceReport(1, 0, "me", "running", 1, figures="x" * 2_000_000))
     assert reports.failed == 1
     reports.close()
+
+
+def test_a_slot_that_a_pause_found_between_two_epochs_counts_as_paused(tmp_path: Path) -> None:
+    state = JournalState()
+    records = (
+        DesiredState(1, "running", 1, 3, 0),
+        Claim(1, 0, 0, "a", "r"),
+        Claim(1, 1, 0, "b", "r", partition=1),
+        InstanceReport(1, 0, "a", "running", 5, figures='{"records": 7}'),
+        InstanceReport(1, 0, "a", "running", 6, done=True),
+        InstanceReport(1, 1, "b", "running", 6),
+        DesiredState(1, "paused", 1, 3, 0),
+    )
+    channel: Any = JournalChannel(tmp_path, ClientSettings("nowhere:1"), "app")
+    channel._follower = SimpleNamespace(state=state)
+    for offset, record in enumerate(records):
+        state.apply(*encode(record), offset)
+    told = channel.reports(1)
+    assert {slot: report["state"] for slot, report in told.items()} == {0: "paused", 1: "running", 2: "paused"}
+    assert told[0]["records"] == 7
+    state.apply(*encode(InstanceReport(1, 1, "b", "paused", 8)), 9)
+    assert channel.reports(1)[1]["state"] == "paused"
+    assert channel.reports(2) == {}
+
+
+class _Writer:
+    def __init__(self, sent: list[Any]) -> None:
+        self.send = sent.append
+
+    def flush(self, seconds: float) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("state", "done"), [("running", [False, True]), ("paused", [False]), ("failed", [False])])
+def test_the_end_of_an_epoch_is_reported_unless_the_last_report_says_so(tmp_path: Path, state: str, done: list[bool]) -> None:
+    sent: list[Any] = []
+    follower: Any = SimpleNamespace(signal=lambda generation: Signal.RUN, writer=_Writer(sent), application_id="app")
+    control = JournalInstanceControl(follower, 1, 0, place="host-a", directory=tmp_path, claim=Claim(1, 0, 0, f"host-a:{os.getpid()}"))
+    control.report({"state": state, "records": 1})
+    control.end_epoch()
+    assert [report.done for report in sent] == done
+    assert {report.owner for report in sent} == {f"host-a:{os.getpid()}"}

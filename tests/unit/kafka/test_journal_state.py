@@ -232,3 +232,56 @@ def test_a_tombstone_takes_its_record_away(record: JournalRecord) -> None:
 def test_a_deleted_key_that_only_looks_like_a_number_is_nothing(key: str) -> None:
     """An error here would end the thread that follows the journal."""
     assert not JournalState().apply(key.encode(), None, 0)
+
+
+def claim(slot: int, owner: str, epoch: int = 0, *, run: str = "r") -> Claim:
+    return Claim(1, slot, epoch, owner, run, partition=slot)
+
+
+def desired(state: Any) -> DesiredState:
+    return DesiredState(1, state, 1, 2, 0)
+
+
+def folded(*records: Any) -> JournalState:
+    state = JournalState()
+    for offset, record in enumerate(records):
+        state.apply(*encode(record), offset)
+    return state
+
+
+def test_a_slot_is_at_rest_when_its_last_claim_before_the_pause_has_ended() -> None:
+    ended = InstanceReport(1, 0, "a", "running", 1, done=True)
+    state = folded(desired("running"), claim(0, "a"), claim(1, "b"), ended, desired("paused"))
+    assert [state.is_at_rest(slot) for slot in (0, 1)] == [True, False]
+    assert not folded(desired("running"), claim(0, "a"), ended).is_at_rest(0), "it is to run: the next epoch may claim it"
+
+
+def test_a_claim_after_the_pause_changes_nothing_because_its_worker_has_read_the_pause() -> None:
+    ended = InstanceReport(1, 0, "a", "running", 1, done=True)
+    state = folded(desired("running"), claim(0, "a"), ended, desired("paused"), claim(0, "b", 1), desired("paused"))
+    assert state.is_at_rest(0)
+
+
+def test_the_end_of_an_epoch_of_another_worker_does_not_end_a_claim() -> None:
+    late = InstanceReport(1, 0, "a", "running", 1, done=True)
+    assert not folded(desired("running"), claim(0, "a"), claim(0, "b", 1), late, desired("paused")).is_at_rest(0)
+    other_slot = InstanceReport(1, 1, "b", "running", 1, done=True)
+    assert not folded(desired("running"), claim(0, "b"), other_slot, desired("paused")).is_at_rest(0)
+
+
+def test_a_claim_of_a_run_that_did_not_end_in_order_keeps_its_slot_busy() -> None:
+    """Its worker may still be alive: only its own report, or a new generation, ends it."""
+    ended = InstanceReport(1, 0, "b", "paused", 1)
+    state = folded(desired("running"), claim(0, "a", run="old"), claim(0, "b", run="new"), ended, desired("paused"))
+    assert not state.is_at_rest(0)
+    state.apply(*encode(DesiredState(2, "running", 1, 2, 0)), 10)
+    state.apply(*encode(DesiredState(2, "paused", 1, 2, 0)), 11)
+    assert state.is_at_rest(0)
+
+
+def test_a_late_report_of_the_pause_before_does_not_confirm_this_one() -> None:
+    late = InstanceReport(1, 0, "b", "paused", 1)
+    state = folded(desired("running"), claim(0, "a"), late, desired("paused"))
+    assert not state.is_at_rest(0)
+    state.apply(*encode(InstanceReport(1, 0, "c", "paused", 2)), 9)  # a later attempt of the task of a worker that was lost
+    assert state.is_at_rest(0)
