@@ -15,7 +15,7 @@ from kstreams_repl.session import Application, Records
 from kstreams_repl.session.source.cell_history import CellPlace, history
 from kstreams_repl.session.source.error_source import user_place
 from kstreams_repl.session.views.failed_record import place_of, with_record
-from kstreams_repl.types import RecordPlace
+from kstreams_repl.types import RecordPosition
 
 MESSAGE_CHARACTERS = 4000
 
@@ -71,7 +71,7 @@ def failure_buttons(error: BaseException, place: tuple[str, int, str] | None, ap
     return element("div", *buttons, class_="ks-ways", hidden="", data_application=name if known else "")
 
 
-def _record_buttons(place: RecordPlace | None) -> list[Markup]:
+def _record_buttons(place: RecordPosition | None) -> list[Markup]:
     if place is None:
         return []
     at = str(place)
@@ -86,7 +86,7 @@ def _cell_button(label: str, cell: str, line: int | None) -> Markup:
     return element("button", label, class_="ks-go", type="button", data_cell=cell, data_line=line)
 
 
-def _whole_record(app: Application, place: RecordPlace) -> Markup:
+def _whole_record(app: Application, place: RecordPosition) -> Markup:
     try:
         found = app.failed_record
     except KStreamsError as error:  # for example, the broker is unreachable

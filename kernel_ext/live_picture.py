@@ -150,10 +150,10 @@ class LivePicture:
         """Select the node at which the application failed, unless another is selected; clear its failure when the application
         runs."""
         error = app.error if app.status == "failed" else None
-        said = "" if error is None else str(error)
-        if said == self._failed:
+        message = "" if error is None else str(error)
+        if message == self._failed:
             return
-        began, self._failed = not self._failed, said
+        began, self._failed = not self._failed, message
         node, selected = "" if error is None else error.fields.get("node"), self.state["selected"]
         if error is None:
             self.set(failure="")

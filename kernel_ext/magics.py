@@ -322,12 +322,12 @@ class TopoMagics(Magics):
             query = f'SELECT * FROM {place} WHERE {given.where} ORDER BY timestamp DESC, "offset" DESC LIMIT {n}'
         deadline = None if given.timeout is None else time.monotonic() + given.timeout
 
-        def look() -> Table:
+        def read() -> Table:
             return session.read(given.topic, n).table() if query is None else session.sql(query, records=20_000).table()
 
         if self.live_tail is not None and deadline is None:
-            return self.live_tail(look, f"{given.topic}{f' where {given.where}' if given.where else ''}", lambda: None)
-        _show_live(look, lambda: deadline is None or time.monotonic() < deadline)
+            return self.live_tail(read, f"{given.topic}{f' where {given.where}' if given.where else ''}", lambda: None)
+        _show_live(read, lambda: deadline is None or time.monotonic() < deadline)
         return None
 
     @magic_arguments()

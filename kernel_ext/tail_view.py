@@ -58,8 +58,8 @@ class TailView(anywidget.AnyWidget):
             self._open_views.close(view)
             return
         self._open_views.heartbeat(view)
-        if action in ("stop", "go on"):
-            self.running = action == "go on"
+        if action in ("stop", "continue"):
+            self.running = action == "continue"
         if self.running:
             threading.Thread(target=self._update, name="topo-tail", daemon=True).start()
 

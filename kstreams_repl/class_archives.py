@@ -35,8 +35,8 @@ def archive_path(name: str, java: JavaRuntime, class_path: Iterable[Path]) -> Pa
         java: the runtime that runs it.
         class_path: its jars, or the directory that contains them.
     """
-    told = "\n".join([str(java.home), java.version, *map(str, class_path)])
-    return archive_directory() / f"{name}-{hashlib.sha256(told.encode()).hexdigest()[:16]}.jsa"
+    versions = "\n".join([str(java.home), java.version, *map(str, class_path)])
+    return archive_directory() / f"{name}-{hashlib.sha256(versions.encode()).hexdigest()[:16]}.jsa"
 
 
 def making_archives() -> bool:

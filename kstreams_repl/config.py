@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from kstreams_repl import kafka_streams_keys
 from kstreams_repl.errors import ConfigError, did_you_mean
 from kstreams_repl.log_context import LEVELS, OFF
-from kstreams_repl.types import RecordPlace
+from kstreams_repl.types import RecordPosition
 
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE_V2 = "exactly_once_v2"
@@ -103,8 +103,8 @@ def _optional_text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _record_places(value: Any) -> str:
-    return ", ".join(str(RecordPlace.parse(text)) for text in str(value).split(",") if text.strip())
+def _record_positions(value: Any) -> str:
+    return ", ".join(str(RecordPosition.parse(text)) for text in str(value).split(",") if text.strip())
 
 
 def _as_text(value: Any) -> str:
@@ -201,7 +201,7 @@ KEYS: dict[str, Key] = {
     ),
     "repl.crash.retries": Key(_at_least(1), 3, "Number of process deaths at one record and node after which the application fails."),
     SKIPPED_RECORDS: Key(
-        _record_places, "", "Source records to skip, as set by `Application.skip`: orders-0@17, orders-1@3."
+        _record_positions, "", "Source records to skip, as set by `Application.skip`: orders-0@17, orders-1@3."
     ),
     "repl.epoch.ms": Key(_at_least(500), 30_000, "Length of an epoch (one Spark micro-batch)."),
     "repl.epoch.idle.ms": Key(

@@ -8,15 +8,15 @@ import shutil
 from pathlib import Path
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_TOLD = ("No space left on device", "Disk quota exceeded", "os error 28")
+_MESSAGES = ("No space left on device", "Disk quota exceeded", "os error 28")
 
 
 def is_full(error: BaseException | str | None) -> bool:
     """Return whether an error, one of its causes, or a program's output reports a full disk."""
     if isinstance(error, str):
-        return any(text in error for text in _TOLD)
+        return any(text in error for text in _MESSAGES)
     while error is not None:
-        if getattr(error, "errno", None) in _FULL or any(text in str(error) for text in _TOLD):
+        if getattr(error, "errno", None) in _FULL or any(text in str(error) for text in _MESSAGES):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -64,7 +64,7 @@ def extras() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        told = missing(error)
-        if told is None:
+        missing_package = missing(error)
+        if missing_package is None:
             raise
-        raise told from error
+        raise missing_package from error

@@ -70,7 +70,7 @@ def write_to_stderr(level: str) -> None:
 
 
 class _StderrHandler(logging.StreamHandler[Any]):
-    """Ours, to be told from those that a user adds."""
+    """A filter of this package, as opposed to a filter that a user adds."""
 
 
 for _name in LOGGERS:

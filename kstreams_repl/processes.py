@@ -21,7 +21,7 @@ import psutil
 
 _CLOCK_SECONDS = 2.0
 """Maximal difference in seconds of two readings of one process's start time: the boot time it is based on gets adjusted."""
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class ProcessMark:
         while self.is_alive:
             if time.monotonic() > deadline:
                 return False
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         return True
 
 
@@ -66,26 +66,26 @@ def open_log(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
-def start_apart(module: str, arguments: Sequence[str], log: int, *, told: bytes | None = None) -> subprocess.Popen[bytes]:
+def start_apart(module: str, arguments: Sequence[str], log: int, *, stdin: bytes | None = None) -> subprocess.Popen[bytes]:
     """Run a module of this package in its own process session: neither Ctrl-C in a terminal nor the end of this process reaches it.
 
     Args:
         log: file descriptor for its output; the process inherits no other open file.
-        told: its standard input, followed by end-of-file. Secrets are passed this way: neither ``ps`` nor a file shows them.
+        stdin: its standard input, followed by end-of-file. Secrets are passed this way: neither ``ps`` nor a file shows them.
     """
     safe = ["-P"] if sys.flags.safe_path else []
     process = subprocess.Popen(
         [sys.executable, *safe, "-m", module, *arguments],
-        stdin=subprocess.DEVNULL if told is None else subprocess.PIPE,
+        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
         stdout=log,
         stderr=log,
         start_new_session=True,
         close_fds=True,
     )
-    if told is not None:
+    if stdin is not None:
         assert process.stdin is not None
         with suppress(BrokenPipeError), process.stdin:  # a process that has ended reports it by its exit status
-            process.stdin.write(told)
+            process.stdin.write(stdin)
     return process
 
 

@@ -66,11 +66,11 @@ class ValueAndTimestamp(NamedTuple):
     timestamp: int
 
 
-class RecordPlace(NamedTuple):
+class RecordPosition(NamedTuple):
     """The position of one record in Kafka; as text ``orders-0@17`` (topic, partition, offset).
 
     Example:
-        >>> str(RecordPlace.parse("orders-0@17")), RecordPlace.parse("orders-0@17").offset
+        >>> str(RecordPosition.parse("orders-0@17")), RecordPosition.parse("orders-0@17").offset
         ('orders-0@17', 17)
     """
 
@@ -79,7 +79,7 @@ class RecordPlace(NamedTuple):
     offset: int
 
     @classmethod
-    def parse(cls, text: str) -> RecordPlace:
+    def parse(cls, text: str) -> RecordPosition:
         """Parse the text form.
 
         Raises:

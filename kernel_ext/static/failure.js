@@ -1,21 +1,21 @@
-// Buttons that Python's markup brings along: `data-cell` goes to a cell, `data-do` says something to the kernel, after a question where
-// there is one in `data-ask`. One listener of the place that they stand in hears them all.
+// Buttons in Python's markup: `data-cell` goes to a cell, `data-do` sends an action to the kernel, after the question in `data-ask` if
+// there is one. One listener of their container handles all of them.
 
-export function pressed(event, say) {
+export function pressed(event, send) {
   const button = event.target.closest?.("button[data-cell], button[data-do]");
   if (!button || button.disabled) return;
   const { cell, line } = button.dataset;
   if (cell) {
-    // the side panel's part of JupyterLab, where it is installed, knows how to show a cell
+    // handled by the JupyterLab extension, if it is installed
     document.dispatchEvent(new CustomEvent("kstreams:show-cell", { detail: { cell, line: line === undefined ? undefined : Number(line) } }));
     return;
   }
-  const call = () => say({ do: button.dataset.do, at: button.dataset.at });
+  const call = () => send({ do: button.dataset.do, at: button.dataset.at });
   if (button.dataset.ask) ask(button, call);
   else call();
 }
 
-// The question takes the button's place until it is answered.
+// The question replaces the button until it is answered.
 function ask(button, call) {
   const question = document.createElement("span");
   question.className = "ks-question";

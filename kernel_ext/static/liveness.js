@@ -1,19 +1,19 @@
-// Whether the kernel behind a picture is there. It says `beat` twice a second while somebody looks; a front end that hears nothing shows
-// numbers of the past and buttons that do nothing, and must say so. What is known for certain comes sooner: the widget manager's
-// `comm_live_update`, and the event `kstreams:kernel` of JupyterLab's part ("restarted", "ended", "disconnected").
+// Detects whether the kernel of a picture is alive. The kernel sends `beat` twice a second while a front end is open; a front end that
+// receives none shows old numbers and dead buttons, and must inform the user. Certain news arrives earlier: the widget manager's
+// `comm_live_update`, and the event `kstreams:kernel` of the JupyterLab extension ("restarted", "ended", "disconnected").
 
 const TICK_MS = 250;
-const ALIVE_MS = 4000; // we say that we are there
-const SILENT_MS = 1600; // and want to have heard the kernel since
-const LATE_MS = 1000; // a message that was on its way when the kernel ended is no sign of life
+const ALIVE_MS = 4000; // interval of our own heartbeat
+const SILENT_MS = 1600; // the kernel counts as silent after that
+const LATE_MS = 1000; // ignore messages that were in flight when the kernel ended
 
-// `changed(lost)`: "" while the kernel is there, else "restarted", "ended" or "silent"; `since` says when it was heard last.
+// `changed(kernel)`: `lost` is "" while the kernel is alive, else "restarted", "ended" or "silent"; `since` is the time of its last message.
 export function watchKernel({ model, root, alive, changed }) {
-  let heard = 0;
+  let lastBeat = 0;
   let lost = "";
   let lostAt = 0;
   let ticked = performance.now();
-  let said = ticked;
+  let announced = ticked;
   const kernel = { lost: "", since: new Date() };
 
   const set = (how) => {
@@ -25,12 +25,12 @@ export function watchKernel({ model, root, alive, changed }) {
   const beat = () => {
     const now = performance.now();
     if (lost && lost !== "silent" && now - lostAt < LATE_MS) return;
-    heard = now;
+    lastBeat = now;
     kernel.since = new Date();
     set("");
   };
   const commGone = () => set("restarted");
-  const told = (event) => {
+  const onKernel = (event) => {
     const how = event.detail?.how;
     if (how === "connected") alive();
     else if (how === "disconnected") set("silent");
@@ -38,19 +38,19 @@ export function watchKernel({ model, root, alive, changed }) {
   };
   const timer = setInterval(() => {
     const now = performance.now();
-    // a page in the background is woken seldom: what it did not hear meanwhile may be waiting
-    if (now - ticked > 4 * TICK_MS && heard) heard = now;
+    // timers of a background page run rarely: beats may be waiting in its queue
+    if (now - ticked > 4 * TICK_MS && lastBeat) lastBeat = now;
     ticked = now;
-    if (now - said >= ALIVE_MS) {
-      said = now;
+    if (now - announced >= ALIVE_MS) {
+      announced = now;
       alive();
     }
-    if (heard && !lost && now - heard > SILENT_MS) set("silent");
+    if (lastBeat && !lost && now - lastBeat > SILENT_MS) set("silent");
   }, TICK_MS);
 
   model.on("change:beat", beat);
   model.on("comm_live_update", commGone);
-  root.addEventListener("kstreams:kernel", told);
+  root.addEventListener("kstreams:kernel", onKernel);
   alive();
   return {
     kernel,
@@ -58,23 +58,23 @@ export function watchKernel({ model, root, alive, changed }) {
       clearInterval(timer);
       model.off("change:beat", beat);
       model.off("comm_live_update", commGone);
-      root.removeEventListener("kstreams:kernel", told);
+      root.removeEventListener("kstreams:kernel", onKernel);
     },
   };
 }
 
-// What happened, what became of the application, and what to do.
+// Return what happened, the state of the application, and what to do.
 export function lostText(kernel, name, detached) {
   const attach = `session.attach(${JSON.stringify(name)})`;
   const since = kernel.since.toLocaleTimeString("en-GB");
   if (kernel.lost === "silent") {
-    return `No word from the kernel since ${since}: it hangs, has ended, or is not connected. This is the last picture. If the kernel was ended, ${
-      detached ? `${name} goes on in a process of its own` : `${name} stopped with it at its last commit`
+    return `No message from the kernel since ${since}: it hangs, has ended, or is not connected. This is the last picture. If the kernel has ended, ${
+      detached ? `${name} continues in its own process` : `${name} stopped with it at its last commit`
     }: connect a session again and run ${attach}.`;
   }
-  const what = `The kernel ${kernel.lost === "ended" ? "has ended" : "was restarted"} (last word at ${since}). This is the last picture.`;
+  const what = `The kernel ${kernel.lost === "ended" ? "has ended" : "was restarted"} (last message at ${since}). This is the last picture.`;
   return detached
-    ? `${what} The application ${name} goes on in a process of its own; connect a session again and run ${attach} to see and control it.`
-    : `${what} The application ${name} stopped with the kernel at its last commit; state and offsets are kept. ` +
-        `Connect a session again and run ${attach}, then resume() goes on from there.`;
+    ? `${what} The application ${name} continues in its own process; connect a session again and run ${attach} to see and control it.`
+    : `${what} The application ${name} stopped with the kernel at its last commit; state and offsets remain. ` +
+        `Connect a session again and run ${attach}, then resume() continues from there.`;
 }

@@ -1,7 +1,7 @@
-// The live picture of an application: what Python drew, buttons, and a drawer with what is behind the selected shape. Nothing is fetched:
-// `kernel_ext/front_end.py` puts these files together into one module for the widget, webpack does for JupyterLab's side panel.
-// `svg`, `failure`, `detail`, `about` and `values` are markup of the Python side's one markup module, which escapes by construction; all else goes in as text.
-// `model` is an anywidget model, or anything with its get, on, off and send.
+// The live picture of an application: Python's drawing, buttons, and a drawer with the details of the selected shape. Nothing is fetched:
+// `kernel_ext/front_end.py` bundles these files into one module for the widget, webpack does for JupyterLab's side panel.
+// `svg`, `failure`, `detail`, `about` and `values` are written by the Python side's markup module, which escapes by construction;
+// everything else is inserted as text. `model` is an anywidget model, or any object with its get, on, off and send.
 import { pressed } from "./failure.js";
 import { lostText, watchKernel } from "./liveness.js";
 import { setFlow, setMark, showHistory } from "./shapes.js";
@@ -16,14 +16,14 @@ const ACTIONS = {
 };
 const TITLES = {
   pause: "Stop at a commit",
-  resume: "Go on from the last commit",
-  stop: "Stop, and let go of everything; state and offsets stay",
+  resume: "Continue from the last commit",
+  stop: "Stop and release all resources; state and offsets stay",
   edit: "Show what the notebook's builder would change",
   apply: "Apply the plan that is shown",
 };
 const SIGNS = { running: "▶", starting: "…", restoring: "⟳", paused: "‖", failed: "✖", stopped: "■", created: "○", closed: "■" };
-const ANSWER_MS = 400; // a kernel that listens has said `busy` by then
-const MANY = 20; // nodes; with more there is a map
+const ANSWER_MS = 400; // a responsive kernel has answered with `busy` by then
+const MANY = 20; // above this number of nodes there is a map
 let views = 0;
 
 function render({ model, el }) {
@@ -48,11 +48,11 @@ function render({ model, el }) {
     made.setAttribute("aria-label", label);
     return made;
   };
-  const say = (message) => {
+  const send = (message) => {
     try {
       model.send({ view, ...message });
     } catch {
-      // the comm went with its kernel, which is told in `lost`
+      // the comm was closed with its kernel; `lost` says so
     }
   };
 
@@ -75,12 +75,12 @@ function render({ model, el }) {
   map.setAttribute("aria-label", "the whole picture; a click goes there");
   picture.append(map);
 
-  const drawer = region("drawer", body, "behind the selected shape");
+  const drawer = region("drawer", body, "details of the selected shape");
   const head = make("div", "drawer-head", drawer);
   const heading = make("b", "heading", head);
   const outdated = make("div", "outdated", drawer);
   outdated.setAttribute("role", "status");
-  outdated.textContent = "Cells have changed the builder since: press edit for the plan as it is now.";
+  outdated.textContent = "Cells have changed the builder since: press edit for the current plan.";
   const shapeHistory = make("div", "history", drawer);
   const [shapeRate, shapeLag] = [make("span", "rate", shapeHistory), make("span", "lag", shapeHistory)];
   const behind = make("div", "behind", drawer);
@@ -92,7 +92,7 @@ function render({ model, el }) {
 
   // ---- buttons
 
-  // Where the kernel hears one message after the other, what was pressed acts when the running cell ends: the button says so.
+  // Without subshells the kernel handles a button only when the running cell ends: the button says so.
   let unanswered = 0;
   let waiting = "";
   const wait = (action) => {
@@ -102,9 +102,9 @@ function render({ model, el }) {
       const waits = name === action;
       button.classList.toggle("waits", waits);
       button.textContent = waits ? `${name}: waits for the running cell` : name;
-      button.title = waits ? "The kernel hears it when the running cell ends" : TITLES[name];
+      button.title = waits ? "The kernel acts when the running cell ends" : TITLES[name];
     }
-    tell();
+    showStatus();
   };
   const answered = () => {
     clearTimeout(unanswered);
@@ -112,7 +112,7 @@ function render({ model, el }) {
     enable();
   };
   const act = (action) => () => {
-    say({ do: action });
+    send({ do: action });
     clearTimeout(unanswered);
     unanswered = setTimeout(() => wait(action), ANSWER_MS);
   };
@@ -132,18 +132,18 @@ function render({ model, el }) {
     return button;
   };
   const folds = press("folds", tools, "Draw each sub-topology as one box, or its nodes", () =>
-    say({ do: "fold", cluster: allFolded() ? "none" : "all" }), "collapse");
+    send({ do: "fold", cluster: allFolded() ? "none" : "all" }), "collapse");
   const repartitions = toggle("repartitioning", "Draw the filter, sink, topic and source of each repartitioning", () =>
-    say({ do: "show", repartitions: !model.get("view").repartitions }));
-  const names = toggle("names", "Generated names in full, with their numbers", () => say({ do: "show", names: !model.get("view").names }));
-  const mapped = toggle("map-toggle", "A map of the whole picture", () => showMap(map.hasAttribute("hidden")));
+    send({ do: "show", repartitions: !model.get("view").repartitions }));
+  const names = toggle("names", "Show generated names in full, with their numbers", () => send({ do: "show", names: !model.get("view").names }));
+  const mapped = toggle("map-toggle", "Show a map of the whole picture", () => showMap(map.hasAttribute("hidden")));
   mapped.textContent = "map";
   make("span", "gap", tools);
-  press("zoom-out", tools, "Smaller (-)", () => viewport.zoomOut(), "−").setAttribute("aria-label", "zoom out");
-  const scale = press("scale", tools, "Its own size (0)", () => viewport.actual(), "100 %");
-  press("zoom-in", tools, "Larger (+)", () => viewport.zoomIn(), "+").setAttribute("aria-label", "zoom in");
-  press("fit", tools, "All of it (f)", () => viewport.fit());
-  // one stop for Tab; arrow keys go on from there
+  press("zoom-out", tools, "Zoom out (-)", () => viewport.zoomOut(), "−").setAttribute("aria-label", "zoom out");
+  const scale = press("scale", tools, "Actual size (0)", () => viewport.actual(), "100 %");
+  press("zoom-in", tools, "Zoom in (+)", () => viewport.zoomIn(), "+").setAttribute("aria-label", "zoom in");
+  press("fit", tools, "Fit to the view (f)", () => viewport.fit());
+  // one tab stop; arrow keys move between the buttons
   const stop = (button) => {
     for (const other of tools.querySelectorAll("button")) other.tabIndex = other === button ? 0 : -1;
   };
@@ -211,14 +211,14 @@ function render({ model, el }) {
     root.dataset.updateMs = (performance.now() - began).toFixed(2);
     root.dataset.updated = changed;
   };
-  // a sub-topology that was folded, or unfolded, by the keyboard stays where the keyboard is
+  // a sub-topology that was folded or unfolded by the keyboard keeps the focus
   const otherForm = (id) => `${id.startsWith("part:") ? "block" : "part"}:${id.slice(id.indexOf(":") + 1)}`;
   const draw = () => {
     const began = performance.now();
     const focused = canvas.contains(document.activeElement) ? document.activeElement.dataset.node : null;
     canvas.innerHTML = model.get("svg");
     const svg = canvas.querySelector("svg");
-    // an arrow head of its own: the page's first one of that name may be in a tab that is hidden, and so would be all that refer to it
+    // a unique id: the first marker of a shared name may be in a hidden tab, which would hide all arrow heads that refer to it
     const arrow = svg?.querySelector("marker");
     if (arrow) {
       arrow.id = `ks-arrow-${view}`;
@@ -230,16 +230,16 @@ function render({ model, el }) {
     update();
     viewport.show(svg, [...groups.values()]);
     showMap(mapWanted);
-    if (!groups.has(chosen)) chosen = model.get("selected"); // a choice that the kernel knows no shape for stays without an answer
+    if (!groups.has(chosen)) chosen = model.get("selected"); // the kernel does not answer for a shape that it does not know
     mark();
     explain();
     if (focused) (groups.get(focused) ?? groups.get(otherForm(focused)))?.focus({ preventScroll: true });
     root.dataset.drawMs = (performance.now() - began).toFixed(2);
   };
 
-  // ---- what is told
+  // ---- status
 
-  const tell = () => {
+  const showStatus = () => {
     const { kernel } = life;
     const gone = Boolean(kernel.lost);
     const state = gone ? "no kernel" : model.get("status");
@@ -270,30 +270,30 @@ function render({ model, el }) {
     names.setAttribute("aria-pressed", String(shown.names));
     for (const button of [folds, repartitions, names]) button.disabled = gone;
   };
-  const remember = () => {
-    const show = (places, points) => {
-      showHistory(places[0], "records per second", points.map(([at, rate]) => [at, rate]), "/s");
+  const drawHistories = () => {
+    const show = (elements, points) => {
+      showHistory(elements[0], "records per second", points.map(([at, rate]) => [at, rate]), "/s");
       const known = points.filter((point) => point[2] !== null);
-      showHistory(places[1], "lag", known.map((point) => [point[0], point[2]]), "");
+      showHistory(elements[1], "lag", known.map((point) => [point[0], point[2]]), "");
     };
     show([rateHistory, lagHistory], model.get("history"));
     show([shapeRate, shapeLag], chosen === model.get("selected") && !model.get("planned") ? model.get("shape_history") : []);
   };
-  const replace = (place, html) => {
-    if (place.ksHtml === html) return;
-    place.ksHtml = html;
-    place.innerHTML = html;
+  const replace = (element, html) => {
+    if (element.ksHtml === html) return;
+    element.ksHtml = html;
+    element.innerHTML = html;
   };
-  const clear = (place) => {
-    place.ksHtml = "";
-    place.replaceChildren();
+  const clear = (element) => {
+    element.ksHtml = "";
+    element.replaceChildren();
   };
   const titleOf = (id) => {
     const group = groups.get(id);
     const name = id.slice(id.indexOf(":") + 1);
     return `${group?.classList[0]?.split("-").join(" ") ?? id.slice(0, id.indexOf(":"))} ${name}`.trim();
   };
-  let dismissed = false; // closed here: a kernel that is gone cannot say so
+  let dismissed = false; // closed here, without an answer of the kernel
   const open = () => {
     const about = dismissed ? "" : model.get("planned") ? `the plan for ${model.get("name")}` : chosen ? titleOf(chosen) : model.get("detail") ? model.get("name") : "";
     const was = heading.textContent;
@@ -302,16 +302,16 @@ function render({ model, el }) {
     body.classList.toggle("open", Boolean(about));
     if (!about || about === was) return;
     behind.scrollTop = 0;
-    // what was asked for is in view: the drawer's head, and the shape that the drawer may have covered
+    // scroll to the drawer's head, and to the shape that the drawer may have covered
     const group = groups.get(chosen);
     if (group) viewport.reveal(group);
     const at = head.getBoundingClientRect();
     if (was !== about && (at.top < 0 || at.bottom > window.innerHeight)) head.scrollIntoView({ block: "nearest" });
   };
   const explain = () => {
-    // until the kernel has heard of a choice it tells of the shape before: its rows, and the button to its cell
+    // until the kernel has received a choice, its values are those of the previous shape
     if (chosen !== model.get("selected") && !model.get("planned")) {
-      for (const place of [failure, detail, values, about]) clear(place);
+      for (const element of [failure, detail, values, about]) clear(element);
     } else {
       replace(failure, model.get("failure"));
       replace(detail, model.get("detail"));
@@ -320,7 +320,7 @@ function render({ model, el }) {
     }
     enable();
     open();
-    remember();
+    drawHistories();
   };
   // the buttons of a failure
   const enable = () => {
@@ -332,7 +332,7 @@ function render({ model, el }) {
     dismissed = !id;
     mark();
     explain();
-    say({ do: "select", shape: id });
+    send({ do: "select", shape: id });
     if (!id) groups.get(closed)?.focus({ preventScroll: true });
   };
   const chosenElsewhere = () => {
@@ -363,7 +363,7 @@ function render({ model, el }) {
   };
   const take = (group) => {
     if (group.dataset.fold === undefined) choose(group.dataset.node);
-    else if (!life.kernel.lost) say({ do: "fold", cluster: Number(group.dataset.fold) });
+    else if (!life.kernel.lost) send({ do: "fold", cluster: Number(group.dataset.fold) });
   };
   canvas.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -395,10 +395,10 @@ function render({ model, el }) {
     choose("");
     event.stopPropagation();
   });
-  behind.addEventListener("click", (event) => pressed(event, say));
+  behind.addEventListener("click", (event) => pressed(event, send));
 
-  const told = () => {
-    tell();
+  const statusChanged = () => {
+    showStatus();
     enable();
     open();
   };
@@ -409,23 +409,23 @@ function render({ model, el }) {
   const listen = [
     ["change:svg", draw],
     ["change:marks change:flows", update],
-    ["change:status change:note change:busy change:planned change:changed change:outdated change:view change:detached", told],
+    ["change:status change:note change:busy change:planned change:changed change:outdated change:view change:detached", statusChanged],
     ["change:failure change:detail change:about change:values change:planned", arrived],
-    ["change:history change:shape_history", remember],
+    ["change:history change:shape_history", drawHistories],
     ["change:selected", chosenElsewhere],
     ["change:busy", answered],
   ];
   for (const [events, call] of listen) model.on(events, call);
-  const life = watchKernel({ model, root, alive: () => say({ do: "alive" }), changed: () => told() });
+  const life = watchKernel({ model, root, alive: () => send({ do: "alive" }), changed: () => statusChanged() });
   draw();
-  tell();
+  showStatus();
   explain();
   return () => {
     life.stop();
     viewport.stop();
     clearTimeout(unanswered);
     for (const [events, call] of listen) model.off(events, call);
-    say({ do: "gone" });
+    send({ do: "gone" });
   };
 }
 

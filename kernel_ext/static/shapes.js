@@ -1,12 +1,12 @@
-// What changes in a drawing that stays: marks of shapes, the thickness of links, small histories.
+// Updates a drawing in place: marks of shapes, widths of links, sparklines.
 
 const LINE = 15;
 
-// Lines of a shape: its name and detail stay, what a mark adds is replaced, and all are centred again. A badge sits on the upper border.
+// Replace the lines that a mark adds to a shape, and centre all its lines; name and detail stay. A badge sits on the upper border.
 export function setMark(group, mark) {
-  const said = JSON.stringify(mark);
-  if (group.ksMark === said) return false;
-  group.ksMark = said;
+  const text = JSON.stringify(mark);
+  if (group.ksMark === text) return false;
+  group.ksMark = text;
   for (const text of group.querySelectorAll("text.badge, text.number")) text.remove();
   for (const name of [...group.classList]) if (name.startsWith("is-")) group.classList.remove(name);
   for (const [kind, content] of mark) {
@@ -25,15 +25,15 @@ export function setMark(group, mark) {
   const top = Number(group.dataset.y) - lines.length * (LINE / 2) + 11;
   lines.forEach((line, index) => line.setAttribute("y", top + LINE * index));
   const spoken = mark.filter(([kind]) => kind !== "state").map(([, content]) => content);
-  group.setAttribute("aria-label", [group.dataset.said, ...spoken].join(", "));
+  group.setAttribute("aria-label", [group.dataset.label, ...spoken].join(", "));
   return true;
 }
 
-// A link's thickness, as Python reckons it from its records per second.
+// Set a link's width, which Python computes from its records per second.
 export function setFlow(link, width, rate) {
-  const said = `${width} ${rate}`;
-  if (link.ksFlow === said) return;
-  link.ksFlow = said;
+  const text = `${width} ${rate}`;
+  if (link.ksFlow === text) return;
+  link.ksFlow = text;
   link.style.strokeWidth = width ? `${width}px` : "";
   let title = link.querySelector("title");
   if (rate === null) return title?.remove();
@@ -48,17 +48,17 @@ const SECONDS = 120;
 const WIDTH = 96;
 const HEIGHT = 20;
 
-// One small history beside its present value: [[seconds, value], …], the latest last.
-export function showHistory(place, what, points, unit) {
-  if (points.length === 0) return place.replaceChildren();
-  const [now, present] = points[points.length - 1];
+// Draw a sparkline and its current value. Points: [[seconds, value], …], the latest last.
+export function showHistory(container, what, points, unit) {
+  if (points.length === 0) return container.replaceChildren();
+  const [now, current] = points[points.length - 1];
   const most = Math.max(...points.map(([, value]) => value), 1);
   const xy = points.map(([at, value]) => [WIDTH - ((now - at) / SECONDS) * WIDTH, HEIGHT - 1 - (value / most) * (HEIGHT - 3)]);
   const line = xy.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ");
-  let svg = place.querySelector("svg");
+  let svg = container.querySelector("svg");
   if (!svg) {
     const make = (tag, parent) => parent.appendChild(document.createElementNS("http://www.w3.org/2000/svg", tag));
-    svg = make("svg", place);
+    svg = make("svg", container);
     svg.setAttribute("class", "spark");
     svg.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
     svg.setAttribute("preserveAspectRatio", "none");
@@ -66,12 +66,12 @@ export function showHistory(place, what, points, unit) {
     make("title", svg);
     make("polygon", svg);
     make("polyline", svg);
-    place.append(document.createElement("span"));
+    container.append(document.createElement("span"));
   }
   const label = `${what} over the last ${Math.min(SECONDS, Math.round(now - points[0][0]))} s, at most ${Math.round(most).toLocaleString("en")}`;
   svg.setAttribute("aria-label", label);
   svg.querySelector("title").textContent = label;
   svg.querySelector("polyline").setAttribute("points", line);
   svg.querySelector("polygon").setAttribute("points", `${xy[0][0].toFixed(1)},${HEIGHT} ${line} ${WIDTH},${HEIGHT}`);
-  place.lastElementChild.textContent = `${unit === "/s" ? "" : `${what} `}${Math.round(present).toLocaleString("en")}${unit === "/s" ? " records/s" : ""}`;
+  container.lastElementChild.textContent = `${unit === "/s" ? "" : `${what} `}${Math.round(current).toLocaleString("en")}${unit === "/s" ? " records/s" : ""}`;
 }

@@ -1,4 +1,4 @@
-// How the panel looks. Colours are JupyterLab's where it is the page, and the system's otherwise.
+// The panel's style sheet. Colours are JupyterLab's inside JupyterLab, else the system's.
 
 export const STYLE = `
 .ks-panel{font:12px ui-sans-serif,system-ui,sans-serif;color:var(--jp-ui-font-color1,inherit);container-type:inline-size;

@@ -1,4 +1,4 @@
-// A live table with a Stop button. `html` is markup of the Python side's one markup module, which escapes by construction.
+// A live table with a Stop button. `html` is written by the Python side's markup module, which escapes by construction.
 import { watchKernel } from "./liveness.js";
 
 const STYLE = `
@@ -28,35 +28,35 @@ function render({ model, el }) {
   const status = make("span", "status", bar);
   status.setAttribute("role", "status");
   const table = make("div", "table", root);
-  const say = (message) => {
+  const send = (message) => {
     try {
       model.send({ view, ...message });
     } catch {
-      // the comm went with its kernel, which is told
+      // the comm was closed with its kernel; the status says so
     }
   };
-  const tell = () => {
+  const showStatus = () => {
     const { lost } = life.kernel;
-    button.textContent = model.get("running") ? "Stop" : "Go on";
+    button.textContent = model.get("running") ? "Stop" : "Continue";
     button.disabled = Boolean(lost);
     table.style.filter = lost ? "grayscale(1) opacity(.75)" : "";
-    const how = lost ? `, no kernel any more (${lost === "silent" ? "not connected" : lost}): these are the last rows` : ", stopped";
+    const how = lost ? `, no kernel (${lost === "silent" ? "not connected" : lost}): these are the last rows` : ", stopped";
     status.textContent = model.get("title") + (lost || !model.get("running") ? how : "");
   };
   const draw = () => {
     table.innerHTML = model.get("html");
   };
-  button.addEventListener("click", () => say({ do: model.get("running") ? "stop" : "go on" }));
+  button.addEventListener("click", () => send({ do: model.get("running") ? "stop" : "continue" }));
   model.on("change:html", draw);
-  model.on("change:running change:title", tell);
-  const life = watchKernel({ model, root, alive: () => say({ do: "alive" }), changed: () => tell() });
+  model.on("change:running change:title", showStatus);
+  const life = watchKernel({ model, root, alive: () => send({ do: "alive" }), changed: () => showStatus() });
   draw();
-  tell();
+  showStatus();
   return () => {
     life.stop();
     model.off("change:html", draw);
-    model.off("change:running change:title", tell);
-    say({ do: "gone" });
+    model.off("change:running change:title", showStatus);
+    send({ do: "gone" });
   };
 }
 

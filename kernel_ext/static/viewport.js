@@ -1,4 +1,4 @@
-// Moving about in a drawing: zoom about a point, drag, fit, and a map of the whole. The pane scrolls by itself, so focus and search find what is out of sight.
+// Navigation in a drawing: zoom about a point, drag, fit, and an overview map. The pane itself scrolls, so focus and search reveal hidden shapes.
 
 const SMALLEST = 0.08;
 const LARGEST = 4;
@@ -12,7 +12,7 @@ export function makeViewport({ canvas, map, onScale }) {
   let svg = null;
   let size = { width: 1, height: 1 };
   let scale = 1;
-  let chosen = false; // the user has chosen a scale
+  let chosen = false; // whether the user has chosen a scale
   let seen = null;
 
   const apply = (wanted) => {
@@ -43,11 +43,11 @@ export function makeViewport({ canvas, map, onScale }) {
   };
   const track = () => {
     if (!seen || map.hidden) return;
-    // nothing to find where all is in sight, and it would cover some of it
+    // no map while everything is visible: it would cover a part
     const whole = canvas.scrollWidth <= canvas.clientWidth + 1 && canvas.scrollHeight <= canvas.clientHeight + 1;
     map.style.visibility = whole ? "hidden" : "";
-    const place = { x: canvas.scrollLeft, y: canvas.scrollTop, width: canvas.clientWidth, height: canvas.clientHeight };
-    for (const [name, value] of Object.entries(place)) {
+    const area = { x: canvas.scrollLeft, y: canvas.scrollTop, width: canvas.clientWidth, height: canvas.clientHeight };
+    for (const [name, value] of Object.entries(area)) {
       const most = name === "width" ? size.width : name === "height" ? size.height : Infinity;
       seen.setAttribute(name, Math.min(value / scale, most));
     }
@@ -120,7 +120,7 @@ export function makeViewport({ canvas, map, onScale }) {
   canvas.addEventListener("pointerup", letGo);
   canvas.addEventListener("pointercancel", letGo);
   canvas.addEventListener("click", (event) => {
-    if (dragged) event.stopImmediatePropagation(); // the end of a drag chooses nothing
+    if (dragged) event.stopImmediatePropagation(); // the end of a drag is not a click
     dragged = false;
   }, true);
   canvas.addEventListener("wheel", (event) => {
@@ -147,7 +147,7 @@ export function makeViewport({ canvas, map, onScale }) {
     zoomOut: () => zoom(1 / STEP),
     actual: () => zoom(1 / scale),
     fit,
-    // Another drawing: the scale that the user chose stays.
+    // A new drawing keeps the scale that the user chose.
     show: (drawn, groups) => {
       svg = drawn;
       if (!svg) return;
@@ -157,7 +157,7 @@ export function makeViewport({ canvas, map, onScale }) {
       draw(groups);
     },
     drawMap: draw,
-    // Scroll as little as needed so that a shape is in sight.
+    // Scroll as little as needed to make a shape visible.
     reveal: (group) => {
       const [shape, pane] = [group.getBoundingClientRect(), canvas.getBoundingClientRect()];
       const move = (low, high, least, most) => (low < least ? low - least - 12 : high > most ? Math.min(high - most + 12, low - least) : 0);

@@ -11,7 +11,7 @@ import click
 from kstreams_repl.bench import json_output
 from kstreams_repl.bench.deployed import Settings, run_workload
 from kstreams_repl.bench.peers.kafka_streams import PeerRun
-from kstreams_repl.bench.peers.python_peers import PEERS, PythonPeer, peers_of
+from kstreams_repl.bench.peers.python_peer import PEERS, PythonPeer, peers_of
 from kstreams_repl.bench.testbed import Testbed, open_testbed, where
 from kstreams_repl.bench.workloads import WORKLOADS, Topics
 from kstreams_repl.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
@@ -60,7 +60,7 @@ def main(
     with ExitStack() as stack:
         testbed = stack.enter_context(open_testbed(bootstrap, directory))
         topics = testbed.input_topics(records, keys)
-        testbed.session.spark  # noqa: B018 (a cold Spark is no part of any run)
+        testbed.session.spark  # noqa: B018 (Spark starts before the first measured run)
         for workload in chosen or tuple(WORKLOADS):
             sitting = _Comparison(testbed, workload, topics, records, instances, runs)
             slowest = min(sitting.ours(guarantee) for guarantee in (EXACTLY_ONCE_V2, AT_LEAST_ONCE))

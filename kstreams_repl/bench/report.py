@@ -223,11 +223,11 @@ def _table(lines: Iterable[Line]) -> str:
     lines = list(lines)
     judged_first = [name for name in _JUDGED if any(name in line for line in lines)]
     names = dict.fromkeys([*judged_first, *(name for line in lines for name in line if name not in _SKIPPED)])
-    rows = [[line["case"], _number(line["value"]), line["unit"], *(_cell(name, line.get(name, "")) for name in names)] for line in lines]
+    rows = [[line["case"], _number(line["value"]), line["unit"], *(_value(name, line.get(name, "")) for name in names)] for line in lines]
     return _markdown(["case", "value", "unit", *(name.replace("_", " ") for name in names)], rows)
 
 
-def _cell(name: str, value: Any) -> str:
+def _value(name: str, value: Any) -> str:
     return _verdict(value) if name == "met" else _number(value)
 
 

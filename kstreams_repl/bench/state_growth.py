@@ -89,7 +89,7 @@ def main(
         jdk = chosen_jdk(peer)
         testbed = stack.enter_context(open_testbed(bootstrap, directory))
         jvm = None if jdk is None else stack.enter_context(KafkaStreamsPeer(jdk, scratch=testbed.scratch))
-        testbed.session.spark  # noqa: B018 (a cold Spark is no part of any run)
+        testbed.session.spark  # noqa: B018 (Spark starts before the first measured run)
         sized = [_Size(testbed, keys, warm, records, settings) for keys in sizes]
         costs: dict[str, list[float]] = defaultdict(list)
         for size in sized:

@@ -25,7 +25,7 @@ from kstreams_repl.errors import KStreamsError
 BENCH = "throughput"
 BOTH = "both"
 RECORDS = 2_000_000
-RECORDS_BESIDE_PEER = 10_000_000
+RECORDS_WITH_PEER = 10_000_000
 
 
 @click.command(help="Deployed on Spark: records/s per workload and guarantee; --peer kafka-streams also runs Kafka Streams on the JVM.")
@@ -34,7 +34,7 @@ RECORDS_BESIDE_PEER = 10_000_000
 @click.option(
     "--records",
     type=click.IntRange(1),
-    help=f"Default: {RECORDS}, and {RECORDS_BESIDE_PEER} with --peer (the JVM needs time to warm up).",
+    help=f"Default: {RECORDS}, and {RECORDS_WITH_PEER} with --peer (the JVM needs time to warm up).",
 )
 @click.option("--keys", type=click.IntRange(1), default=100_000, show_default=True)
 @click.option("--instances", type=click.IntRange(1), default=2, show_default=True, help="Instances; threads of the peer.")
@@ -70,7 +70,7 @@ def main(
         testbed = stack.enter_context(open_testbed(bootstrap, directory))
         jvm = None if jdk is None else stack.enter_context(KafkaStreamsPeer(jdk, scratch=testbed.scratch))
         topics = testbed.input_topics(records, keys)
-        testbed.session.spark  # noqa: B018 (a cold Spark is no part of any run)
+        testbed.session.spark  # noqa: B018 (Spark starts before the first measured run)
         for mode in guarantees:
             settings = Settings(mode, instances, commit_ms, epoch_ms, max_seconds)
             for workload in workloads or tuple(WORKLOADS):
@@ -89,7 +89,7 @@ def records_of(wanted: int | None, peer: str | None) -> int:
     """Return the number of records of a run: the requested one, or enough for the comparison that is made."""
     if wanted is not None:
         return wanted
-    return RECORDS if peer is None else RECORDS_BESIDE_PEER
+    return RECORDS if peer is None else RECORDS_WITH_PEER
 
 
 def fault_of(runs: Sequence[PeerRun], records: int, ours: Output | None, theirs: Output | None) -> str | None:

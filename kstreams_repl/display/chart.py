@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from kstreams_repl.display.markup import Markup, element, image, one_line
-from kstreams_repl.display.table import cell_text
+from kstreams_repl.display.table import value_text
 from kstreams_repl.display.wording import counted
 
 WIDTH, HEIGHT = 640.0, 300.0
@@ -102,7 +102,7 @@ def _bars(chart: Chart) -> list[Markup]:
         )
         if len(shown) <= 12:
             marks.append(_text(left + step / 2, top - 3, _short(y), anchor="middle"))
-        marks.append(_below(left + step / 2, cell_text(x, _LABEL), turned=len(shown) > 6))
+        marks.append(_below(left + step / 2, value_text(x, _LABEL), turned=len(shown) > 6))
     return [*_levels(ticks, up), *marks, _level(up(0), _INK)]
 
 

@@ -156,15 +156,15 @@ def _frame(left: float, top: float, width: float, height: float) -> Markup:
 
 
 def _label(number: int, label: str, left: float, top: float, *, live: bool) -> Markup:
-    said = one_line(label, limit=80)
+    label = one_line(label, limit=80)
     x, y = left + 10, top + 15
-    text = element("text", f"▾ {said}" if live else said, class_="label", x=_n(x), y=_n(y))
+    text = element("text", f"▾ {label}" if live else label, class_="label", x=_n(x), y=_n(y))
     if not live:
         return text
     return element(
-        "g", element("title", f"Draw {said} as one box"), text,
-        class_="fold", data_fold=number, data_node=f"block:{number}", data_x=_n(x + 4 * len(said)), data_y=_n(y), tabindex="-1",
-        role="button", aria_expanded="true", aria_label=f"{said}: draw as one box",
+        "g", element("title", f"Draw {label} as one box"), text,
+        class_="fold", data_fold=number, data_node=f"block:{number}", data_x=_n(x + 4 * len(label)), data_y=_n(y), tabindex="-1",
+        role="button", aria_expanded="true", aria_label=f"{label}: draw as one box",
     )  # fmt: skip
 
 
@@ -218,7 +218,7 @@ def _shape(placed: Placed, picture: Picture, room: Room) -> Markup:
     edge = placed.y - placed.height / 2
     start = placed.x - placed.width / 2
     lines += [element("text", row, class_="badge", x=_n(start + 10), y=_n(edge + 4)) for row in badges]
-    said = one_line(", ".join(filter(None, (f"{shape.kind} {name}" if not sign else name, shape.detail))), limit=SPOKEN_LIMIT)
+    label = one_line(", ".join(filter(None, (f"{shape.kind} {name}" if not sign else name, shape.detail))), limit=SPOKEN_LIMIT)
     return element(
         "g",
         element("title", _tooltip(placed)),
@@ -231,19 +231,19 @@ def _shape(placed: Placed, picture: Picture, room: Room) -> Markup:
         data_y=_n(middle),
         data_top=_n(edge),
         data_left=_n(start),
-        data_said=said,
+        data_label=label,
         tabindex="0",
         role="img",
         aria_expanded="false" if sign else None,
-        aria_label=one_line(", ".join([said, *badges, *(row for kind, row in rows if kind == "number")]), limit=SPOKEN_LIMIT),
+        aria_label=one_line(", ".join([label, *badges, *(row for kind, row in rows if kind == "number")]), limit=SPOKEN_LIMIT),
     )
 
 
 def marked_rows(mark: Mark, shape: Shape, room: Room, *, general: str | None = None) -> list[tuple[str, str]]:
     """Return (class, text) of what a mark adds to its shape: the state's sign and word, unless all have it, then lines of
     numbers."""
-    said = mark.state in STATES and mark.state != general
-    badge = [("badge", f"{STATES[mark.state]} {WORDS.get(mark.state, mark.state)}")] if said and mark.state else []
+    differs = mark.state in STATES and mark.state != general
+    badge = [("badge", f"{STATES[mark.state]} {WORDS.get(mark.state, mark.state)}")] if differs and mark.state else []
     limit = characters_in(shape, room.get(shape.kind, 0))
     return [*badge, *(("number", one_line(line, limit=limit)) for line in mark.lines)]
 

@@ -106,7 +106,7 @@ class Table(Frames):
         """
         shown = self.rows[:MAX_ROWS]
         head = [one_line(column, limit=MAX_TEXT_CELL) for column in self.columns]
-        body = [[one_line(cell_text(value, MAX_TEXT_CELL), limit=MAX_TEXT_CELL) for value in row] for row in shown]
+        body = [[one_line(value_text(value, MAX_TEXT_CELL), limit=MAX_TEXT_CELL) for value in row] for row in shown]
         widths = [max(map(len, column)) for column in zip(head, *body, strict=True)] if head else []
         right = [_is_numeric([row[index] for row in shown]) for index in range(len(head))]
 
@@ -137,7 +137,7 @@ class Table(Frames):
         head = element("tr", *(element("th", clean_text(column, limit=MAX_CELL), scope="col", class_="number" if is_right else None)
                                for column, is_right in zip(self.columns, right, strict=True)))  # fmt: skip
         body = [
-            element("tr", *(element("td", clean_text(cell_text(value, MAX_CELL), limit=MAX_CELL), class_=_class_of(value, is_right))
+            element("tr", *(element("td", clean_text(value_text(value, MAX_CELL), limit=MAX_CELL), class_=_class_of(value, is_right))
                             for value, is_right in zip(row, right, strict=True)))
             for row in shown
         ]  # fmt: skip
@@ -162,7 +162,7 @@ class Table(Frames):
         return {"text/plain": self.text(), "text/html": str(self.html())}
 
 
-def cell_text(value: Any, limit: int = MAX_CELL) -> str:
+def value_text(value: Any, limit: int = MAX_CELL) -> str:
     """Return one value as the text of a cell: text as it is, structures as JSON, bytes and other values as `repr`; huge values
     are cut before they are formatted."""
     if value is None:
@@ -186,7 +186,7 @@ def cell_text(value: Any, limit: int = MAX_CELL) -> str:
 
 def _as_json(value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, default=cell_text)
+        return json.dumps(value, ensure_ascii=False, default=value_text)
     except (TypeError, ValueError, RecursionError):  # keys that JSON does not support; a circular structure
         return repr(value)
 

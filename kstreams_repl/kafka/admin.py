@@ -89,13 +89,13 @@ def committed_by(
                 raise translate(error, "reading committed offsets", bootstrap_servers=bootstrap_servers) from error
             time.sleep(0.05)
     found = {}
-    for told in answer:
-        at = told.partition
-        if told.error is not None:
-            raise translate(told.error, "reading committed offsets", topic=at.topic, bootstrap_servers=bootstrap_servers)
-        if told.offset >= 0:
+    for result in answer:
+        at = result.partition
+        if result.error is not None:
+            raise translate(result.error, "reading committed offsets", topic=at.topic, bootstrap_servers=bootstrap_servers)
+        if result.offset >= 0:
             # Metadata written up to release 0.1 ends in a zero byte.
-            found[at] = CommittedOffset(told.offset, told.metadata.rstrip(b"\0").decode("utf-8", "replace"))
+            found[at] = CommittedOffset(result.offset, result.metadata.rstrip(b"\0").decode("utf-8", "replace"))
     return found
 
 

@@ -75,6 +75,6 @@ _PASSING = {
 }
 
 
-def place_of(message: Message) -> TopicPartition:
+def topic_partition_of(message: Message) -> TopicPartition:
     """Return the partition of a message, or of an error delivered as a message."""
     return TopicPartition(message.topic(), message.partition())

@@ -39,7 +39,7 @@ _LOG = logging.getLogger("kstreams_repl.kafka")
 CALL_SECONDS = 10.0
 TRANSACTION_MS = 10_000
 _ABORT_SECONDS = 1.0
-Beside = tuple[str, int, bytes | None, bytes | None, int] | tuple[str, int, bytes | None, bytes | None, int, Headers]
+TopicRecord = tuple[str, int, bytes | None, bytes | None, int] | tuple[str, int, bytes | None, bytes | None, int, Headers]
 """A record of another topic within a control transaction: topic, partition, key, value, timestamp, and headers if it has any."""
 
 
@@ -92,20 +92,20 @@ class JournalControl:
     def write(
         self,
         *records: ControlRecord,
-        beside: Iterable[Beside] = (),
+        topic_records: Iterable[TopicRecord] = (),
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
     ) -> None:
         """Write the records in one transaction and return when it is committed: readers see all of them or none.
 
         Args:
-            beside: records of other topics in the same transaction.
+            topic_records: records of other topics in the same transaction.
             offsets: offsets to commit for the application's group in the same transaction.
         """
         if self._broken is not None:
             raise self._broken
         try:
             self._producer.begin_transaction()
-            for other in beside:
+            for other in topic_records:
                 self._produce(*other)
             for record in records:
                 key, value = encode(record)

@@ -287,13 +287,13 @@ def decode(key: bytes | None, value: bytes | None) -> tuple[str, JournalRecord |
             raise ValueError(f"unknown key {name[:80]!r}")
         if value is None:
             return name, None
-        said = orjson.loads(value)
-        if not isinstance(said, dict):
+        plain = orjson.loads(value)
+        if not isinstance(plain, dict):
             raise ValueError("expected a JSON object")
-        cls = family.get(str(said.pop("kind", None)))
+        cls = family.get(str(plain.pop("kind", None)))
         if cls is None:
             raise ValueError("this kind of record does not belong to this key")
-        record: JournalRecord = _read(cls, said, cls.__name__)
+        record: JournalRecord = _read(cls, plain, cls.__name__)
         if record.key != name:
             raise ValueError(f"the record's own key is {record.key!r}")
         return name, record
@@ -306,50 +306,50 @@ def decode(key: bytes | None, value: bytes | None) -> tuple[str, JournalRecord |
 _HINTS: dict[type[Any], dict[str, Any]] = {}
 
 
-def _read(hint: Any, said: Any, where: str) -> Any:
-    """Return ``said`` converted to the type ``hint``; raise ValueError when it has another type or is out of bounds."""
+def _read(hint: Any, plain: Any, where: str) -> Any:
+    """Return ``plain`` converted to the type ``hint``; raise ValueError when it has another type or is out of bounds."""
     origin = get_origin(hint)
     if origin is Annotated:
         kind, bounds = get_args(hint)
-        value = _read(kind, said, where)
+        value = _read(kind, plain, where)
         if isinstance(bounds, Within):
             fits = bounds.least <= value <= bounds.most
         else:
             fits = len(value) <= bounds.most and (bounds.pattern is None or bounds.pattern.fullmatch(value) is not None)
         if fits:
             return value
-        raise ValueError(f"{where} is out of bounds: {str(said)[:60]!r}")
+        raise ValueError(f"{where} is out of bounds: {str(plain)[:60]!r}")
     if hasattr(hint, "__dataclass_fields__"):
-        return _read_fields(hint, said, where)
+        return _read_fields(hint, plain, where)
     if origin is Literal:
-        if isinstance(said, str) and said in get_args(hint):
-            return said
+        if isinstance(plain, str) and plain in get_args(hint):
+            return plain
     elif origin in (Union, types.UnionType):
         inner = [option for option in get_args(hint) if option is not type(None)]
-        return None if said is None else _read(inner[0], said, where)
+        return None if plain is None else _read(inner[0], plain, where)
     elif origin is tuple:
-        if isinstance(said, list):
-            return tuple(_read(get_args(hint)[0], item, where) for item in said)
+        if isinstance(plain, list):
+            return tuple(_read(get_args(hint)[0], item, where) for item in plain)
     elif origin is dict:
-        if isinstance(said, dict):
+        if isinstance(plain, dict):
             key, content = get_args(hint)
-            return {_read(key, name, f"a key of {where}"): _read(content, item, f"{where}.{name[:60]}") for name, item in said.items()}
+            return {_read(key, name, f"a key of {where}"): _read(content, item, f"{where}.{name[:60]}") for name, item in plain.items()}
     elif hint is int:
-        if isinstance(said, int) and not isinstance(said, bool):
-            return said
-    elif isinstance(said, hint):
-        return said
-    raise ValueError(f"{where} has an invalid value: {str(said)[:60]!r}")
+        if isinstance(plain, int) and not isinstance(plain, bool):
+            return plain
+    elif isinstance(plain, hint):
+        return plain
+    raise ValueError(f"{where} has an invalid value: {str(plain)[:60]!r}")
 
 
-def _read_fields(cls: type[Any], said: Any, where: str) -> Any:
-    if not isinstance(said, dict):
+def _read_fields(cls: type[Any], plain: Any, where: str) -> Any:
+    if not isinstance(plain, dict):
         raise ValueError(f"{where} must be a JSON object")
     hints = _HINTS.get(cls) or _HINTS.setdefault(cls, get_type_hints(cls, include_extras=True))
     given = {}
     for item in fields(cls):
-        if item.name in said:
-            given[item.name] = _read(hints[item.name], said[item.name], f"{where}.{item.name}")
+        if item.name in plain:
+            given[item.name] = _read(hints[item.name], plain[item.name], f"{where}.{item.name}")
         elif item.default is MISSING and item.default_factory is MISSING:
             raise ValueError(f"{where} lacks {item.name}")
     return cls(**given)

@@ -192,7 +192,7 @@ class JournalState:
     def _enter_generation(self, generation: int) -> None:
         """Drop what instances of earlier generations reported; kept offsets stay until the controller marks them as used."""
         self._reports = {slot: report for slot, report in self._reports.items() if report.generation >= generation}
-        self._measured = {slot: said for slot, said in self._measured.items() if said.generation >= generation}
+        self._measured = {slot: measured for slot, measured in self._measured.items() if measured.generation >= generation}
         self._claims = {at: claim for at, claim in self._claims.items() if claim.generation >= generation}
         self._working, self._busy = {}, None
         if self.assignment is not None and self.assignment.generation < generation:

@@ -64,7 +64,7 @@ def partitioner(partitions: int) -> Callable[[bytes], int]:
     seen: dict[bytes, int] = {}
     recall = seen.get
 
-    def place(key: bytes) -> int:
+    def partition_of(key: bytes) -> int:
         partition = recall(key)
         if partition is None:
             if len(seen) >= MEMO_LIMIT:
@@ -72,7 +72,7 @@ def partitioner(partitions: int) -> Callable[[bytes], int]:
             partition = seen[key] = (murmur2(key) & 0x7FFFFFFF) % partitions
         return partition
 
-    return place
+    return partition_of
 
 
 def partitioner_of_columns(partitions: int) -> Callable[[Sequence[bytes]], list[int]]:
@@ -82,7 +82,7 @@ def partitioner_of_columns(partitions: int) -> Callable[[Sequence[bytes]], list[
     seen: dict[bytes, int] = {}
     recall = seen.get
 
-    def place_all(keys: Sequence[bytes]) -> list[int]:
+    def partitions_of(keys: Sequence[bytes]) -> list[int]:
         places: list[int | None] = list(map(recall, keys))
         if None in places:
             if len(seen) >= MEMO_LIMIT:
@@ -93,7 +93,7 @@ def partitioner_of_columns(partitions: int) -> Callable[[Sequence[bytes]], list[
                     places[at] = seen[key] = (murmur2(key) & 0x7FFFFFFF) % partitions
         return places  # type: ignore[return-value]
 
-    return place_all
+    return partitions_of
 
 
 def base_key_of_windowed(key: bytes, *, session: bool = False) -> bytes:

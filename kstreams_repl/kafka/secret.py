@@ -61,7 +61,7 @@ class SecretReference(Secret):
     __slots__ = ()
 
     @property
-    def place(self) -> str:
+    def source(self) -> str:
         """``env:NAME`` or ``file:/path``."""
         return self._text
 
@@ -107,34 +107,34 @@ class SecretReference(Secret):
         return hash((SecretReference, self._text))
 
 
-def secret(place: str) -> SecretReference:
+def secret(source: str) -> SecretReference:
     """Return a reference to a client setting that is read where it is needed and never written to a notebook, file, log or topic.
 
     Args:
-        place: ``env:NAME``, an environment variable of each process that connects (this one and Spark's workers, which inherit the
+        source: ``env:NAME``, an environment variable of each process that connects (this one and Spark's workers, which inherit the
             environment that Spark was started with); or ``file:/path``, a file on each machine that connects; one trailing newline is
             removed. The value is read each time a client is created.
 
     Raises:
-        ConfigError: ``place`` has neither form.
+        ConfigError: ``source`` has neither form.
 
     Example:
         >>> secret("env:KAFKA_PASSWORD")
         secret('env:KAFKA_PASSWORD')
         >>> session = kstreams_repl.connect("broker:9093", sasl_password=secret("env:KAFKA_PASSWORD"))   # doctest: +SKIP
     """
-    kind, _, where = str(place).partition(":")
+    kind, _, where = str(source).partition(":")
     if kind not in ("env", "file") or not where or "\x00" in where:
         raise ConfigError(  # without the given text, which may be the secret itself
             "expected the location of a secret: secret('env:NAME') or secret('file:/path')", hint="do not write the secret itself into code"
         )
-    return SecretReference(str(place))
+    return SecretReference(str(source))
 
 
 def to_plain(value: Any) -> Any:
     """Return a setting for a process of this user on this machine: secrets in clear text, references unchanged."""
     if isinstance(value, SecretReference):
-        return {"secret": value.place}
+        return {"secret": value.source}
     return value.reveal() if isinstance(value, Secret) else value
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kstreams_repl.errors import is_interrupt
 from kstreams_repl.runtime.crash_trace import Trace, traced_rows
 from kstreams_repl.runtime.loop_codegen import UNREAD
-from kstreams_repl.types import Headers, RecordBatch, RecordPlace, TopicPartition
+from kstreams_repl.types import Headers, RecordBatch, RecordPosition, TopicPartition
 
 if TYPE_CHECKING:
     from kstreams_repl.runtime.record_context import RecordContext
@@ -330,7 +330,7 @@ class RecordQueue:
             self._open_bytes = batch.size_bytes
             if self._skipped and batch.offsets[0] in self._skipped:  # the only record of its batch
                 poison_offset, kept = batch.offsets[0], (batch.headers or [None])[0] or []
-                why = RecordSkipped(f"{RecordPlace(*self.partition, poison_offset)} was skipped by skip()")
+                why = RecordSkipped(f"{RecordPosition(*self.partition, poison_offset)} was skipped by skip()")
                 self._ask(why, batch.keys[0], batch.values[0], batch.timestamps[0], poison_offset, kept)
                 continue
             self._rows = self._open(batch)

@@ -42,7 +42,7 @@ from kstreams_repl.stores.factory import open_store
 from kstreams_repl.stores.record_cache import RecordCache
 from kstreams_repl.topology.nodes import ProcessorNode, SourceNode
 from kstreams_repl.topology.subtopologies import Subtopology, with_default_stores
-from kstreams_repl.types import RecordBatch, RecordPlace, TaskId, TopicPartition
+from kstreams_repl.types import RecordBatch, RecordPosition, TaskId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +337,7 @@ class StreamTask:
         loops = {name: self._loop_of(source) for name, source in compiled.items()}
         record, clock, watched = self.services.record, self.services.clock, self.services.points.watched
         threshold = self._loop_threshold
-        places = [RecordPlace.parse(text) for text in self.spec.config[SKIPPED_RECORDS].split(",") if text]
+        places = [RecordPosition.parse(text) for text in self.spec.config[SKIPPED_RECORDS].split(",") if text]
         skipped = {at: frozenset(place.offset for place in places if place[:2] == at) for at in self.spec.partitions}
         return [
             RecordQueue(at, compiled[name], record, clock, skipped[at])

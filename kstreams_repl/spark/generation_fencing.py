@@ -30,7 +30,7 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.exact_metadata import OffsetAndMetadata
 from kstreams_repl.kafka.internal_topics import journal_topic_name
-from kstreams_repl.kafka.journal import TRANSACTION_MS, Beside, JournalControl, JournalReader, ensure_journal
+from kstreams_repl.kafka.journal import TRANSACTION_MS, JournalControl, JournalReader, TopicRecord, ensure_journal
 from kstreams_repl.kafka.journal_records import Assignment, ControlRecord, DesiredState, KeptOffset, KeptOffsets, Version, encode
 from kstreams_repl.types import TaskId, TopicPartition
 
@@ -187,15 +187,15 @@ class Generations:
         if now is not None:
             self._write(replace(now, version=self._version, at_ms=_now()), *texts)
 
-    def announce(self, version: VersionText, *, beside: Iterable[Beside] = ()) -> None:
+    def announce(self, version: VersionText, *, topic_records: Iterable[TopicRecord] = ()) -> None:
         """Write the version as `declare` does, also if nothing was deployed yet: another process is about to start it and checks the hash.
 
         Args:
-            beside: records of other topics, written in the same transaction.
+            topic_records: records of other topics, written in the same transaction.
         """
         texts = self._take(version, self._generation)
         now = self._desired_now or DesiredState(self._generation, "stopped", version.number, 0)
-        self._write(replace(now, version=version.number, at_ms=_now()), *texts, beside=beside)
+        self._write(replace(now, version=version.number, at_ms=_now()), *texts, topic_records=topic_records)
 
     def tell(self, plan: ApplicationPlan, signal: Signal) -> None:
         """Write that the application is paused or stopped, and its offsets (the broker deletes them after some days). Instances that have
@@ -287,12 +287,12 @@ class Generations:
         self,
         desired: DesiredState,
         *others: ControlRecord,
-        beside: Iterable[Beside] = (),
+        topic_records: Iterable[TopicRecord] = (),
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
     ) -> None:
         with self._writing:
             self._stay_at = time.monotonic() + STAY_SECONDS
-            self._control.write(desired, *others, beside=beside, offsets=offsets)
+            self._control.write(desired, *others, topic_records=topic_records, offsets=offsets)
             self._desired_now = desired
 
     def _desired(self, generation: int, signal: Signal) -> DesiredState:

@@ -20,7 +20,7 @@ from kstreams_repl.instance.control.channel import ControlChannel
 from kstreams_repl.instance.tasks.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.journal import Beside
+from kstreams_repl.kafka.journal import TopicRecord
 from kstreams_repl.kafka.partitioning import partition_for_key
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.serdes import Serde, session_windowed, time_windowed
@@ -65,7 +65,7 @@ class Migration:
     function: Callable[[Any, Any], Any]
     new_key: Serde | None = None
 
-    def rows(self, settings: ClientSettings, admin: Admin) -> Iterator[Beside]:
+    def rows(self, settings: ClientSettings, admin: Admin) -> Iterator[TopicRecord]:
         """Yield the last record of each key, converted.
 
         Raises:
@@ -100,7 +100,7 @@ class Migration:
                     partition=cut.partition.partition,
                 )
 
-    def converted(self, last: LastRows, partitions: int) -> Iterator[Beside]:
+    def converted(self, last: LastRows, partitions: int) -> Iterator[TopicRecord]:
         """Yield the records to write to the changelog. Time and partition of a row are kept; keys without a row any more are deleted.
 
         Raises:
@@ -114,7 +114,7 @@ class Migration:
             new = self._called(key, value)
             yield self.changelog, partition, key, None if new is None else self._written(self.after, key, new), timestamp
 
-    def _with_new_keys(self, last: LastRows, partitions: int, new_key: Serde) -> Iterator[Beside]:
+    def _with_new_keys(self, last: LastRows, partitions: int, new_key: Serde) -> Iterator[TopicRecord]:
         made: dict[tuple[int, bytes], tuple[bytes, int]] = {}
         of: dict[tuple[int, bytes], bytes] = {}
         for (partition, key), (value, timestamp) in last.items():
@@ -210,6 +210,6 @@ def migrate_stores(
         there = admin.topics()
         rows = [row for migration in migrations if migration.changelog in there for row in migration.rows(settings, admin)]
         # 3. Rows and version in one transaction.
-        generations.announce(version, beside=rows)
+        generations.announce(version, topic_records=rows)
     finally:
         generations.close()

@@ -212,7 +212,7 @@ class Recording(Frames, Sequence[RecordedRecord]):
         def refuse(why: str, cause: Exception | None = None) -> RecordingError:
             error = RecordingError(
                 f"{path}, line {number}: {why}",
-                hint="record it anew; a recording is read as a whole or not at all",
+                hint="record it again; a damaged recording is not read in part",
                 path=path,
                 line=number,
             )
@@ -230,19 +230,19 @@ class Recording(Frames, Sequence[RecordedRecord]):
             if ended:
                 raise refuse("something after the end")
             try:
-                said = orjson.loads(line)
-                if not isinstance(said, dict):
+                plain = orjson.loads(line)
+                if not isinstance(plain, dict):
                     raise ValueError("not an object")
                 if number == 1:
-                    topics, note = _read_head(said)
-                elif "sha256" in said:
-                    _check_end(said, len(records), digest.hexdigest())
+                    topics, note = _read_head(plain)
+                elif "sha256" in plain:
+                    _check_end(plain, len(records), digest.hexdigest())
                     ended = True
                 else:
-                    records.append(_read_record(said, topics))
+                    records.append(_read_record(plain, topics))
             except (ValueError, KeyError, TypeError, KStreamsError) as error:
-                told = f"lacks {error}" if isinstance(error, KeyError) else str(error)
-                raise refuse(told, error) from error
+                reason = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+                raise refuse(reason, error) from error
             digest.update(line)
         if not ended:
             raise refuse("the file is cut off" if number else "the file is empty")
@@ -282,57 +282,57 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else base64.b64encode(value).decode("ascii")
 
 
-def _bytes(said: Any) -> bytes | None:
-    if said is None:
+def _bytes(plain: Any) -> bytes | None:
+    if plain is None:
         return None
-    if not isinstance(said, str):
+    if not isinstance(plain, str):
         raise ValueError("bytes must be base64 text")
     try:
-        return base64.b64decode(said, validate=True)
+        return base64.b64decode(plain, validate=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"no base64: {error}") from error
 
 
-def _number(said: Any, name: str, *, least: int = 0) -> int:
-    if not isinstance(said, int) or isinstance(said, bool) or not least <= said < _TIME:
-        raise ValueError(f"{name} cannot be {str(said)[:40]!r}")
-    return said
+def _number(plain: Any, name: str, *, least: int = 0) -> int:
+    if not isinstance(plain, int) or isinstance(plain, bool) or not least <= plain < _TIME:
+        raise ValueError(f"{name} cannot be {str(plain)[:40]!r}")
+    return plain
 
 
-def _read_head(said: Mapping[str, Any]) -> tuple[dict[str, int], str]:
-    if said.get("format") != FORMAT:
+def _read_head(plain: Mapping[str, Any]) -> tuple[dict[str, int], str]:
+    if plain.get("format") != FORMAT:
         raise ValueError("not a recording")
-    if said.get("version") != VERSION:
-        raise ValueError(f"of version {str(said.get('version'))[:20]!r}; this reads version {VERSION}")
-    topics = said["topics"]
-    if not isinstance(topics, dict) or not isinstance(said.get("note", ""), str):
+    if plain.get("version") != VERSION:
+        raise ValueError(f"of version {str(plain.get('version'))[:20]!r}; this reads version {VERSION}")
+    topics = plain["topics"]
+    if not isinstance(topics, dict) or not isinstance(plain.get("note", ""), str):
         raise ValueError("topics must be an object, the note a text")
-    return {validate_name(name, "topic"): _number(count, "partitions", least=1) for name, count in topics.items()}, said.get("note", "")
+    return {validate_name(name, "topic"): _number(count, "partitions", least=1) for name, count in topics.items()}, plain.get("note", "")
 
 
-def _read_record(said: Mapping[str, Any], topics: Mapping[str, int]) -> RecordedRecord:
-    topic = said["t"]
+def _read_record(plain: Mapping[str, Any], topics: Mapping[str, int]) -> RecordedRecord:
+    topic = plain["t"]
     if topic not in topics:
         raise ValueError(f"topic {str(topic)[:60]!r} is not one of the first line's")
-    partition = _number(said["p"], "a partition")
+    partition = _number(plain["p"], "a partition")
     if partition >= topics[topic]:
         raise ValueError(f"{topic} has no partition {partition}")
-    headers = said["h"]
+    headers = plain["h"]
     if not isinstance(headers, list) or not all(isinstance(h, list) and len(h) == 2 and isinstance(h[0], str) for h in headers):
         raise ValueError("headers must be pairs of name and value")
     return RecordedRecord(
         topic,
         partition,
-        _number(said["o"], "an offset"),
-        _number(said["ts"], "a timestamp", least=-_TIME),
-        _bytes(said["k"]),
-        _bytes(said["v"]),
+        _number(plain["o"], "an offset"),
+        _number(plain["ts"], "a timestamp", least=-_TIME),
+        _bytes(plain["k"]),
+        _bytes(plain["v"]),
         [(name, _bytes(value)) for name, value in headers],
     )
 
 
-def _check_end(said: Mapping[str, Any], records: int, digest: str) -> None:
-    if said.get("records") != records:
-        raise ValueError(f"{records:,} records are there, {str(said.get('records'))[:20]} were written")
-    if said.get("sha256") != digest:
+def _check_end(plain: Mapping[str, Any], records: int, digest: str) -> None:
+    if plain.get("records") != records:
+        raise ValueError(f"{records:,} records are there, {str(plain.get('records'))[:20]} were written")
+    if plain.get("sha256") != digest:
         raise ValueError("the content was changed: its sha256 is another")

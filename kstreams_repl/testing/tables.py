@@ -74,14 +74,14 @@ def _record(columns: list[str], cells: list[str], line: str) -> TestRecord:
             f"{len(cells)} cells for {len(columns)} columns: {line!r}",
             hint="separate columns by two spaces or |; write null as -",
         )
-    row = {name: _cell(cell) for name, cell in zip(columns, cells, strict=True)}
+    row = {name: _value(cell) for name, cell in zip(columns, cells, strict=True)}
     headers = [
         (name, None if cell is None else str(cell).encode()) for name, cell in row.items() if name not in TestRecord._fields
     ]
     return TestRecord(row.get("key"), row.get("value"), row.get("timestamp"), headers)
 
 
-def _cell(text: str) -> Any:
+def _value(text: str) -> Any:
     if text == "-":
         return None
     try:

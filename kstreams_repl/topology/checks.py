@@ -36,7 +36,7 @@ class TopologyChecks(TopologyGraph):
             other = store.name + HISTORY_SUFFIX
             if store.kind is StoreKind.VERSIONED and other in known and builder.name in (store.name, other):
                 raise TopologyError(
-                    f"a store cannot be named {other!r} beside the versioned store {store.name!r}, which keeps its history under that name",
+                    f"a store cannot be named {other!r}: the versioned store {store.name!r} keeps its history under that name",
                     hint="choose another name",
                     store=builder.name,
                 )

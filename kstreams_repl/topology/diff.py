@@ -252,12 +252,12 @@ def _plain(value: Any) -> bool:
     return isinstance(value, (str, int, float, bool, types.NoneType))
 
 
-def _code(node: Node, look: Callable[[Any], Any] = fingerprint) -> Any:
+def _code(node: Node, identify: Callable[[Any], Any] = fingerprint) -> Any:
     if isinstance(node, SourceNode):
-        return look(node.timestamp_extractor)
+        return identify(node.timestamp_extractor)
     if isinstance(node, SinkNode):
-        return look(node.topic_extractor), look(node.partitioner)
-    return look(node.operator)
+        return identify(node.topic_extractor), identify(node.partitioner)
+    return identify(node.operator)
 
 
 # ----------------------------------------------------------------------------------------------------------------- stores
@@ -327,8 +327,8 @@ def _converted_store(
         way = _conversion(name, before, after, old, new)
         hint = _RENAME if _why_not_emptied(before, after, old, new) else _RESET.format(name)
         return StoreDiff(name, StoreChange.REFUSED, reason, f"{way}, {hint}" if way else hint)
-    said = f"each {'row' if keys else 'value'} goes through {what}{_other_serdes(before, after)}"
-    return StoreDiff(name, StoreChange.MIGRATED, said, rewritten=True)
+    detail = f"each {'row' if keys else 'value'} goes through {what}{_other_serdes(before, after)}"
+    return StoreDiff(name, StoreChange.MIGRATED, detail, rewritten=True)
 
 
 def _conversion(name: str, before: StoreBuilder, after: StoreBuilder, old: TopologyGraph, new: TopologyGraph) -> str:
@@ -358,11 +358,11 @@ def _why_not_converted(before: StoreBuilder, after: StoreBuilder, old: TopologyG
 
 
 def _other_serdes(before: StoreBuilder, after: StoreBuilder) -> str:
-    said = ""
+    changes = ""
     for what, old, new in (("key", before.key_serde, after.key_serde), ("value", before.value_serde, after.value_serde)):
         was, now = serde_name(old), serde_name(new)
-        said += "" if was == now else f", its {what} serde was {was}, is {now}"
-    return said
+        changes += "" if was == now else f", its {what} serde was {was}, is {now}"
+    return changes
 
 
 def _why_not_emptied(before: StoreBuilder, after: StoreBuilder, old: TopologyGraph, new: TopologyGraph) -> str:
@@ -379,9 +379,9 @@ def _why_not_emptied(before: StoreBuilder, after: StoreBuilder, old: TopologyGra
             names = {store.name for store in part.stores}
             if part.global_ and after.name in names:
                 return "it is global: it has no rows of its own to reset"
-            beside = [s.name for s in part.stores if s.persistent is not False and not s.logging and s.source_topic is None]
-            if after.name in names and beside:
-                return f"store {beside[0]} beside it has no changelog and would be emptied, too"
+            unlogged = [s.name for s in part.stores if s.persistent is not False and not s.logging and s.source_topic is None]
+            if after.name in names and unlogged:
+                return f"store {unlogged[0]} of the same sub-topology has no changelog and would be emptied, too"
     return ""
 
 

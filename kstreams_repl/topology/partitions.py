@@ -227,7 +227,7 @@ def _enforce(group: frozenset[str], asked: Mapping[str, int | None], counts: dic
     if external:
         if len(set(external.values())) > 1:
             raise _not_copartitioned(
-                external, "create one of them anew with the other's number of partitions, or repartition() that stream"
+                external, "recreate one of them with the other's number of partitions, or repartition() that stream"
             )
         size = next(iter(external.values()))
     else:

@@ -1,12 +1,12 @@
-// The buttons below a red box: markup of `kernel_ext/failures.py` in an output, heard here, over a comm of their own to the kernel of
-// the notebook that they stand in. In a notebook that is not trusted they lack what they would act on, and stay hidden.
+// The buttons below an error output: markup of `kernel_ext/failures.py`, handled here over a separate comm to the kernel of their
+// notebook. JupyterLab removes their attributes in an untrusted notebook, so there they stay hidden.
 import type { IKernelConnection, INotebookTracker } from "@jupyterlab/notebook";
 import { pressed } from "../../kernel_ext/static/failure.js";
 
 const TARGET = "kstreams_repl";
-const ANSWER_MS = 400; // a kernel that listens has said that it heard by then
+const ANSWER_MS = 400; // a responsive kernel has acknowledged by then
 
-export function hearRedBoxes(tracker: INotebookTracker): void {
+export function handleFailureButtons(tracker: INotebookTracker): void {
   document.addEventListener("click", (event) => {
     const box = (event.target as Element).closest?.<HTMLElement>(".ks-ways[data-application]");
     if (box) pressed(event, (message) => act(tracker, box, message));
@@ -19,39 +19,39 @@ function act(tracker: INotebookTracker, box: HTMLElement, message: { do: string;
     if (node.contains(box) && session?.kernel) kernels.push(session.kernel);
   });
   const name = box.dataset.application!;
-  const place = placeOf(box);
+  const answer = answerElement(box);
   if (kernels.length === 0) {
-    place.textContent = "The notebook has no kernel.";
+    answer.textContent = "The notebook has no kernel.";
     return;
   }
   const comm = kernels[0].createComm(TARGET);
-  const waits = window.setTimeout(() => (place.textContent = `${message.do}: waits for the running cell`), ANSWER_MS);
+  const waits = window.setTimeout(() => (answer.textContent = `${message.do}: waits for the running cell`), ANSWER_MS);
   const end = (): void => {
     window.clearTimeout(waits);
-    comm.onClose = () => undefined; // closing it here is told here, too
+    comm.onClose = () => undefined; // our own close must not be reported
     if (!comm.isDisposed) comm.close();
   };
   comm.onMsg = ({ content: { data } }) => {
     if (data.heard) {
       window.clearTimeout(waits);
-      place.textContent = `${message.do} …`;
+      answer.textContent = `${message.do} …`;
       return;
     }
-    if (data.error) place.textContent = data.error.message;
-    else if (data.done) place.textContent = `${name} goes on without ${message.at}.`;
-    else if (data.record) show(place, data.record.columns);
+    if (data.error) answer.textContent = data.error.message;
+    else if (data.done) answer.textContent = `${name} continues without ${message.at}.`;
+    else if (data.record) show(answer, data.record.columns);
     else return;
     end();
   };
   comm.onClose = () => {
     window.clearTimeout(waits);
-    place.textContent = `This kernel does not know ${name}: session.attach(${JSON.stringify(name)}) takes it up.`;
+    answer.textContent = `This kernel does not know ${name}: session.attach(${JSON.stringify(name)}) attaches it.`;
   };
   comm.open({});
   comm.send({ ...message, name });
 }
 
-function placeOf(box: HTMLElement): HTMLElement {
+function answerElement(box: HTMLElement): HTMLElement {
   const found = box.querySelector<HTMLElement>(".ks-answer");
   if (found) return found;
   const made = document.createElement("div");
@@ -61,14 +61,14 @@ function placeOf(box: HTMLElement): HTMLElement {
   return made;
 }
 
-// All of it goes in as text.
-function show(place: HTMLElement, columns: string[][]): void {
-  place.replaceChildren();
+// Everything is inserted as text.
+function show(answer: HTMLElement, columns: string[][]): void {
+  answer.replaceChildren();
   for (const [name, value] of columns) {
     const row = document.createElement("div");
     const label = document.createElement("b");
     label.textContent = `${name} `;
     row.append(label, value);
-    place.append(row);
+    answer.append(row);
   }
 }

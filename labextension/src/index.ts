@@ -1,10 +1,10 @@
-// JupyterLab's part of kstreams_repl: the side panel, tabs with live pictures, and "go to the cell".
+// The JupyterLab extension of kstreams_repl: the side panel, tabs with live pictures, and "go to cell".
 import { ICommandPalette, MainAreaWidget } from "@jupyterlab/apputils";
 import { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import { LabIcon } from "@jupyterlab/ui-components";
 import type { Widget } from "@lumino/widgets";
 import { followKernels } from "./kernels";
-import { hearRedBoxes } from "./failures";
+import { handleFailureButtons } from "./failures";
 import { PictureTab } from "./picture";
 import { showSavedPictures } from "./saved";
 import { SidePanel } from "./side";
@@ -68,7 +68,7 @@ const plugin = {
     side.title.caption = "Kafka Streams topologies";
     app.shell.add(side, "left", { rank: 700 });
     followKernels(tracker);
-    hearRedBoxes(tracker);
+    handleFailureButtons(tracker);
     document.body.dataset.kstreamsCells = "true";
     document.addEventListener("kstreams:show-cell", (event) => {
       const { cell, line } = (event as CustomEvent).detail ?? {};

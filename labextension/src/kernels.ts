@@ -1,29 +1,29 @@
-// Tells pictures what became of their kernel, at once: they would notice by themselves that they hear nothing, but not why.
+// Notifies pictures of the state of their kernel at once: by themselves they would notice its silence only, not the reason.
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 
-export type Fate = "restarted" | "ended" | "disconnected" | "connected";
+export type KernelEvent = "restarted" | "ended" | "disconnected" | "connected";
 
-const STATUS: Record<string, Fate> = { restarting: "restarted", autorestarting: "restarted", dead: "ended", terminating: "ended" };
+const STATUS: Record<string, KernelEvent> = { restarting: "restarted", autorestarting: "restarted", dead: "ended", terminating: "ended" };
 
-export function fateOf(status: string): Fate | undefined {
+export function kernelEvent(status: string): KernelEvent | undefined {
   return STATUS[status];
 }
 
-// `panel.js` and `tail.js` listen at their own elements.
-export function tellPictures(place: HTMLElement, how: Fate): void {
-  for (const root of place.querySelectorAll(".ks-panel, .ks-tail")) root.dispatchEvent(new CustomEvent("kstreams:kernel", { detail: { how } }));
+// `panel.js` and `tail.js` listen on their root elements.
+export function notifyPictures(container: HTMLElement, how: KernelEvent): void {
+  for (const root of container.querySelectorAll(".ks-panel, .ks-tail")) root.dispatchEvent(new CustomEvent("kstreams:kernel", { detail: { how } }));
 }
 
 export function followKernels(tracker: INotebookTracker): void {
   const follow = (panel: NotebookPanel): void => {
     const context = panel.sessionContext;
     context.statusChanged.connect((_, status) => {
-      const how = fateOf(status);
-      if (how) tellPictures(panel.node, how);
+      const how = kernelEvent(status);
+      if (how) notifyPictures(panel.node, how);
     });
-    context.connectionStatusChanged.connect((_, status) => tellPictures(panel.node, status === "connected" ? "connected" : "disconnected"));
+    context.connectionStatusChanged.connect((_, status) => notifyPictures(panel.node, status === "connected" ? "connected" : "disconnected"));
     context.kernelChanged.connect((_, change) => {
-      if (change.oldValue !== null) tellPictures(panel.node, "ended");
+      if (change.oldValue !== null) notifyPictures(panel.node, "ended");
     });
   };
   tracker.forEach(follow);

@@ -1,9 +1,9 @@
-// The link to the kernel of the notebook in front: a comm to the extension that `%load_ext kstreams_repl` loaded there.
+// The link to the kernel of the active notebook: a comm to the extension that `%load_ext kstreams_repl` loaded there.
 import type { IComm, IKernelConnection, INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
-import { fateOf } from "./kernels";
+import { kernelEvent } from "./kernels";
 
 const TARGET = "kstreams_repl";
-const ANSWER_MS = 400; // a kernel that listens has said that it heard by then
+const ANSWER_MS = 400; // a responsive kernel has acknowledged by then
 
 export interface Topic {
   name: string;
@@ -32,7 +32,7 @@ export interface Application {
   stale: number;
   error: string;
 }
-// In the session's directory, and not attached in this kernel.
+// An application in the session's directory that is not attached in this kernel.
 export interface Left {
   name: string;
   status: string;
@@ -58,7 +58,7 @@ export interface State {
 }
 export type Linked = "no notebook" | "no kernel" | "not loaded" | "connecting" | "connected";
 
-// Follows the notebook in front and its kernel; tells `changed` whenever there is something else to show.
+// Follows the active notebook and its kernel; calls `changed` when there is something new to show.
 export class KernelLink {
   state: State | null = null;
   linked: Linked = "no notebook";
@@ -77,7 +77,7 @@ export class KernelLink {
     this.follow(tracker.currentWidget);
   }
 
-  // Whether somebody looks: only then is anything asked.
+  // Poll the kernel only while the panel is visible.
   watch(wanted: boolean): void {
     this.wanted = wanted;
     if (wanted && this.comm === null) this.connect();
@@ -88,7 +88,7 @@ export class KernelLink {
     if (this.comm !== null && !this.comm.isDisposed) this.comm.send(message);
   }
 
-  // What a button says. Where the kernel hears one message after the other it acts when the running cell ends; the user is told.
+  // Send a button's action. Without subshells the kernel acts when the running cell ends; the message says so.
   act(action: string, name: string, more: object = {}): void {
     this.cleanup = null;
     this.schema = null;
@@ -130,7 +130,7 @@ export class KernelLink {
     if (this.wanted) this.connect();
   };
 
-  // A cell that names the package may have loaded the extension: look when it is done.
+  // A cell that names the package may have loaded the extension: try to connect when it ends.
   private onMessage = (_: unknown, message: { header: { msg_type: string }; parent_header: { msg_id?: string }; content: any }): void => {
     const cause = message.parent_header.msg_id ?? "";
     if (message.header.msg_type === "execute_input" && /kstreams_repl/.test(message.content.code)) this.loading = cause;
@@ -141,9 +141,9 @@ export class KernelLink {
     }
   };
 
-  // A restart that is asked for here is told by no message of the kernel's, and its comms go without a word.
+  // The kernel sends no message about a restart requested here, and its comms disappear silently.
   private onStatus = (_: unknown, status: string): void => {
-    if (!fateOf(status)) return;
+    if (!kernelEvent(status)) return;
     this.drop();
     this.set("not loaded");
   };

@@ -1,12 +1,12 @@
-// A tab with the live picture of one application: the same front end as the widget's, over a comm of its own.
+// A tab with the live picture of one application: the same front end as the widget's, over a separate comm.
 import { Widget } from "@lumino/widgets";
 import type { IComm, IKernelConnection } from "@jupyterlab/notebook";
 import panel from "../../kernel_ext/static/panel.js";
-import { fateOf, tellPictures } from "./kernels";
+import { kernelEvent, notifyPictures } from "./kernels";
 
 const TARGET = "kstreams_repl.picture";
 
-// What `panel.js` asks of an anywidget model.
+// The part of an anywidget model that `panel.js` uses.
 class CommModel {
   private state: Record<string, unknown> = {};
   private calls = new Map<string, Set<() => void>>();
@@ -54,19 +54,19 @@ export class PictureTab extends Widget {
       model.take(data.set);
       if (this.end === null) this.end = panel.render({ model, el: this.node });
     };
-    this.comm.onClose = () => tellPictures(this.node, "ended");
+    this.comm.onClose = () => notifyPictures(this.node, "ended");
     kernel.statusChanged.connect(this.onStatus);
     kernel.connectionStatusChanged.connect(this.onConnection);
     this.comm.open({ name });
   }
 
   private onStatus = (_: unknown, status: string): void => {
-    const how = fateOf(status);
-    if (how) tellPictures(this.node, how);
+    const how = kernelEvent(status);
+    if (how) notifyPictures(this.node, how);
   };
 
   private onConnection = (_: unknown, status: string): void => {
-    tellPictures(this.node, status === "connected" ? "connected" : "disconnected");
+    notifyPictures(this.node, status === "connected" ? "connected" : "disconnected");
   };
 
   dispose(): void {

@@ -1,4 +1,4 @@
-// The side panel: lists, and buttons for what runs. Everything goes in as text; nothing that comes from the kernel is markup here.
+// The side panel: lists, and buttons for applications. Everything from the kernel is inserted as text, never as markup.
 import { Widget } from "@lumino/widgets";
 import type { INotebookTracker } from "@jupyterlab/notebook";
 import { Application, KernelLink, Left } from "./link";
@@ -11,8 +11,8 @@ const ACTIONS: Record<string, string[]> = {
 };
 const REMOVABLE = ["stopped", "failed"];
 const SIGNS: Record<string, string> = { running: "▶", starting: "…", paused: "‖", failed: "✖", stopped: "■", created: "○" };
-const SAID = {
-  "no notebook": "Open a notebook: this panel shows what its kernel works on.",
+const NOTICES = {
+  "no notebook": "Open a notebook: this panel shows the applications of its kernel.",
   "no kernel": "The notebook has no kernel yet.",
   "not loaded": "kstreams_repl is not loaded in this notebook.",
   connecting: "Connecting to the kernel …",
@@ -68,25 +68,25 @@ export class SidePanel extends Widget {
   private fill(): void {
     const { linked, state, message } = this.link;
     if (linked !== "connected" || state === null) {
-      make("p", this.node, "ks-said", SAID[linked]);
+      make("p", this.node, "ks-notice", NOTICES[linked]);
       if (linked === "not loaded") this.button(this.node, "load", "Load it", "Run %load_ext kstreams_repl", () => void this.link.load());
       return;
     }
-    make("p", this.node, "ks-said", state.session ?? "No session in this notebook yet: session = kstreams_repl.connect()");
-    const told = make("p", this.node, "ks-message", message || state.problem || "");
-    told.setAttribute("role", "status");
+    make("p", this.node, "ks-notice", state.session ?? "No session in this notebook yet: session = kstreams_repl.connect()");
+    const notice = make("p", this.node, "ks-message", message || state.problem || "");
+    notice.setAttribute("role", "status");
     const left = state.left ?? [];
     const applications = this.section("Applications", state.applications.length + left.length);
     for (const app of state.applications) this.application(applications, app);
     for (const app of left) this.leftApplication(applications, app);
     this.rows("Brokers", ["address"], state.brokers.map((address) => [address]));
     const topics = state.topics.filter((topic) => this.internal || !topic.internal);
-    const place = this.rows(
+    const element = this.rows(
       "Topics", ["topic", "partitions", "records"],
       topics.map((topic) => [topic.name, topic.partitions, topic.records]),
     );
-    place.querySelectorAll("tbody tr").forEach((line, index) => this.topic(line as HTMLElement, topics[index].name));
-    this.button(place, "internal", this.internal ? "hide internal topics" : "show internal topics", "", () => {
+    element.querySelectorAll("tbody tr").forEach((line, index) => this.topic(line as HTMLElement, topics[index].name));
+    this.button(element, "internal", this.internal ? "hide internal topics" : "show internal topics", "", () => {
       this.internal = !this.internal;
       this.draw();
     });
@@ -99,10 +99,10 @@ export class SidePanel extends Widget {
 
   // A topic's name opens and closes its columns.
   private topic(line: HTMLElement, name: string): void {
-    const place = line.firstChild as HTMLElement;
-    place.textContent = "";
+    const element = line.firstChild as HTMLElement;
+    element.textContent = "";
     const schema = this.link.schema?.name === name ? this.link.schema : null;
-    const button = this.button(place, `${name}/schema`, name, `Columns of ${name}, their types and an example`, () => {
+    const button = this.button(element, `${name}/schema`, name, `Columns of ${name}, their types and an example`, () => {
       if (schema === null) this.link.act("schema", name);
       else this.link.schema = null;
       this.draw();
@@ -141,20 +141,20 @@ export class SidePanel extends Widget {
     if (REMOVABLE.includes(app.status)) this.removal(row, bar, app.name);
   }
 
-  // What an earlier or another kernel left in the directory.
+  // An application that an earlier or another kernel left in the directory.
   private leftApplication(parent: HTMLElement, app: Left): void {
     const row = this.row(parent, app.name, app.status, app.detached);
     row.classList.add("is-left");
     make("div", row, "ks-numbers", app.standing);
     if (app.error) make("div", row, "ks-error", app.error);
     const bar = make("div", row, "ks-bar");
-    this.button(bar, `${app.name}/attach`, "attach", `session.attach(${JSON.stringify(app.name)}): take it up in this kernel`, () =>
+    this.button(bar, `${app.name}/attach`, "attach", `session.attach(${JSON.stringify(app.name)}): attach it to this kernel`, () =>
       this.link.act("attach", app.name),
     );
     if (!app.driven) this.removal(row, bar, app.name);
   }
 
-  // "remove" lists what it would delete; only then it can be done.
+  // "remove" lists what it would delete; the deletion needs a second click.
   private removal(row: HTMLElement, bar: HTMLElement, name: string): void {
     this.button(bar, `${name}/remove`, "remove …", `List what removing ${name} would delete`, () => this.link.act("remove", name));
     const found = this.link.cleanup;
@@ -166,7 +166,7 @@ export class SidePanel extends Widget {
       make("div", list, "ks-numbers", found.note);
       return;
     }
-    make("div", list, "ks-numbers", `This deletes ${found.rows.length === 1 ? "one thing" : `${found.rows.length} things`}, for good:`);
+    make("div", list, "ks-numbers", `This permanently deletes ${found.rows.length === 1 ? "one item" : `${found.rows.length} items`}:`);
     const items = make("ul", list);
     for (const line of found.rows) make("li", items, "", line.join(" "));
     this.button(list, `${name}/delete`, `delete`, `Delete what belongs to ${name}`, () => this.link.act("remove", name, { confirm: true }));
@@ -185,7 +185,7 @@ export class SidePanel extends Widget {
     make("span", head, "ks-badge", `${SIGNS[status] ?? "?"} ${status}`);
     if (detached) {
       const badge = make("span", head, "ks-badge ks-detached", "⇱ detached");
-      badge.title = "A process of its own drives it: it goes on when this kernel ends";
+      badge.title = "It runs in its own driver process and continues when this kernel ends";
     }
     return row;
   }
@@ -207,9 +207,9 @@ export class SidePanel extends Widget {
     const body = make("tbody", table);
     for (const row of rows) {
       const line = make("tr", body);
-      for (const cell of row) {
-        const place = make("td", line, typeof cell === "number" ? "ks-number" : "", typeof cell === "number" ? cell.toLocaleString("en") : cell);
-        if (typeof cell === "string") place.title = cell;
+      for (const value of row) {
+        const element = make("td", line, typeof value === "number" ? "ks-number" : "", typeof value === "number" ? value.toLocaleString("en") : value);
+        if (typeof value === "string") element.title = value;
       }
     }
     return section;

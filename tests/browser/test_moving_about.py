@@ -255,7 +255,7 @@ def test_a_kernel_that_is_not_heard_any_more_is_not_shown_as_running(panel: Any)
     assert panel.evaluate("() => performance.now() - window.stopped") < 2000
     grey = panel.evaluate(GREY)
     assert grey["live"] == 0 and grey["status"] == "no kernel" and "grayscale" in grey["filter"]
-    assert 'session.attach("shop")' in grey["text"] and "No word from the kernel" in grey["text"]
+    assert 'session.attach("shop")' in grey["text"] and "No message from the kernel" in grey["text"]
     # what is known stays readable, and it comes back by itself
     panel.locator("button.fit").click()
     panel.evaluate(BEAT)
@@ -270,7 +270,7 @@ def test_a_restart_says_what_became_of_the_application(panel: Any, detached: boo
     panel.evaluate("() => window.model.set({ beat: 99 })")  # it was on its way
     grey = panel.evaluate(GREY)
     assert grey["live"] == 0 and grey["text"].startswith("The kernel was restarted")
-    assert ("goes on in a process of its own" if detached else "stopped with the kernel at its last commit") in grey["text"]
+    assert ("continues in its own process" if detached else "stopped with the kernel at its last commit") in grey["text"]
     assert 'session.attach("shop")' in grey["text"]
 
 

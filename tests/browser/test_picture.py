@@ -155,7 +155,7 @@ def test_a_failures_buttons_ask_and_act(panel: Any) -> None:
     record, skip = ({"do": what, "at": "in-0@7"} for what in ("record", "skip"))
     assert press("show this record") == [record]
     assert press("skip it") == [record] and "Skip <b>in-0@7 and continue?" in panel.locator(".drawer").inner_text()
-    assert press("no") == [record] and "Go on" not in panel.locator(".drawer").inner_text()
+    assert press("no") == [record] and "and continue?" not in panel.locator(".drawer").inner_text()
     press("skip it")
     assert press("yes") == [record, skip]
     press("edit the function")

@@ -80,7 +80,7 @@ def go_on_beside_the_failure(page: Any) -> None:
     assert "Skip orders-0@1 and continue?" in box.inner_text()
     box.get_by_role("button", name="yes").click()
     until(page, "the next failure", lambda: "orders-0@2: key 'k'" in drawer.inner_text())
-    until(page, "the answer", lambda: "goes on without orders-0@1" in box.inner_text())
+    until(page, "the answer", lambda: "continues without orders-0@1" in box.inner_text())
     box.get_by_role("button", name="skip it").click()
     box.get_by_role("button", name="yes").click()
     until(page, "an old box says what holds now", lambda: "it failed at orders-0@2" in box.locator(".ks-answer").inner_text())

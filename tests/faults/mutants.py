@@ -250,11 +250,11 @@ MUTANTS: dict[str, Mutant] = {
         (("instance.plan.generation == plan.generation and _unchanged(instance)", "True"),),
         "warm resume: commit id and changelog ends",
     ),
-    # ---- restore beside running tasks
+    # ---- restore while tasks run
     "ready tasks wait for those that are restored": Mutant(
         _TAKE,
         (("        until = time.monotonic() + _MOMENT_SECONDS if beside else None\n", "        until = None\n"),),
-        "take-over 5: beside the tasks that are ready",
+        "take-over 5: concurrently with the ready tasks",
     ),
     "commit ids go on from those of the ready tasks": Mutant(
         _TAKE,
@@ -295,7 +295,7 @@ MUTANTS: dict[str, Mutant] = {
     "a restore that rested stays so": Mutant(
         _WARM, (("                chosen.updater.start()\n", "                pass\n"),), "a warm instance goes on restoring"
     ),
-    "all input begins anew when a task is admitted": Mutant(
+    "all input restarts when a task is admitted": Mutant(
         _ADMIT,
         (
             (
@@ -317,7 +317,7 @@ MUTANTS: dict[str, Mutant] = {
                 "        beside = (self.snapshotter, self.standbys)\n",
             ),
         ),
-        "close: everything is let go of",
+        "close: everything is closed",
     ),
     # ---- between epochs
     "the loop that goes on is not known to the next epoch": Mutant(

@@ -90,8 +90,8 @@ def chosen_jdk(peer: str | None) -> Path | None:
 
 
 def _major(compiler: Path) -> int:
-    said = subprocess.run([compiler, "-version"], capture_output=True, text=True, timeout=30, check=False)
-    return major_version((said.stdout + said.stderr).strip().removeprefix("javac "))
+    output = subprocess.run([compiler, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    return major_version((output.stdout + output.stderr).strip().removeprefix("javac "))
 
 
 class KafkaStreamsPeer:
@@ -181,13 +181,13 @@ class KafkaStreamsPeer:
                 sampler = ProcessSampler(lambda: tree(process.pid))
                 try:
                     with sampler:
-                        said = _line_of(process, settings.max_seconds + _GRACE_SECONDS)
+                        output = _line_of(process, settings.max_seconds + _GRACE_SECONDS)
                 finally:
                     process.kill()
                     process.communicate()
-            if not said:
+            if not output:
                 raise KStreamsError(f"the Kafka Streams peer failed at {workload}: {_last_words(log)}")
-            result = json.loads(said)
+            result = json.loads(output)
         finally:
             shutil.rmtree(state, ignore_errors=True)
             testbed.forget(name)

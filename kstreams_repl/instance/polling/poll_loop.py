@@ -24,7 +24,7 @@ from kstreams_repl.instance.polling.scheduler import most_buffered, scheduler_of
 from kstreams_repl.instance.polling.scheduling_round import Turns
 from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.kafka.failures import translate
-from kstreams_repl.kafka.group_offsets import is_partition_end, is_passing, known_end, pause, place_of, resume
+from kstreams_repl.kafka.group_offsets import is_partition_end, is_passing, known_end, pause, resume, topic_partition_of
 from kstreams_repl.kafka.record_batch import columns, size_of
 from kstreams_repl.types import TopicPartition
 
@@ -313,7 +313,7 @@ class Loop:
                         self._learn_lag(task, at)
 
     def _on_error(self, message: Any, error: Any) -> None:
-        at = place_of(message)
+        at = topic_partition_of(message)
         if is_partition_end(error):
             self.instance.ends[at] = message.offset()
             self._passed(at, message.offset())

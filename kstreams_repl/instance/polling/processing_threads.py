@@ -25,7 +25,7 @@ from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.polling.poll_loop import Ending, Loop
 from kstreams_repl.instance.polling.scheduler import scheduler_of
 from kstreams_repl.instance.polling.task_manager import ManagedTask, TaskManager
-from kstreams_repl.kafka.group_offsets import is_partition_end, pause, place_of, resume
+from kstreams_repl.kafka.group_offsets import is_partition_end, pause, resume, topic_partition_of
 from kstreams_repl.kafka.record_batch import columns
 from kstreams_repl.log_context import carried
 from kstreams_repl.types import TaskId, TopicPartition
@@ -257,7 +257,7 @@ class ThreadedLoop(Loop):
 
     def _on_error(self, message: Any, error: Any) -> None:
         if is_partition_end(error):
-            at = place_of(message)
+            at = topic_partition_of(message)
             self.instance.ends[at] = self._ends_met[at] = message.offset()
         else:
             super()._on_error(message, error)

@@ -458,9 +458,9 @@ def _busy_port(port: int, directory: BrokerDirectory) -> EmbeddedBrokerError:
 def _broken_start(directory: BrokerDirectory, failure: _NotReady, reason: str | None) -> EmbeddedBrokerError:
     if _disk_is_full(directory, reason):
         return directory.no_room()
-    told = reason or "no error in its log"
+    detail = reason or "no error in its log"
     return EmbeddedBrokerError(
-        f"the embedded broker {failure}: {told} (log: {directory.log_path})",
+        f"the embedded broker {failure}: {detail} (log: {directory.log_path})",
         hint=f"read {directory.log_path} and {directory.jvm_output_path}",
         path=str(directory.log_path),
     )

@@ -28,7 +28,7 @@ from kstreams_repl.display.table import Table
 from kstreams_repl.errors import DeployError, KStreamsError, RecordingError, TopologyError, did_you_mean
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.exact_metadata import OffsetAndMetadata
-from kstreams_repl.kafka.journal import Beside, JournalControl, ensure_journal
+from kstreams_repl.kafka.journal import JournalControl, TopicRecord, ensure_journal
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.serdes import resolve
 from kstreams_repl.session.application.deploy_preview import check
@@ -297,7 +297,7 @@ class Start:
         # 3. Records and offsets.
         control = JournalControl(session.settings, name, transaction_timeout_ms=_TRANSACTION_MS)
         try:
-            control.write(beside=self._rows(), offsets=offsets)
+            control.write(topic_records=self._rows(), offsets=offsets)
         finally:
             control.close()
 
@@ -305,7 +305,7 @@ class Start:
     def _own(self) -> dict[str, int | None]:
         return {topic.name: topic.partitions for topic in (*self._resolved.changelog_topics, *self._resolved.repartition_topics)}
 
-    def _rows(self) -> Iterator[Beside]:
+    def _rows(self) -> Iterator[TopicRecord]:
         own = self._own
         for record in self._records:
             topic = f"{self._name}-{record.topic}"

@@ -17,7 +17,7 @@ from kstreams_repl.kafka.reading import OffsetRange, ranges_of
 from kstreams_repl.session.source.source_slice import Program
 from kstreams_repl.session.topics.read import decoded, rows_of
 from kstreams_repl.session.topics.records import ReadRecord
-from kstreams_repl.types import RecordPlace, TopicPartition
+from kstreams_repl.types import RecordPosition, TopicPartition
 
 if TYPE_CHECKING:
     from kstreams_repl.session.application.application import Application
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 KEY_CHARACTERS, VALUE_CHARACTERS = 200, 600
 
 
-def place_of(error: BaseException | None) -> RecordPlace | None:
+def place_of(error: BaseException | None) -> RecordPosition | None:
     """Return the topic, partition and offset of the record that an error is about; None if it is about no record."""
     fields: dict[str, Any] = getattr(error, "fields", {})
     topic, partition, offset = (fields.get(name) for name in ("topic", "partition", "offset"))
     if not isinstance(topic, str) or not isinstance(partition, int) or not isinstance(offset, int) or partition < 0 or offset < 0:
         return None
-    return RecordPlace(topic, partition, offset)
+    return RecordPosition(topic, partition, offset)
 
 
-def record_at(session: Session, place: RecordPlace) -> ReadRecord | None:
+def record_at(session: Session, place: RecordPosition) -> ReadRecord | None:
     """Return the record at an offset, decoded as far as possible (else its bytes); None if the broker no longer has it."""
     at = TopicPartition(place.topic, place.partition)
     (there,) = ranges_of(session.admin, place.topic, partitions=[place.partition], isolation="read_uncommitted")
@@ -73,7 +73,7 @@ def shown(record: ReadRecord | None) -> str:
 def skip(app: Application, at: Any) -> Application:
     """Skip a record, as `Application.skip`."""
     place = _place(at)
-    already = [RecordPlace.parse(text) for text in app.config[SKIPPED_RECORDS].split(",") if text]
+    already = [RecordPosition.parse(text) for text in app.config[SKIPPED_RECORDS].split(",") if text]
     # 1. Refuse.
     failed = place_of(app.error) if app.status == "failed" else None
     if place in already and failed != place:
@@ -94,16 +94,16 @@ def skip(app: Application, at: Any) -> Application:
     return app.resume()
 
 
-def _place(at: Any) -> RecordPlace:
+def _place(at: Any) -> RecordPosition:
     if isinstance(at, ReadRecord):
-        return RecordPlace(at.topic, at.partition, at.offset)
+        return RecordPosition(at.topic, at.partition, at.offset)
     try:
-        return RecordPlace.parse(str(at))
+        return RecordPosition.parse(str(at))
     except ValueError as error:
         raise KStreamsError(str(error), hint="app.skip('orders-0@17'), or app.skip(app.failed_record)") from error
 
 
-def _refuse_unless_failed_there(app: Application, place: RecordPlace, failed: RecordPlace | None, *, skipped_before: bool) -> None:
+def _refuse_unless_failed_there(app: Application, place: RecordPosition, failed: RecordPosition | None, *, skipped_before: bool) -> None:
     """Raise unless the application failed at this record and can continue without it.
 
     Raises:
@@ -132,7 +132,7 @@ def _refuse_unless_failed_there(app: Application, place: RecordPlace, failed: Re
         )
 
 
-def _is_committed(app: Application, place: RecordPlace) -> bool:
+def _is_committed(app: Application, place: RecordPosition) -> bool:
     at = TopicPartition(*place[:2])
     committed = app.session.admin.committed_offsets(app.name, [at]).get(at)
     return committed is not None and committed.offset > place.offset

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kstreams_repl.display.table import cell_text
+from kstreams_repl.display.table import value_text
 from kstreams_repl.errors import KStreamsError, StreamsProcessingError, UnknownTopicError
 from kstreams_repl.inspection.topics import bounded
 from kstreams_repl.kafka.admin import Admin
@@ -217,4 +217,4 @@ def frozen_copy(value: Any) -> Any:
     try:
         return copy.deepcopy(value)
     except Exception:  # not every object can be copied; its text can be shown
-        return cell_text(value)
+        return value_text(value)

@@ -121,7 +121,7 @@ def read_stores(
         commits = ", ".join(f"{task}: {commit}" for task, _, commit in parts_of[:8]) + (", …" if len(parts_of) > 8 else "")
         moment = f" (instances {', '.join(f'{slot}: {commit}' for slot, commit in instances.items())})" if len(instances) > 1 else ""
         at = datetime.fromtimestamp(times[name] / 1000).strftime("%Y-%m-%d %H:%M:%S") if times[name] else f"commits {commits}"
-        as_of = f"as of {at}{'' if agreed else ', not of one moment'}"
+        as_of = f"as of {at}{'' if agreed else ', not consistent'}"
         rows[name] = StateRows(tuple(part for _, part, _ in parts_of), as_of, f"{name}: commits {commits}{moment}")
     return {
         builder.name: rows[builder.name] if builder.name in rows else _from_changelog(admin, config, builder, limit)

@@ -58,7 +58,7 @@ def read_cases(path: Path) -> Iterator[dict[str, Any]]:
                 case = None
             if not isinstance(case, dict) or "id" not in case:
                 hint = "a case file is JSON Lines: one object with id, ops, events and expect in each line"
-                raise KStreamsError(f"{path}, line {number} is no conformance case", hint=hint, path=str(path), line=number)
+                raise KStreamsError(f"{path}, line {number} is not a conformance case", hint=hint, path=str(path), line=number)
             yield case
 
 
@@ -92,7 +92,7 @@ def _check_fields(case: dict[str, Any]) -> None:
     for what, part in (("case", case), ("expect", case["expect"]), *(("event", event) for event in case["events"])):
         unknown = sorted(set(part) - _FIELDS[what])
         if unknown:
-            raise KeyError(f"a part {what!r} of the case has fields that nobody reads: {unknown}")
+            raise KeyError(f"unknown fields in part {what!r} of the case: {unknown}")
 
 
 def _difference(case: dict[str, Any], mode: Mode) -> str | None:
@@ -206,13 +206,13 @@ def _observed_serdes(types: str) -> tuple[Any, Any]:
 
 
 def _shown(record: Any, types: str) -> list[Any]:
-    row = [_cell(record.key), _cell(record.value), record.timestamp]
+    row = [_value(record.key), _value(record.value), record.timestamp]
     if record.headers:
         row.append([[name, None if value is None else value.decode()] for name, value in record.headers])
     return row
 
 
-def _cell(item: Any) -> Any:
+def _value(item: Any) -> Any:
     if isinstance(item, Windowed):
         return str(item)
     return item.hex() if isinstance(item, bytes) else item
@@ -227,13 +227,13 @@ def _dump(store: Any, keys: set[str]) -> list[list[Any]]:
     else:
         entries = [(key, version) for key in sorted(keys) if (version := store.get(key)) is not None]
     for key, value in entries:
-        row = [str(key.key), key.start, key.end] if isinstance(key, Windowed) else [_cell(key)]
+        row = [str(key.key), key.start, key.end] if isinstance(key, Windowed) else [_value(key)]
         if isinstance(value, VersionedRecord):
-            row += [_cell(value.value), value.timestamp]
+            row += [_value(value.value), value.timestamp]
         elif isinstance(value, tuple):
-            row += [_cell(value[0]), value[1]]
+            row += [_value(value[0]), value[1]]
         else:
-            row.append(_cell(value))
+            row.append(_value(value))
         rows.append(row)
     return rows
 

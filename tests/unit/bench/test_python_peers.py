@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from kstreams_repl.bench import python_peers
 from kstreams_repl.bench.deployed import Settings
 from kstreams_repl.bench.peers.python import counter
-from kstreams_repl.bench.peers.python_peers import PEERS, peers_of
+from kstreams_repl.bench.peers.python_peer import PEERS, peers_of
 from kstreams_repl.errors import KStreamsError
 
 COUNTING = """

@@ -102,7 +102,7 @@ def test_a_reference_travels_and_its_secret_does_not(monkeypatch: pytest.MonkeyP
         sent = pickle.dumps(settings)
         plain = json.dumps({name: to_plain(value) for name, value in settings.properties.items()})
         for text in (repr(settings), str(settings.shown()), plain, sent.decode("latin-1")):
-            assert PASSWORD not in text and reference.place in text
+            assert PASSWORD not in text and reference.source in text
         for there in (pickle.loads(sent), ClientSettings("a:1", {n: from_plain(v) for n, v in json.loads(plain).items()})):
             assert there == settings and there.revealed("producer")["sasl.password"] == PASSWORD
     file.write_text("rotated")

@@ -36,7 +36,7 @@ def test_the_front_end_is_one_file_that_fetches_nothing() -> None:
 def test_only_markup_of_ours_becomes_html() -> None:
     """Everything else goes in as text."""
     assert SOURCE.count("innerHTML") == 2
-    assert 'innerHTML = model.get("svg")' in SOURCE and "place.innerHTML = html" in SOURCE
+    assert 'innerHTML = model.get("svg")' in SOURCE and "element.innerHTML = html" in SOURCE
     given = re.findall(r"replace\((\w+), model\.get\(\"(\w+)\"\)\)", SOURCE)
     assert given == [(place, place) for place in ("failure", "detail", "values", "about")] and SOURCE.count("replace(") == len(given)
 

@@ -7,7 +7,7 @@ import pytest
 from kstreams_repl import StreamsBuilder, TopologyTestDriver
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import ConfigError, StreamsProcessingError
-from kstreams_repl.types import RecordBatch, RecordPlace, TopicPartition
+from kstreams_repl.types import RecordBatch, RecordPosition, TopicPartition
 from tests.unit.runtime.rig import Rig, recording
 
 AT = TopicPartition("in", 0)
@@ -62,7 +62,7 @@ def test_another_record_still_fails() -> None:
 
 def test_places_are_read_and_written() -> None:
     assert StreamsConfig({"repl.skip.records": " a-b-0@7,c-12@0 "})["repl.skip.records"] == "a-b-0@7, c-12@0"
-    assert RecordPlace.parse("a-b-0@7") == ("a-b", 0, 7)
+    assert RecordPosition.parse("a-b-0@7") == ("a-b", 0, 7)
     for wrong in ("a@7", "a-x@7", "a-0@", "a-0", "-0@1", "a-0@-1"):
         with pytest.raises(ConfigError, match="TOPIC-PARTITION@OFFSET"):
             StreamsConfig({"repl.skip.records": wrong})

@@ -25,7 +25,7 @@ CHANGELOGS = ("orders-totals-changelog", "orders-eu-totals-changelog", "orders-j
 
 @pytest.fixture
 def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallSession:
-    """Beside `orders`: `orders-eu`, which another kernel has deployed, and `orders-jvm`, an application of Kafka Streams itself."""
+    """TopicRecord `orders`: `orders-eu`, which another kernel has deployed, and `orders-jvm`, an application of Kafka Streams itself."""
     cluster = SmallCluster()
     cluster.create_topics([NewTopicSpec(name, PARTITIONS) for name in (*CHANGELOGS, "in")])
     cluster.create_topics([NewTopicSpec(f"{name}-journal", 1) for name in ("orders", "orders-eu")])

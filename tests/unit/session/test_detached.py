@@ -133,7 +133,7 @@ def test_passwords_go_through_standard_input_alone(tmp_path: Path) -> None:
     request = DetachedDeployment(ks.Topology(), config, settings, tmp_path, None)._request()
     assert json.loads(json.dumps(request))["client_settings"] == {"sasl.password": "hunter2"}
     log = open_log(tmp_path / "log")
-    process = start_apart("timeit", ["-n1", "-r1", "-s", "import sys", "print(len(sys.stdin.read()))"], log, told=b"hunter2")
+    process = start_apart("timeit", ["-n1", "-r1", "-s", "import sys", "print(len(sys.stdin.read()))"], log, stdin=b"hunter2")
     arguments = " ".join(map(str, process.args))  # type: ignore[arg-type]
     let_go(process)
     process.wait()
@@ -159,7 +159,7 @@ def test_a_password_that_no_file_has_is_told_to_the_process(tmp_path: Path) -> N
 
 def test_a_driver_without_a_whole_request_ends(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log")
-    process = start_apart("kstreams_repl.session.application.detached.driver", [], log, told=b'{"application": "ap')
+    process = start_apart("kstreams_repl.session.application.detached.driver", [], log, stdin=b'{"application": "ap')
     assert process.wait() == 2
     os.close(log)
     assert "ended before it had said what to run" in (tmp_path / "log").read_text()

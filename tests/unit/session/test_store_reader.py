@@ -58,7 +58,7 @@ def write_when_told(paths: list[str], told: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("disturbed", "as_of"), [(0, "0_0: 1, 0_1: 1"), (3, "0_0: 4, 0_1: 4"), (10_000, "0_0: 20, 0_1: 21, not of one moment")]
+    ("disturbed", "as_of"), [(0, "0_0: 1, 0_1: 1"), (3, "0_0: 4, 0_1: 4"), (10_000, "0_0: 20, 0_1: 21, not consistent")]
 )
 def test_stores_of_an_instance_are_read_again_until_no_task_commits_in_between(
     disturbed: int, as_of: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

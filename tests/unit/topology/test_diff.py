@@ -235,7 +235,7 @@ def test_a_store_beside_one_without_a_changelog_cannot_be_reset() -> None:
         return builder.build()
 
     (refused,) = diff(two(), two(), reset=["counts"]).refused
-    assert refused.reason == "store unlogged beside it has no changelog and would be emptied, too"
+    assert refused.reason == "store unlogged of the same sub-topology has no changelog and would be emptied, too"
 
 
 def test_a_table_of_a_topic_has_no_rows_of_its_own_to_reset() -> None:

@@ -263,7 +263,7 @@ class DetachedDeployment:
         self.mailbox.make()
         log = open_log(self.mailbox.log)
         try:
-            process = start_apart(DRIVER, [], log, told=request)
+            process = start_apart(DRIVER, [], log, stdin=request)
         except OSError as error:
             raise DetachedApplicationError(
                 f"no process could be started for {self.application_id}: {error.strerror or error}", path=str(self.mailbox.log)

@@ -124,12 +124,12 @@ def peers_of(python: Path) -> list[PythonPeer]:
     packages = [peer.package for peer in PEERS.values()]
     try:
         command = [str(python), "-c", asked, *packages]
-        said = subprocess.run(
+        output = subprocess.run(
             command, capture_output=True, text=True, timeout=60, check=True, env=_environment(), cwd="/"
         ).stdout.split()
     except (OSError, subprocess.SubprocessError) as error:
         raise KStreamsError(f"{python} does not run: {error}", hint="give the Python of an environment that contains a peer") from error
-    return [peer for peer in PEERS.values() if peer.package in said]
+    return [peer for peer in PEERS.values() if peer.package in output]
 
 
 def _environment() -> dict[str, str]:
