@@ -1,7 +1,7 @@
 """Checksums of an environment's pages in a file next to it, so that damage is detected before LMDB maps the file: a damaged file
 would crash the process or, worse, return wrong rows.
 
-For why pages and not rows, with figures, see docs/design/013-page-seals.md.
+For why pages and not rows, with figures, see docs/design/013-page-checksums.md.
 
 `check` verifies a file before it is opened: its head, and each page whose checksum is known. `PageSeal` maintains the checksums of
 an open file: after each commit, those of the pages it wrote, which are the ones that were free before or lie behind the former end
