@@ -57,8 +57,8 @@ class JournalState:
         self._working: dict[tuple[str, int], str] = {}
         """By run and slot: the owner of the latest claim, until its epoch has ended."""
         self._busy: frozenset[int] | None = None
-        """The slots with a claim in progress when the application was told to pause or stop; None while it is to run."""
-        self._told_before: dict[int, InstanceReport] = {}
+        """The slots with a claim in progress when the application was ordered to pause or stop; None while it is to run."""
+        self._reports_at_command: dict[int, InstanceReport] = {}
         """The reports at that time: they do not answer the command."""
 
     def __repr__(self) -> str:
@@ -116,13 +116,13 @@ class JournalState:
         return frozenset(slot for _, slot in list(self._working))
 
     def is_at_rest(self, slot: int) -> bool:
-        """Return whether no worker runs the slot since the application was told to pause or stop: none did then, or its instance has
+        """Return whether no worker runs the slot since the application was ordered to pause or stop: none did then, or its instance has
         reported since that it is at rest.
         """
         busy, report = self._busy, self._reports.get(slot)
         if busy is None or slot not in busy:
             return busy is not None
-        return report is not None and report is not self._told_before.get(slot) and report.state in _ENDED
+        return report is not None and report is not self._reports_at_command.get(slot) and report.state in _ENDED
 
     def all_report(self, state: str) -> bool:
         """Return whether every instance of the desired state has reported ``state`` in its generation."""
@@ -156,7 +156,7 @@ class JournalState:
                 if record.state == "running":
                     self._busy = None
                 elif self._busy is None:
-                    self._busy, self._told_before = self.working, dict(self._reports)
+                    self._busy, self._reports_at_command = self.working, dict(self._reports)
                 self.desired = record
             case Assignment():
                 self.assignment = record
