@@ -38,12 +38,12 @@ CLIENT: Mapping[str, str] = {
 _DRIVER = "the driver assigns tasks to instances; there is no group protocol and no rebalance"
 _ANYTHING: tuple[str, ...] = ()
 WITHOUT_EFFECT: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "acceptable.recovery.lag": (_ANYTHING, "a task returns to its previous instance, or moves to a standby copy"),
+    "acceptable.recovery.lag": (_ANYTHING, "a task returns to its previous instance, or moves to a standby task"),
     "built.in.metrics.version": (("latest",), "only the latest metric names exist"),
     "default.client.supplier": (("org.apache.kafka.streams.processor.internals.DefaultKafkaClientSupplier",), "clients are librdkafka's"),
     "group.protocol": (("classic", "streams"), _DRIVER),
     "log.summary.interval.ms": (_ANYTHING, "instances report their progress to the driver, several times a second"),
-    "max.warmup.replicas": (_ANYTHING, "tasks move to standby copies (num.standby.replicas)"),
+    "max.warmup.replicas": (_ANYTHING, "tasks move to standby tasks (num.standby.replicas)"),
     "metric.reporters": (("", "[]", "org.apache.kafka.common.metrics.JmxReporter"), "read app.metrics, or the table metrics in SQL"),
     "poll.ms": (_ANYTHING, "an instance polls without waiting while it has work, and wakes up when records arrive"),
     "probing.rebalance.interval.ms": (_ANYTHING, _DRIVER),

@@ -14,7 +14,7 @@ from kstreams_repl import serdes
 from kstreams_repl.bench import workloads
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.gc_tuning import relax_collector
-from kstreams_repl.instance.huge_pages import EVERY_RECORDS, use_large_pages
+from kstreams_repl.instance.huge_pages import EVERY_RECORDS, use_huge_pages
 from kstreams_repl.runtime.collector import Send, SendMany, Site
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
@@ -100,7 +100,7 @@ def run_once(workload: str, rows: list[workloads.Row], table: list[workloads.Row
                 committed = time.perf_counter()
             done += len(batch)
             if task.stores and done >= EVERY_RECORDS:
-                use_large_pages()
+                use_huge_pages()
                 done = 0
         commit()
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from kstreams_repl.demo.background import ENDED, READY, BackgroundDemo
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.instance.polling.poll_loop import failure_of
+from kstreams_repl.instance.failures.failure_report import failure_of
 from kstreams_repl.processes import ProcessMark
 
 INTERRUPTED = 130

@@ -1,4 +1,4 @@
-"""The result of one stretch of an instance, by task, as shown in Spark's progress of an epoch."""
+"""The result of an instance's work in one epoch, by task, as shown in Spark's progress."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kstreams_repl.types import TaskId
 
 
 @dataclass(frozen=True, slots=True)
-class TaskOutcome:
-    """One task in one stretch: records processed, dropped and restored in it; `lag` at its end, -1 while unknown."""
+class TaskResult:
+    """One task in one epoch: records processed, dropped and restored in it; `lag` at its end, -1 while unknown."""
 
     records: int = 0
     dropped: int = 0
@@ -21,19 +21,19 @@ class TaskOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result of one stretch of an instance.
+class EpochResult:
+    """The result of one epoch of an instance.
 
     Attributes:
         state: ``running`` (the deadline was reached), ``paused``, ``stopped``, ``superseded`` or ``failed``.
-        tasks: the work of each task in this stretch.
+        tasks: the work of each task in this epoch.
         failure: of a failed one, as `failure_of` returns it.
-        seconds: duration of the stretch.
+        seconds: duration of the epoch.
     """
 
     slot: int
     state: str
-    tasks: Mapping[str, TaskOutcome] = field(default_factory=dict)
+    tasks: Mapping[str, TaskResult] = field(default_factory=dict)
     failure: Mapping[str, Any] | None = None
     warm: bool = False
     seconds: float = 0.0
@@ -44,34 +44,38 @@ class Outcome:
         return {name: task.records for name, task in self.tasks.items()}
 
 
-class Done:
-    """Adds up the tasks' work in a stretch, also across take-overs within it."""
+class TaskWork:
+    """Adds up the tasks' work in an epoch, also across take-overs within it.
 
-    def __init__(self, carried: Mapping[str, TaskOutcome] | None = None) -> None:
+    Args:
+        carried: work that no epoch has reported yet.
+    """
+
+    def __init__(self, carried: Mapping[str, TaskResult] | None = None) -> None:
         self._before: dict[str, tuple[int, int]] = {}
-        self._done: dict[str, TaskOutcome] = dict(carried or {})
+        self._done: dict[str, TaskResult] = dict(carried or {})
         self._restored: dict[str, int] = {name: task.restored for name, task in self._done.items()}
 
-    def told(self) -> None:
-        """Note that the work up to now has been reported."""
+    def reset(self) -> None:
+        """Start at zero: the work up to now has been reported."""
         self._done, self._restored = {}, {}
 
     def begin(self, tasks: Iterable[ActiveTask]) -> None:
         """Start counting these tasks; a task kept between epochs has counts already."""
         self._before = {str(task.id): (task.records, sum(task.task.dropped.values())) for task in tasks}
 
-    def restored(self, counts: Mapping[str, int]) -> None:
-        """Take the counts of a restore, in progress or complete, since the last call."""
+    def add_restored(self, counts: Mapping[str, int]) -> None:
+        """Add the counts of a restore, in progress or complete, since the last call."""
         for name, count in counts.items():
             self._restored[name] = self._restored.get(name, 0) + count
 
-    def count(self, tasks: Iterable[ActiveTask], lags: Mapping[TaskId, int]) -> None:
-        """Take the tasks' work since the last call."""
+    def add(self, tasks: Iterable[ActiveTask], lags: Mapping[TaskId, int]) -> None:
+        """Add the tasks' work since the last call."""
         for task in tasks:
             name, dropped = str(task.id), sum(task.task.dropped.values())
             before = self._before.get(name, (0, 0))
-            known = self._done.get(name, TaskOutcome())
-            self._done[name] = TaskOutcome(
+            known = self._done.get(name, TaskResult())
+            self._done[name] = TaskResult(
                 known.records + task.records - before[0],
                 known.dropped + dropped - before[1],
                 known.restored,
@@ -79,11 +83,11 @@ class Done:
             )
             self._before[name] = (task.records, dropped)
 
-    def by_task(self) -> dict[str, TaskOutcome]:
-        """Return the outcome of each task."""
+    def by_task(self) -> dict[str, TaskResult]:
+        """Return the result of each task."""
         names = [*self._done, *(name for name in self._restored if name not in self._done)]
         return {
-            name: TaskOutcome(known.records, known.dropped, self._restored.get(name, 0), known.lag)
+            name: TaskResult(known.records, known.dropped, self._restored.get(name, 0), known.lag)
             for name in names
-            for known in [self._done.get(name, TaskOutcome())]
+            for known in [self._done.get(name, TaskResult())]
         }

@@ -18,14 +18,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kstreams_repl.instance.control.control_files import read_whole, write_whole
+from kstreams_repl.instance.state.owner_token import start_time
 from kstreams_repl.instance.state.state_directory import application_directory
-from kstreams_repl.instance.state.state_manager import start_time
 
 PREFIX = "executor-"
 _HELD = "held.json"
 
 
-def take_place(root: Path, application_id: str, holder: int) -> str:
+def take_directory(root: Path, application_id: str, holder: int) -> str:
     """Return the place of the executor process `holder`: the one it holds, else a free one, else a new one.
 
     Returns:

@@ -23,7 +23,7 @@ _SIZE = 1 << 21
 _ADVISE_HUGE, _COLLAPSE = 14, 25  # MADV_HUGEPAGE; MADV_COLLAPSE, since Linux 6.1
 
 
-def use_large_pages(seconds: float = 0.01) -> int:
+def use_huge_pages(seconds: float = 0.01) -> int:
     """Move anonymous memory of this process to large pages, for at most `seconds`; memory already moved costs microseconds.
 
     Returns:

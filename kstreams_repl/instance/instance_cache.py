@@ -16,20 +16,23 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from kstreams_repl.commit.offset_metadata import decode
 from kstreams_repl.errors import KStreamsError, is_interrupt
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.open_channel import command_in_force
-from kstreams_repl.instance.epoch_handover import Bridge
+from kstreams_repl.instance.epoch_handover import EpochHandover
 from kstreams_repl.instance.gc_tuning import free_closed
 from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.state.standby_tasks import Spares
+from kstreams_repl.instance.lifecycle import RunnerLifecycle
+from kstreams_repl.instance.state.state_manager import OpenEnvironments
 from kstreams_repl.kafka.admin import committed_by
 from kstreams_repl.types import TopicPartition
 
-Place = tuple[str, int]
+SlotKey = tuple[str, int]
+"""Application and slot."""
 _LOG = logging.getLogger("kstreams_repl.instance")
 _WATCH_SECONDS = 0.2
 _CLOSING_SECONDS = 0.02
@@ -37,7 +40,15 @@ _CLOSING_SECONDS = 0.02
 _SUCCESSION_SECONDS = 10.0
 
 
-class WarmInstances:
+@dataclass(slots=True)
+class _Kept:
+    instance: Instance
+    changelog_ends: dict[TopicPartition, int]
+    deadline: float
+    """When to close it (monotonic)."""
+
+
+class InstanceCache:
     """At most one kept instance per application and slot; a background thread closes those not taken in time.
 
     Args:
@@ -46,9 +57,10 @@ class WarmInstances:
 
     def __init__(self, seconds: float = 30.0) -> None:
         self._seconds = seconds
-        self._kept: dict[Place, tuple[float, Instance]] = {}
-        self._spares: dict[str, Spares] = {}
-        self._bridges: dict[Place, Bridge] = {}
+        self._kept: dict[SlotKey, _Kept] = {}
+        self._environments: dict[str, OpenEnvironments] = {}
+        self._handovers: dict[SlotKey, EpochHandover] = {}
+        self._lifecycles: dict[SlotKey, tuple[int, RunnerLifecycle]] = {}
         self._closing: Counter[str] = Counter()
         """Number of an application's instances that are being closed: no longer kept, but their stores may still be open."""
         self._lock = threading.Lock()
@@ -57,43 +69,49 @@ class WarmInstances:
     def held(self, application_id: str, generation: int) -> tuple[int, ...]:
         """Return the slots that this process holds, of that generation or, because stores may stay open, of an earlier one."""
         with self._lock:
-            resting = ((place, kept.plan.generation) for place, (_, kept) in self._kept.items())
-            running = ((place, bridge.generation) for place, bridge in self._bridges.items() if bridge.going_on)
-            found = [slot for (name, slot), of in (*running, *resting) if name == application_id and of <= generation]
+            idle = ((key, kept.instance.plan.generation) for key, kept in self._kept.items())
+            running = ((key, handover.generation) for key, handover in self._handovers.items() if handover.is_running)
+            found = [slot for (name, slot), of in (*running, *idle) if name == application_id and of <= generation]
             return tuple(dict.fromkeys(found))
 
-    def bridge(self, plan: ApplicationPlan, slot: int) -> Bridge | None:
+    def lifecycle(self, plan: ApplicationPlan, slot: int) -> RunnerLifecycle:
+        """Return the states of a slot in this generation; after a final one, new ones."""
+        generation, life = self._lifecycles.get((plan.application_id, slot), (-1, None))
+        if life is None or generation != plan.generation or life.state.is_final:
+            life = RunnerLifecycle(plan.application_id, slot, plan.generation)
+            self._lifecycles[plan.application_id, slot] = plan.generation, life
+        return life
+
+    def handover(self, plan: ApplicationPlan, slot: int) -> EpochHandover | None:
         """Return the slot's running or last runner in this generation. The application's other runners in this process are ended.
         """
         with self._lock:
-            mine = {place: self._bridges[place] for place in self._bridges if place[0] == plan.application_id}
+            mine = {key: handover for key, handover in self._handovers.items() if key[0] == plan.application_id}
             found = mine.get((plan.application_id, slot))
             if found is not None and found.generation != plan.generation:
                 found = None
-            others = [place for place, bridge in mine.items() if bridge is not found]
-            ended = [self._bridges.pop(place) for place in others]
-        for bridge in ended:
-            bridge.end()
+            ended = [self._handovers.pop(key) for key, handover in mine.items() if handover is not found]
+        for handover in ended:
+            handover.end()
         return found
 
-    def run(self, plan: ApplicationPlan, bridge: Bridge) -> None:
-        """Register a bridge that is about to begin."""
+    def register(self, plan: ApplicationPlan, handover: EpochHandover) -> None:
+        """Register a runner that is about to begin."""
         with self._lock:
-            self._bridges[(plan.application_id, bridge.slot)] = bridge
+            self._handovers[(plan.application_id, handover.slot)] = handover
 
     def put(self, instance: Instance) -> None:
         """Keep an instance that has just committed; close it if its changelog ends cannot be read now."""
         try:
-            if instance.updater is not None:
-                instance.updater.rest()
-            instance.changelog_ends = _changelog_ends(instance)
+            instance.rest()
+            ends = _changelog_ends(instance)
         except KStreamsError:
             _close(instance)
             return
         with self._lock:
-            self._kept[(instance.plan.application_id, instance.slot)] = (time.monotonic() + self._seconds, instance)
+            self._kept[(instance.plan.application_id, instance.slot)] = _Kept(instance, ends, time.monotonic() + self._seconds)
             if self._watch is None:
-                watch = threading.Thread(target=self._close_forgotten, name="warm-instances", daemon=True)
+                watch = threading.Thread(target=self._close_expired, name="instance-cache", daemon=True)
                 watch.start()
                 self._watch = watch
 
@@ -107,160 +125,160 @@ class WarmInstances:
         while True:
             with self._lock:
                 if not self._closing[plan.application_id]:
-                    found = self._take_out([place for place in self._kept if place[0] == plan.application_id])
+                    found = self._take_out([key for key in self._kept if key[0] == plan.application_id])
                     break
             if not go_on():
                 return None
             time.sleep(_CLOSING_SECONDS)
         chosen = None
         try:
-            for instance in found:
-                if instance.slot == slot and instance.plan.generation == plan.generation and _unchanged(instance):
+            for kept in found:
+                instance = kept.instance
+                if instance.slot == slot and instance.plan.generation == plan.generation and _unchanged(kept):
                     chosen = instance
                 elif instance.plan.generation < plan.generation:
-                    self._spare(instance)
+                    self._keep_environments(instance)
                 else:
                     _close(instance)
         finally:
             self._closed(found)
         if chosen is not None:
-            chosen.warm = True
-            if chosen.updater is not None:
-                chosen.updater.start()
+            chosen.resume()
         return chosen
 
-    def take_spares(self, application_id: str) -> Spares:
+    def take_environments(self, application_id: str) -> OpenEnvironments:
         """Remove and return environments that instances of former generations left open for their successors in this process."""
-        return self._spares.pop(application_id, {})
+        return self._environments.pop(application_id, {})
 
-    def _spare(self, instance: Instance) -> None:
+    def _keep_environments(self, instance: Instance) -> None:
         try:
-            spares = instance.give_up()
+            environments = instance.hand_over()
         except Exception as error:  # nothing is lost: processed input is committed
-            _tell(instance, error)
+            _log_failed_close(instance, error)
             _close(instance)
             return
-        self._spares.setdefault(instance.plan.application_id, {}).update(spares)
+        self._environments.setdefault(instance.plan.application_id, {}).update(environments)
 
     def close(self) -> None:
         """End all runners and close all kept instances."""
         with self._lock:
-            bridges, self._bridges = list(self._bridges.values()), {}
-        for bridge in bridges:
-            bridge.end()
-        self.close_resting()
+            handovers, self._handovers = list(self._handovers.values()), {}
+        for handover in handovers:
+            handover.end()
+        self.close_idle()
         while any(self._closing.values()):
             time.sleep(_CLOSING_SECONDS)
 
-    def close_resting(self, application_id: str | None = None) -> None:
+    def close_idle(self, application_id: str | None = None) -> None:
         """Close idle kept instances, of one application or of all."""
         with self._lock:
-            kept = self._take_out([place for place in self._kept if application_id in (None, place[0])])
+            found = self._take_out([key for key in self._kept if application_id in (None, key[0])])
         try:
-            for instance in kept:
-                _close(instance)
+            for kept in found:
+                _close(kept.instance)
         finally:
-            self._closed(kept)
+            self._closed(found)
 
-    def _take_out(self, places: Iterable[Place]) -> list[Instance]:
+    def _take_out(self, keys: Iterable[SlotKey]) -> list[_Kept]:
         """Remove these instances, and block opening their stores until `_closed`. Call with the lock held; close without it."""
-        found = [self._kept.pop(place)[1] for place in places]
-        self._closing.update(instance.plan.application_id for instance in found)
+        found = [self._kept.pop(key) for key in keys]
+        self._closing.update(kept.instance.plan.application_id for kept in found)
         return found
 
-    def _closed(self, instances: Iterable[Instance]) -> None:
+    def _closed(self, found: Iterable[_Kept]) -> None:
         with self._lock:
-            self._closing.subtract(instance.plan.application_id for instance in instances)
+            self._closing.subtract(kept.instance.plan.application_id for kept in found)
 
     # ---- the watching thread
 
-    def _close_forgotten(self) -> None:
-        going_on = True
-        while going_on:
+    def _close_expired(self) -> None:
+        keeps_any = True
+        while keeps_any:
             time.sleep(_WATCH_SECONDS)
             try:
-                going_on = self._look()
+                keeps_any = self._check_deadlines()
             except Exception:  # after any error, the others must still be closed in time
-                _LOG.exception("kept instances could not be looked after")
+                _LOG.exception("checking the kept instances failed, retrying")
 
-    def _look(self) -> bool:
+    def _check_deadlines(self) -> bool:
         """Close instances that were not taken in time; return False when none is kept any more, and the thread ends."""
-        late = self._due(time.monotonic())
-        if late is None:
+        expired = self._take_expired(time.monotonic())
+        if expired is None:
             return False
-        for instance in late:
+        for kept in expired:
             try:
-                _close(instance)
+                _close(kept.instance)
             except BaseException as error:  # user code that exits: in this thread it cannot end the worker
                 if is_interrupt(error):
                     raise
-                _tell(instance, error)
+                _log_failed_close(kept.instance, error)
             finally:
-                self._closed([instance])
-        if late:
-            del instance, late
+                self._closed([kept])
+        if expired:
+            del kept, expired
             free_closed()
         return True
 
-    def _due(self, now: float) -> list[Instance] | None:
+    def _take_expired(self, now: float) -> list[_Kept] | None:
         with self._lock:
-            for place, (deadline, kept) in list(self._kept.items()):
-                self._kept[place] = (_until(kept, deadline, now), kept)
-            late = self._take_out([place for place, (deadline, _) in self._kept.items() if now >= deadline])
-            if self._kept or late:
-                return late
+            for kept in self._kept.values():
+                kept.deadline = _deadline(kept, now)
+            expired = self._take_out([key for key, kept in self._kept.items() if now >= kept.deadline])
+            if self._kept or expired:
+                return expired
             self._watch = None
             return None
 
 
-def _until(instance: Instance, deadline: float, now: float) -> float:
+def _deadline(kept: _Kept, now: float) -> float:
     """Return when a kept instance must be closed (monotonic), by its current signal."""
+    plan = kept.instance.plan
     try:
-        wanted = command_in_force(instance.plan)
+        signal = command_in_force(plan)
     except Exception as error:  # for one instance: the others are still checked
-        _LOG.warning(
-            "its signal cannot be read: %s: %s", type(error).__name__, error, extra={"application": instance.plan.application_id}
-        )
-        return deadline
-    if wanted is Signal.STOP:
+        _LOG.warning("reading its signal failed: %s: %s", type(error).__name__, error, extra={"application": plan.application_id})
+        return kept.deadline
+    if signal is Signal.STOP:
         return now
-    if wanted is Signal.SUPERSEDED:  # a successor in this process can use its environments
-        return min(deadline, now + _SUCCESSION_SECONDS)
-    return deadline
+    if signal is Signal.SUPERSEDED:  # a successor in this process can use its environments
+        return min(kept.deadline, now + _SUCCESSION_SECONDS)
+    return kept.deadline
 
 
 def _close(instance: Instance) -> None:
     try:
         instance.close()
     except Exception as error:  # nothing is lost: processed input is committed
-        _tell(instance, error)
+        _log_failed_close(instance, error)
 
 
-def _tell(instance: Instance, error: BaseException) -> None:
+def _log_failed_close(instance: Instance, error: BaseException) -> None:
     level = logging.INFO if isinstance(error, KStreamsError) else logging.WARNING  # the former: fenced by its successor
-    where = {"application": instance.plan.application_id, "instance": instance.slot}
-    _LOG.log(level, "kept until now, was not closed in order: %s: %s", type(error).__name__, error, extra=where)
+    about = {"application": instance.plan.application_id, "instance": instance.slot}
+    _LOG.log(level, "closing a kept instance failed: %s: %s", type(error).__name__, error, extra=about)
 
 
 def _changelog_ends(instance: Instance) -> dict[TopicPartition, int]:
-    held = () if instance.updater is None else instance.updater.restoring.values()
-    wanted = [at for task in (*instance.tasks, *held) for at in task.changelogs]
-    return instance.admin.end_offsets(wanted, isolation="read_uncommitted") if wanted else {}
+    restoring = () if instance.updater is None else instance.updater.restoring.values()
+    return dict(instance.clients.changelog_ends(log for task in (*instance.tasks, *restoring) for log in task.changelogs))
 
 
-def _unchanged(instance: Instance) -> bool:
+def _unchanged(kept: _Kept) -> bool:
+    instance = kept.instance
     try:
-        expected = {at: (task.commit_id, task.committed[at]) for task in instance.tasks for at in task.starts}
+        expected = {
+            partition: (task.commit_id, task.committed[partition]) for task in instance.tasks for partition in task.starts
+        }
         if instance.updater is not None:  # the offsets of its tasks are still those of the take-over
-            restoring = instance.updater.restoring.values()
-            expected |= {at: (start.metadata.commit_id, start.offset) for task in restoring for at, start in task.starts.items()}
-        committed = committed_by(instance.consumer, list(expected), seconds=5.0)
-        for at, (commit_id, offset) in expected.items():
-            known = committed.get(at)
+            for task in instance.updater.restoring.values():
+                expected |= {partition: (start.metadata.commit_id, start.offset) for partition, start in task.starts.items()}
+        committed = committed_by(instance.clients.consumer, list(expected), seconds=5.0)
+        for partition, (commit_id, offset) in expected.items():
+            known = committed.get(partition)
             if known is None or decode(known.metadata).commit_id != commit_id or known.offset != offset:
                 return False
-        for task in instance.tasks:
-            task.check_owner()
-        return _changelog_ends(instance) == instance.changelog_ends
+        for active in instance.tasks:
+            active.check_owner()
+        return _changelog_ends(instance) == kept.changelog_ends
     except KStreamsError:
         return False

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 _SECONDS = 60.0
 
 
-class Complaints:
+class LogThrottle:
     """Remembers when each message was last logged. Clocks are arguments; a message absent for a minute is forgotten."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from kstreams_repl.topology.stores import StoreBuilder
 
 
 class Meter(Protocol):
-    """Measures one task (`instance.metrics.task_instrumentation`)."""
+    """Measures one task (`instance.tasks.task_instrumentation`)."""
 
     def bind(self, services: Any) -> None:
         """Set the task's services (record context, clocks); called before anything is built."""

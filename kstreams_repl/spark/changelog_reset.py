@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kstreams_repl.instance.control.channel import ControlChannel
-from kstreams_repl.instance.tasks.task_initialization import fence_instances
+from kstreams_repl.instance.initialization.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.spark.generation_fencing import Generations, held

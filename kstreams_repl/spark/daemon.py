@@ -14,7 +14,7 @@ PRELOADED = (
     "pyspark.sql.pandas.serializers",
     "pyspark.worker",
     "kstreams_repl.spark.worker",
-    "kstreams_repl.instance.tasks.task_initialization",
+    "kstreams_repl.instance.initialization.task_initialization",
     "kstreams_repl.stores.engine.lmdb",
     "kstreams_repl.stores.changelog_restore",
     "kstreams_repl.kafka.journal",

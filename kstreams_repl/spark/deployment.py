@@ -24,8 +24,8 @@ from kstreams_repl.errors import BrokerUnavailableError, DeployError, KStreamsEr
 from kstreams_repl.instance.application_plan import ApplicationPlan, client_settings
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.open_channel import open_channel
+from kstreams_repl.instance.initialization.task_initialization import fence_instances
 from kstreams_repl.instance.state.state_directory import control_directory, state_root
-from kstreams_repl.instance.tasks.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.metrics.snapshot import Metric, Snapshot, merged

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kstreams_repl.instance.epoch_result import Outcome, TaskOutcome
+from kstreams_repl.instance.epoch_result import EpochResult, TaskResult
 
 REPORT_DDL = (
     "slot int, task string, state string, records long, warm boolean, error string, "
@@ -37,9 +37,9 @@ REPORT_SCHEMA = pa.schema(
 _CODES = {pa.int32(): "i", pa.int64(): "q", pa.float64(): "d"}
 
 
-def report_batch(outcome: Outcome) -> pa.RecordBatch:
+def report_batch(outcome: EpochResult) -> pa.RecordBatch:
     """Return the result of an epoch of one slot: a row per task, or one row when it has none."""
-    rows = outcome.tasks or {"": TaskOutcome(lag=0)}
+    rows = outcome.tasks or {"": TaskResult(lag=0)}
     count, done = len(rows), rows.values()
     error = None if outcome.failure is None else json.dumps(outcome.failure)
     columns: list[Sequence[Any]] = [

@@ -25,7 +25,7 @@ from kstreams_repl.commit.committed_counts import merged_counts
 from kstreams_repl.errors import KStreamsError, ProducerFencedError
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import ENDED, ControlChannel, Signal
-from kstreams_repl.instance.tasks.task_initialization import fence_instances
+from kstreams_repl.instance.initialization.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.exact_metadata import OffsetAndMetadata

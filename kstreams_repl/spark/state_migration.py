@@ -17,7 +17,7 @@ from typing import Any
 
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.instance.control.channel import ControlChannel
-from kstreams_repl.instance.tasks.task_initialization import fence_instances
+from kstreams_repl.instance.initialization.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal import TopicRecord

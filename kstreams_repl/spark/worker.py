@@ -20,9 +20,9 @@ from kstreams_repl.errors import BrokerUnavailableError
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import EpochTask
 from kstreams_repl.instance.control.open_channel import claim_slot
-from kstreams_repl.instance.epoch_handover import Patience
+from kstreams_repl.instance.epoch_handover import IdleEpochLimit
 from kstreams_repl.instance.gc_tuning import relax_collector
-from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.instance_cache import InstanceCache
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.log_context import write_to_stderr
 from kstreams_repl.spark.epoch_rows import report_batch
@@ -30,7 +30,7 @@ from kstreams_repl.spark.plan_serialization import Shipment, unpack
 
 _BROKER_SECONDS = 1.0
 _plans: dict[str, tuple[str, ApplicationPlan]] = {}
-_warm = WarmInstances()
+_cache = InstanceCache()
 _armed = ""
 
 
@@ -51,7 +51,7 @@ def run_epoch(
         epoch=int(context.getLocalProperty("streaming.sql.batchId") or 0),
         partition=context.partitionId(),
         attempt=context.taskAttemptId(),
-        held=_warm.held(application_id, plan.generation),
+        held=_cache.held(application_id, plan.generation),
     )
     try:
         with claim_slot(plan, task) as claimed:
@@ -64,9 +64,9 @@ def run_epoch(
                 until=until,
                 control=claimed.control,
                 executor=executor or claimed.executor,
-                warm=_warm,
+                cache=_cache,
                 own_process=True,
-                patience=None if over is None else Patience(time.monotonic() + plan.config["repl.epoch.idle.ms"] / 1000, over),
+                idle_limit=None if over is None else IdleEpochLimit(time.monotonic() + plan.config["repl.epoch.idle.ms"] / 1000, over),
             )
     except BrokerUnavailableError as away:  # no claim is possible: the next epoch tries again
         logging.getLogger("kstreams_repl.spark").warning("skipping an epoch: %s", away, extra={"application": application_id})

@@ -26,8 +26,8 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.file_channel import FileChannel
+from kstreams_repl.instance.initialization.task_initialization import fence_instances
 from kstreams_repl.instance.state.state_directory import control_directory, task_directory
-from kstreams_repl.instance.tasks.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.reading import ranges_of, read_ranges

@@ -20,8 +20,8 @@ from pyspark import cloudpickle
 
 from kstreams_repl.commit import failpoints
 from kstreams_repl.instance.control.file_channel import FileInstanceControl
+from kstreams_repl.instance.initialization.task_initialization import open_instance  # noqa: F401  imported before the fork
 from kstreams_repl.instance.instance_runner import run_instance
-from kstreams_repl.instance.tasks.task_initialization import open_instance  # noqa: F401  imported before the fork
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 
 

@@ -35,14 +35,16 @@ class Mutant:
 
 _EOS = "kstreams_repl.commit.exactly_once"
 _ALOS = "kstreams_repl.commit.at_least_once"
-_TAKE = "kstreams_repl.instance.tasks.task_initialization"
+_TAKE = "kstreams_repl.instance.initialization.task_initialization"
+_OFFSETS = "kstreams_repl.instance.initialization.start_offsets"
 _TASK = "kstreams_repl.instance.tasks.active_task"
 _LMDB = "kstreams_repl.stores.engine.lmdb"
 _LOCAL = "kstreams_repl.instance.state.state_manager"
 _RESTORE = "kstreams_repl.instance.state.changelog_reader"
+_INSTANCE = "kstreams_repl.instance.instance"
 _WARM = "kstreams_repl.instance.instance_cache"
 _BRIDGE = "kstreams_repl.instance.epoch_handover"
-_ADMIT = "kstreams_repl.instance.tasks.task_activation"
+_ADMIT = "kstreams_repl.instance.initialization.task_activation"
 _UPDATER = "kstreams_repl.instance.state.state_updater"
 _TXN = "kstreams_repl.kafka.transactional"
 
@@ -128,8 +130,8 @@ MUTANTS: dict[str, Mutant] = {
         _TASK,
         (
             (
-                "        self.task.post_commit(self.commit_id, self._places)\n",
-                "        try:\n            self.task.post_commit(self.commit_id, self._places)\n"
+                "        self.task.post_commit(self.commit_id, self._positions)\n",
+                "        try:\n            self.task.post_commit(self.commit_id, self._positions)\n"
                 "        except Exception:\n            pass\n",
             ),
         ),
@@ -217,9 +219,9 @@ MUTANTS: dict[str, Mutant] = {
         "take-over 4: committed offsets, settled",
     ),
     "a missing offset is reset": Mutant(
-        _TAKE,
+        _OFFSETS,
         (
-            ("        if known is None:\n            known = _kept(environment, at)\n", ""),
+            ("        if known is None:\n            known = _in_store(environment, partition)\n", ""),
             ("elif environment.commit_id >= 0 and ", "elif False and "),
         ),
         "take-over 4: no reset over a store",
@@ -247,13 +249,13 @@ MUTANTS: dict[str, Mutant] = {
     "nothing is restored": Mutant(_RESTORE, (("        if not logs:\n", "        if True:\n"),), "take-over 5: restore"),
     "a warm instance goes on unchecked": Mutant(
         _WARM,
-        (("instance.plan.generation == plan.generation and _unchanged(instance)", "True"),),
+        (("instance.plan.generation == plan.generation and _unchanged(kept)", "True"),),
         "warm resume: commit id and changelog ends",
     ),
     # ---- restore while tasks run
     "ready tasks wait for those that are restored": Mutant(
         _TAKE,
-        (("        until = time.monotonic() + _MOMENT_SECONDS if beside else None\n", "        until = None\n"),),
+        (("        until = time.monotonic() + _MOMENT_SECONDS if in_background else None\n", "        until = None\n"),),
         "take-over 5: concurrently with the ready tasks",
     ),
     "commit ids go on from those of the ready tasks": Mutant(
@@ -261,7 +263,7 @@ MUTANTS: dict[str, Mutant] = {
         (
             (
                 "        committed = [start.metadata.commit_id for start in starts.values()]\n",
-                "        ready = {s.task_id for s in specs if str(s.task_id) not in restore.lacking}\n"
+                "        ready = {s.task_id for s in specs if str(s.task_id) not in reader.lacking}\n"
                 "        committed = [starts[at].metadata.commit_id for s in specs if s.task_id in ready for at in s.partitions]\n",
             ),
         ),
@@ -293,15 +295,15 @@ MUTANTS: dict[str, Mutant] = {
         "updater 3: the loop raises it",
     ),
     "a restore that rested stays so": Mutant(
-        _WARM, (("                chosen.updater.start()\n", "                pass\n"),), "a warm instance goes on restoring"
+        _INSTANCE, (("            self.updater.start()\n", "            pass\n"),), "a warm instance goes on restoring"
     ),
     "all input restarts when a task is admitted": Mutant(
         _ADMIT,
         (
             (
-                "        assign_more(instance.consumer, task.starts)\n",
+                "        assign_more(instance.clients.consumer, task.starts)\n",
                 "        from kstreams_repl.kafka.group_offsets import assign\n"
-                "        assign(instance.consumer, {at: each.starts[at] for at, each in instance.by_partition.items()})\n",
+                "        assign(instance.clients.consumer, {at: each.starts[at] for at, each in instance.input.by_partition.items()})\n",
             ),
         ),
         "admission: running tasks go on",
@@ -310,11 +312,11 @@ MUTANTS: dict[str, Mutant] = {
         _ADMIT, (("        task.touched = True\n", ""),), "admission: it takes part in the next commit"
     ),
     "stores that are restored stay open": Mutant(
-        "kstreams_repl.instance.instance",
+        _INSTANCE,
         (
             (
-                "        beside = (self.snapshotter, self.standbys, self.updater)\n",
-                "        beside = (self.snapshotter, self.standbys)\n",
+                "        helpers = (self.snapshotter, self.standbys, self.updater)\n",
+                "        helpers = (self.snapshotter, self.standbys)\n",
             ),
         ),
         "close: everything is closed",
@@ -322,25 +324,25 @@ MUTANTS: dict[str, Mutant] = {
     # ---- between epochs
     "the loop that goes on is not known to the next epoch": Mutant(
         "kstreams_repl.instance.instance_runner",
-        (("        outcome = former.attend(until, patience)\n", "        outcome = None\n"),),
+        (("        result = former.attend(until, idle_limit)\n", "        result = None\n"),),
         "bridge 1: one runner of a slot in a process",
     ),
     "a loop's end is not waited for": Mutant(
         _BRIDGE,
-        (("        self._leaving = True\n        self._thread.join()\n", "        self._leaving = True\n"),),
+        (("        self._ending = True\n        self._thread.join()\n", "        self._ending = True\n"),),
         "bridge 1: a new one begins when the thread of the former has ended",
     ),
     "the loop that goes on elsewhere is not waited for": Mutant(
         _BRIDGE,
-        (("                self._loop_lock.take(end_holder=self._end_holder)\n", ""),),
+        (("                self._slot_lock.take(end_holder=self._end_holder)\n", ""),),
         "bridge 2: one runner of a slot on a host",
     ),
     "a loop that is wanted elsewhere goes on": Mutant(
-        _BRIDGE, (("elif self._loop_lock.wanted(now):", "elif False:"),), "bridge 2: it leaves, at a commit, when it is wanted"
+        _BRIDGE, (("elif self._slot_lock.wanted(now):", "elif False:"),), "bridge 2: it leaves, at a commit, when it is wanted"
     ),
     "a loop that no epoch attends takes over again": Mutant(
         _BRIDGE,
-        (("            self._over = self._turned.is_set()\n", "            self._over = False\n"),),
+        (("            self._over = self._unattended.is_set()\n", "            self._over = False\n"),),
         "bridge 3: only an attended one takes over",
     ),
 }

@@ -12,10 +12,10 @@ from typing import Any
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.initialization.task_initialization import open_instance
 from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.polling.poll_loop import Loop
+from kstreams_repl.instance.polling.poll_loop import PollLoop
 from kstreams_repl.instance.state.state_directory import task_directory
-from kstreams_repl.instance.tasks.task_initialization import open_instance
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
@@ -94,10 +94,10 @@ class OneTask:
         deadline = time.monotonic() + SECONDS
 
         def signal(now: float) -> Signal:
-            assert now < deadline, f"{instance.totals.records} of {records}"
-            return Signal.PAUSE if instance.totals.records >= records else Signal.RUN
+            assert now < deadline, f"{instance.counters.records} of {records}"
+            return Signal.PAUSE if instance.counters.records >= records else Signal.RUN
 
-        Loop(instance, signal=signal, report=lambda _: None).run(deadline)
+        PollLoop(instance, signal=signal, report=lambda _: None).run(deadline)
 
     def process(self, rows: dict[bytes, bytes]) -> None:
         """Write, take over, process, let go."""

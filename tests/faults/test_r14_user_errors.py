@@ -10,7 +10,7 @@ import pytest
 
 from kstreams_repl import Processor, PunctuationType, StreamsBuilder, TopologyTestDriver, serdes
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.instance.polling.poll_loop import failure_of
+from kstreams_repl.instance.failures.failure_report import failure_of
 from tests.faults.one_task import BOTH, OneTask
 from tests.faults.reliability import note
 

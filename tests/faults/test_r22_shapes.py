@@ -322,7 +322,7 @@ def test_a_record_that_is_too_large_is_counted_and_left_out_when_the_handler_say
     site = Site()
     collector = KafkaRecordCollector(producer, count=lambda topic: 1)
     collector.sender("out", site)(b"k", bytes(MEGABYTE), 1, [], None)
-    assert collector.dropped == 1
+    assert collector.errors.dropped == 1
     assert [type(error) for error in site.asked] == [ProductionError]
     assert site.given_up == site.asked
 

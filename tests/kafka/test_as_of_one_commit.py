@@ -14,9 +14,9 @@ import pytest
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.polling.poll_loop import Loop
+from kstreams_repl.instance.initialization.task_initialization import open_instance
+from kstreams_repl.instance.polling.poll_loop import PollLoop
 from kstreams_repl.instance.tasks.active_task import ActiveTask
-from kstreams_repl.instance.tasks.task_initialization import open_instance
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.session.views.store_reader import read_stores
@@ -52,12 +52,12 @@ class Running:
 
         def kept(*, more: bool = False) -> bool:
             committed = commit(more=more)
-            self.done_by_commit[self.instance.commit_id] = self.instance.totals.records
+            self.done_by_commit[self.instance.committer.commit_id] = self.instance.counters.records
             return committed
 
         self.instance.commit = kept  # type: ignore[method-assign]
         signal = lambda now: Signal.STOP if self._end.is_set() else Signal.RUN  # noqa: E731
-        Loop(self.instance, signal=signal, report=lambda instance: None).run(time.monotonic() + 120)
+        PollLoop(self.instance, signal=signal, report=lambda instance: None).run(time.monotonic() + 120)
 
     def _feed(self) -> None:
         producer = make_producer(self.settings)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.instance.tasks.task_initialization import _beginning
+from kstreams_repl.instance.initialization.start_offsets import _beginning
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.types import TopicPartition

@@ -23,9 +23,9 @@ from kstreams_repl.instance import epoch_handover
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
-from kstreams_repl.instance.epoch_handover import Patience
-from kstreams_repl.instance.epoch_result import Outcome
-from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.epoch_handover import IdleEpochLimit
+from kstreams_repl.instance.epoch_result import EpochResult
+from kstreams_repl.instance.instance_cache import InstanceCache
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
@@ -48,28 +48,28 @@ class Epochs:
     lease: FileChannel
     source: str
     sink: str
-    warm: WarmInstances
+    warm: InstanceCache
 
     own_process: bool = False
     """As in Spark's worker: what user code does to the process is watched."""
 
-    def epoch(self, seconds: float, patience: Patience | None = None) -> Outcome:
+    def epoch(self, seconds: float, patience: IdleEpochLimit | None = None) -> EpochResult:
         control, until = FileInstanceControl(self.plan.control_directory, self.plan.generation, 0), time.monotonic() + seconds
         return run_instance(
-            self.plan, 0, until=until, control=control, warm=self.warm, own_process=self.own_process, patience=patience
+            self.plan, 0, until=until, control=control, cache=self.warm, own_process=self.own_process, idle_limit=patience
         )
 
-    def quiet_epoch(self, over: Callable[[], bool]) -> Future[Outcome]:
+    def quiet_epoch(self, over: Callable[[], bool]) -> Future[EpochResult]:
         """A short one that may last long while nothing comes in, on a thread."""
-        told: Future[Outcome] = Future()
-        patience = Patience(time.monotonic() + 60, over)
+        told: Future[EpochResult] = Future()
+        patience = IdleEpochLimit(time.monotonic() + 60, over)
         threading.Thread(target=lambda: told.set_result(self.epoch(0.05, patience)), daemon=True).start()
         return told
 
     @property
     def running(self) -> threading.Thread:
         """The thread of the last epoch's runner."""
-        (found,) = self.warm._bridges.values()
+        (found,) = self.warm._handovers.values()
         return found._thread
 
     def run_elsewhere(self, seconds: float) -> str:
@@ -86,7 +86,7 @@ class Epochs:
         assert producer.flush(20) == 0
         producer.close()
 
-    def begin(self) -> Outcome:
+    def begin(self) -> EpochResult:
         """A first epoch, and the first record."""
         self.send(b"a")
         told = self.epoch(0.5)
@@ -109,12 +109,12 @@ from pathlib import Path
 from pyspark import cloudpickle
 from kstreams_repl.instance.control.file_channel import FileInstanceControl
 from kstreams_repl.instance.instance_runner import run_instance
-from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.instance_cache import InstanceCache
 
 plan = cloudpickle.loads(Path(sys.argv[1]).read_bytes())
-warm = WarmInstances()
+warm = InstanceCache()
 control = FileInstanceControl(plan.control_directory, plan.generation, 0)
-print(run_instance(plan, 0, until=time.monotonic() + float(sys.argv[2]), control=control, warm=warm).state)
+print(run_instance(plan, 0, until=time.monotonic() + float(sys.argv[2]), control=control, cache=warm).state)
 warm.close()
 """
 
@@ -149,7 +149,7 @@ def epochs(admin: Admin, settings: ClientSettings, name: str, tmp_path: Path) ->
     plan = make_plan(builder.build(), StreamsConfig(config), settings, admin=admin, generation=1, state_root=tmp_path)
     lease = FileChannel(Path(plan.control_directory))
     lease.signal(1, Signal.RUN)
-    made = Epochs(admin, settings, plan, lease, source, sink, WarmInstances())
+    made = Epochs(admin, settings, plan, lease, source, sink, InstanceCache())
     yield made
     made.warm.close()
 
@@ -167,7 +167,7 @@ def test_records_go_through_between_two_epochs_and_are_told_by_the_next(epochs: 
 def test_an_epoch_that_comes_late_finds_the_instance_at_rest(epochs: Epochs, monkeypatch: pytest.MonkeyPatch) -> None:
     epochs.begin()
     with monkeypatch.context() as patched:
-        patched.setattr(epoch_handover, "BRIDGE_SECONDS", 0.05)
+        patched.setattr(epoch_handover, "HANDOVER_SECONDS", 0.05)
         epochs.settle(lambda: not epochs.running.is_alive())
     epochs.send(b"b")
     late = epochs.epoch(0.5)
@@ -208,7 +208,7 @@ def test_an_epoch_in_which_nothing_comes_in_ends_with_that_of_another_slot(epoch
 def test_an_epoch_in_which_nothing_comes_in_ends_at_last(epochs: Epochs) -> None:
     epochs.begin()
     epochs.epoch(0.05)
-    told = epochs.epoch(0.05, Patience(time.monotonic() + 0.3, lambda: False))
+    told = epochs.epoch(0.05, IdleEpochLimit(time.monotonic() + 0.3, lambda: False))
     assert told.state == "running" and sum(task.records for task in told.tasks.values()) == 0
 
 

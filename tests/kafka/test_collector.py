@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from kstreams_repl.errors import OutputRetryError, ProductionError
-from kstreams_repl.instance.failures.rejected_records import OutputRefusedError, Refusals
+from kstreams_repl.instance.failures.rejected_records import OutputRejectedError, RejectedRecords
 from kstreams_repl.instance.tasks.record_collector import KafkaRecordCollector
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
@@ -45,7 +45,7 @@ class Site:
 
 
 @contextmanager
-def transaction(settings: ClientSettings, name: str, refusals: Refusals) -> Iterator[TransactionalProducer]:
+def transaction(settings: ClientSettings, name: str, refusals: RejectedRecords) -> Iterator[TransactionalProducer]:
     producer = TransactionalProducer(
         settings, name, timeout_ms=10_000, **({"batch_num_messages": 1, "linger_ms": 0} if refusals.careful else {})
     )
@@ -61,9 +61,9 @@ def committed(settings: ClientSettings, admin: Admin, topic: str) -> list[bytes 
     return [value for _, batch in read_ranges(settings, ranges_of(admin, topic, settled=True)) for value in batch.values]
 
 
-def careful() -> Refusals:
-    refusals = Refusals()
-    assert refusals.goes_on(OutputRefusedError("seen before"))
+def careful() -> RejectedRecords:
+    refusals = RejectedRecords()
+    assert refusals.goes_on(OutputRejectedError("seen before"))
     return refusals
 
 
@@ -73,13 +73,13 @@ def send_all(collector: KafkaRecordCollector, topic: str, site: Site, values: li
         send(b"k", value, int(time.time() * 1000), [], None)
 
 
-@pytest.mark.parametrize("refusals", [Refusals(), careful()], ids=["usual", "careful"])
+@pytest.mark.parametrize("refusals", [RejectedRecords(), careful()], ids=["usual", "careful"])
 def test_a_commit_under_exactly_once_learns_the_position_of_each_changelog(
-    settings: ClientSettings, topic: Make, name: str, refusals: Refusals
+    settings: ClientSettings, topic: Make, name: str, refusals: RejectedRecords
 ) -> None:
     log = topic(partitions=2)
     with transaction(settings, name, refusals) as producer:
-        collector = KafkaRecordCollector(producer.client, count=lambda topic: 2, changelogs=frozenset({log}), refusals=refusals)
+        collector = KafkaRecordCollector(producer.client, count=lambda topic: 2, changelogs=frozenset({log}), rejected=refusals)
         send = collector.sender(log)
         for number in range(10):
             send(b"k", b"%d" % number, int(time.time() * 1000), [], 1)
@@ -89,12 +89,14 @@ def test_a_commit_under_exactly_once_learns_the_position_of_each_changelog(
         assert collector.take_positions() == {TopicPartition(log, 1): 10}
 
 
-@pytest.mark.parametrize("refusals", [Refusals(), careful()], ids=["usual", "careful"])
-def test_changelog_records_keep_their_headers(settings: ClientSettings, admin: Admin, topic: Make, name: str, refusals: Refusals) -> None:
+@pytest.mark.parametrize("refusals", [RejectedRecords(), careful()], ids=["usual", "careful"])
+def test_changelog_records_keep_their_headers(
+    settings: ClientSettings, admin: Admin, topic: Make, name: str, refusals: RejectedRecords
+) -> None:
     """The JVM reads a suppress changelog's record without its version header as one of the first version, and ends."""
     log, now, version = topic(), int(time.time() * 1000), [("v", b"\x03")]
     with transaction(settings, name, refusals) as producer:
-        collector = KafkaRecordCollector(producer.client, count=lambda topic: 1, changelogs=frozenset({log}), refusals=refusals)
+        collector = KafkaRecordCollector(producer.client, count=lambda topic: 1, changelogs=frozenset({log}), rejected=refusals)
         send, send_many = collector.senders(log)
         send(b"1", b"", now, version, 0)
         send(b"2", b"", now, [], 0)
@@ -122,26 +124,26 @@ def test_only_the_record_that_is_too_large_is_asked_about_and_left_out_of_the_ne
     now = int(time.time() * 1000)
     for attempt in range(2):
         with transaction(settings, name, refusals) as producer:
-            collector = KafkaRecordCollector(producer.client, count=lambda topic: 1, refusals=refusals)
+            collector = KafkaRecordCollector(producer.client, count=lambda topic: 1, rejected=refusals)
             send = collector.sender(small, site)
             for site.offset, value in enumerate(values):
                 send(b"k", value, now + site.offset, [("h", b"1")], None)
             if attempt == 0:
-                with pytest.raises(OutputRefusedError, match="larger"):
+                with pytest.raises(OutputRejectedError, match="larger"):
                     producer.flush(collector.check)
                     collector.check()
             else:
                 producer.flush(collector.check)
                 collector.check()
                 producer.commit()
-    assert (site.asked, site.given_up, collector.dropped) == ([7], [7], 1)
+    assert (site.asked, site.given_up, collector.errors.dropped) == ([7], [7], 1)
     assert committed(settings, admin, small) == [value for value in values if value != BIG]
 
 
 def test_fail_names_the_source_record_of_the_one_that_the_broker_refused(settings: ClientSettings, topic: Make, name: str) -> None:
     small, refusals, site = topic(**{"max.message.bytes": "2000"}), careful(), Site(Response.FAIL)
     with transaction(settings, name, refusals) as producer:
-        collector = KafkaRecordCollector(producer.client, count=lambda topic: 1, refusals=refusals)
+        collector = KafkaRecordCollector(producer.client, count=lambda topic: 1, rejected=refusals)
         send_all(collector, small, site, [b"a", b"b", BIG, b"c"])
         with pytest.raises(ProductionError, match="from the record at in-0 offset 2") as failure:
             producer.flush(collector.check)
@@ -152,7 +154,7 @@ def test_fail_names_the_source_record_of_the_one_that_the_broker_refused(setting
 def test_retry_asks_for_the_open_commit_to_be_processed_again(settings: ClientSettings, topic: Make, name: str) -> None:
     small, refusals, site = topic(**{"max.message.bytes": "2000"}), careful(), Site(Response.RETRY)
     with transaction(settings, name, refusals) as producer:
-        collector = KafkaRecordCollector(producer.client, count=lambda topic: 1, refusals=refusals)
+        collector = KafkaRecordCollector(producer.client, count=lambda topic: 1, rejected=refusals)
         send_all(collector, small, site, [BIG])
         with pytest.raises(OutputRetryError):
             producer.flush(collector.check)
@@ -160,13 +162,13 @@ def test_retry_asks_for_the_open_commit_to_be_processed_again(settings: ClientSe
 
 
 def test_a_usual_instance_says_that_its_commit_has_to_be_looked_at(settings: ClientSettings, topic: Make, name: str) -> None:
-    small, refusals, site = topic(**{"max.message.bytes": "2000"}), Refusals(), Site(Response.CONTINUE)
+    small, refusals, site = topic(**{"max.message.bytes": "2000"}), RejectedRecords(), Site(Response.CONTINUE)
     with transaction(settings, name, refusals) as producer:
-        collector = KafkaRecordCollector(producer.client, count=lambda topic: 1, refusals=refusals)
+        collector = KafkaRecordCollector(producer.client, count=lambda topic: 1, rejected=refusals)
         send_all(collector, small, site, [b"a", BIG])
         producer.flush(collector.check)
         collector.check()
-        with pytest.raises(OutputRefusedError):
+        with pytest.raises(OutputRejectedError):
             send_all(collector, small, site, [b"b"])
         with pytest.raises(ProductionError) as failure:
             producer.commit()
@@ -178,7 +180,7 @@ def test_a_usual_instance_says_that_its_commit_has_to_be_looked_at(settings: Cli
 def test_no_handler_is_asked_about_a_changelog_that_the_broker_refuses(settings: ClientSettings, topic: Make, name: str) -> None:
     log, refusals = topic(**{"max.message.bytes": "2000"}), careful()
     with transaction(settings, name, refusals) as producer:
-        collector = KafkaRecordCollector(producer.client, count=lambda topic: 1, changelogs=frozenset({log}), refusals=refusals)
+        collector = KafkaRecordCollector(producer.client, count=lambda topic: 1, changelogs=frozenset({log}), rejected=refusals)
         collector.sender(log)(b"k", BIG, 1, [], 0)
         with pytest.raises(ProductionError, match="never left out"):
             producer.flush(collector.check)
@@ -186,7 +188,7 @@ def test_no_handler_is_asked_about_a_changelog_that_the_broker_refuses(settings:
 
 
 def test_the_same_commit_is_not_processed_again_for_ever() -> None:
-    refusals = Refusals()
+    refusals = RejectedRecords()
     with pytest.raises(ProductionError, match="gives? other bytes each time|times that the same commit"):
         for _ in range(1_000):
-            assert refusals.goes_on(OutputRefusedError("refused"))
+            assert refusals.goes_on(OutputRejectedError("refused"))

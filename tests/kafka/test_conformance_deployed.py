@@ -24,9 +24,9 @@ import pytest
 from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.initialization.task_initialization import open_instance
 from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.polling.poll_loop import Loop
-from kstreams_repl.instance.tasks.task_initialization import open_instance
+from kstreams_repl.instance.polling.poll_loop import PollLoop
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
@@ -176,20 +176,20 @@ class DeployedCase:
 
     def _until_quiet(self, instance: Instance) -> None:
         """Until everything is read and committed, also what the application itself writes to topics that it reads."""
-        deadline, read = time.monotonic() + 30, list(instance.by_partition)
+        deadline, read = time.monotonic() + 30, list(instance.input.by_partition)
 
         def signal(now: float) -> Signal:
-            if instance.touched or not instance.settled:
+            if instance.committer.touched or not instance.committer.settled:
                 return Signal.RUN
-            committed: dict[TopicPartition, int] = {at: task.committed[at] for at, task in instance.by_partition.items()}
+            committed: dict[TopicPartition, int] = {at: task.committed[at] for at, task in instance.input.by_partition.items()}
             if any(committed.get(TopicPartition(topic, 0), 0) < count for topic, count in self.fed.items()):
                 return Signal.RUN
             self.admin.settled_end_offsets(read)  # as of before the last markers
             ends = self.admin.end_offsets(read)
             return Signal.PAUSE if all(committed[at] >= ends[at] - 1 for at in read) else Signal.RUN  # 1: a transaction's marker
 
-        ending = Loop(instance, signal=signal, report=lambda instance: None).run(deadline)
-        assert time.monotonic() < deadline, f"{self.case['id']}: {ending}, {self.fed}, {instance.lags()}"
+        ending = PollLoop(instance, signal=signal, report=lambda instance: None).run(deadline)
+        assert time.monotonic() < deadline, f"{self.case['id']}: {ending}, {self.fed}, {instance.input.lags()}"
 
 
 def last_of_each(rows: list[tuple[Any, ...]]) -> dict[Any, tuple[Any, ...]]:

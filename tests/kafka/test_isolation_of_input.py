@@ -11,8 +11,8 @@ from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.application_plan import client_settings
 from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.polling.poll_loop import Loop
-from kstreams_repl.instance.tasks.task_initialization import open_instance
+from kstreams_repl.instance.initialization.task_initialization import open_instance
+from kstreams_repl.instance.polling.poll_loop import PollLoop
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_transactional_producer
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
@@ -47,9 +47,9 @@ def test_records_of_aborted_transactions_are_seen_only_by_who_reads_uncommitted(
         deadline = time.monotonic() + 30
 
         def signal(now: float) -> Signal:
-            return Signal.PAUSE if instance.totals.records >= len(seen) or now > deadline else Signal.RUN
+            return Signal.PAUSE if instance.counters.records >= len(seen) or now > deadline else Signal.RUN
 
-        Loop(instance, signal=signal, report=lambda instance: None).run(deadline + 5)
+        PollLoop(instance, signal=signal, report=lambda instance: None).run(deadline + 5)
     finally:
         instance.close()
     assert {value for _, batch in read_ranges(settings, ranges_of(admin, sink, settled=True)) for value in batch.values} == seen

@@ -16,10 +16,10 @@ import pytest
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.initialization.task_initialization import open_instance
 from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.polling.poll_loop import Loop
-from kstreams_repl.instance.polling.processing_threads import ThreadedLoop
-from kstreams_repl.instance.tasks.task_initialization import open_instance
+from kstreams_repl.instance.polling.poll_loop import PollLoop
+from kstreams_repl.instance.polling.processing_threads import ThreadedPollLoop
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer, make_transactional_producer
 from kstreams_repl.kafka.group_offsets import known_end
@@ -104,19 +104,19 @@ class Corner:
 
     def run(self, instance: Instance, wanted: int) -> list[bytes | None]:
         """Run one stretch, the table's records late, until so many results are in the sink; all of them."""
-        given = instance.consumer
-        instance.consumer = SlowFetch(given, self.table)
+        given = instance.clients.consumer
+        instance.clients.consumer = SlowFetch(given, self.table)
         deadline = time.monotonic() + 30
 
         def signal(now: float) -> Signal:
-            return Signal.PAUSE if instance.totals.records >= wanted or now > deadline else Signal.RUN
+            return Signal.PAUSE if instance.counters.records >= wanted or now > deadline else Signal.RUN
 
-        kind = Loop if instance.plan.config["num.processing.threads"] == 1 else ThreadedLoop
+        kind = PollLoop if instance.plan.config["num.processing.threads"] == 1 else ThreadedPollLoop
         try:
             kind(instance, signal=signal, report=lambda instance: None).run(deadline + 5)
         finally:
-            instance.consumer = given
-        assert instance.totals.records >= wanted, "the task waits for something that never comes"
+            instance.clients.consumer = given
+        assert instance.counters.records >= wanted, "the task waits for something that never comes"
         return [value for _, batch in read_ranges(self.settings, ranges_of(self.admin, self.sink, settled=True)) for value in batch.values]
 
 
@@ -203,9 +203,9 @@ def test_an_open_transaction_on_the_table_holds_nothing_up_and_counts_as_no_lag(
     corner.write(corner.stream, b"1")
     instance = opened(threads)
     assert set(corner.run(instance, 2 * KEYS)) == {b"1/a"}
-    assert set(instance.lags().values()) == {0}
-    table = next(at for at in instance.by_partition if at.topic == corner.table)
-    end = known_end(instance.consumer, table)
+    assert set(instance.input.lags().values()) == {0}
+    table = next(at for at in instance.input.by_partition if at.topic == corner.table)
+    end = known_end(instance.clients.consumer, table)
     writer.commit_transaction(20)
     corner.write(corner.stream, b"2", 1)
     wait_until_fetched(instance, corner.table, end)
@@ -214,9 +214,9 @@ def test_an_open_transaction_on_the_table_holds_nothing_up_and_counts_as_no_lag(
 
 def wait_until_fetched(instance: Instance, topic: str, before: int | None = None) -> None:
     """Until the client, which reads ahead between epochs, has seen the table's new end."""
-    table = next(at for at in instance.by_partition if at.topic == topic)
-    before = instance.reached[table] if before is None else before
+    table = next(at for at in instance.input.by_partition if at.topic == topic)
+    before = instance.input._reached[table] if before is None else before
     deadline = time.monotonic() + 20
-    while (known_end(instance.consumer, table) or 0) <= before:
+    while (known_end(instance.clients.consumer, table) or 0) <= before:
         assert time.monotonic() < deadline
         time.sleep(0.02)

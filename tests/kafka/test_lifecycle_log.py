@@ -18,8 +18,8 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
-from kstreams_repl.instance.epoch_result import Outcome
-from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.epoch_result import EpochResult
+from kstreams_repl.instance.instance_cache import InstanceCache
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
@@ -36,7 +36,7 @@ class Counts:
     def __init__(self, admin: Admin, settings: ClientSettings, name: str, directory: Path) -> None:
         self.admin, self.settings, self.name, self.directory, self.generation = admin, settings, name, directory, 0
         admin.create_topic(f"{name}-in", 1)
-        self.warm = WarmInstances()
+        self.warm = InstanceCache()
 
     def plan(self) -> ApplicationPlan:
         builder = StreamsBuilder()
@@ -58,9 +58,9 @@ class Counts:
         assert producer.flush(20) == 0
         producer.close()
 
-    def run(self, plan: ApplicationPlan, seconds: float = 3) -> Outcome:
+    def run(self, plan: ApplicationPlan, seconds: float = 3) -> EpochResult:
         control = FileInstanceControl(plan.control_directory, plan.generation, 0)
-        return run_instance(plan, 0, until=time.monotonic() + seconds, control=control, warm=self.warm)
+        return run_instance(plan, 0, until=time.monotonic() + seconds, control=control, cache=self.warm)
 
 
 @pytest.fixture

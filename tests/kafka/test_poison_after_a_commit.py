@@ -15,9 +15,9 @@ import pytest
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.initialization.task_initialization import open_instance
 from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.polling.poll_loop import Loop
-from kstreams_repl.instance.tasks.task_initialization import open_instance
+from kstreams_repl.instance.polling.poll_loop import PollLoop
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
@@ -40,8 +40,8 @@ class OneBatchEachCommit:
         return getattr(self._consumer, name)
 
     def consume(self, count: int, seconds: float) -> list[Any]:
-        commits = self._instance.totals.commits
-        if self._given_at == commits or self._given_at >= 0 and self._instance.fence.in_transaction:
+        commits = self._instance.counters.commits
+        if self._given_at == commits or self._given_at >= 0 and self._instance.clients.fence.in_transaction:
             return []
         found: list[Any] = self._consumer.consume(min(count, BATCH), 5)
         if found:
@@ -105,7 +105,7 @@ class Place:
 
 def run(instance: Instance, done: Any) -> None:
     deadline = time.monotonic() + 30
-    Loop(
+    PollLoop(
         instance,
         signal=lambda now: Signal.PAUSE if done() or now > deadline else Signal.RUN,
         report=lambda instance: None,
@@ -134,12 +134,12 @@ def opened(place: Place) -> Iterator[Any]:
 
 
 def test_the_instance_goes_on_and_each_dead_letter_is_there_once(place: Place, opened: Any) -> None:
-    """A refusal would leave the loop as `OutputRefusedError`, and the runner would take the tasks over to process carefully."""
+    """A refusal would leave the loop as `OutputRejectedError`, and the runner would take the tasks over to process carefully."""
     batch = [POISON, *[GOOD] * (BATCH - 1)]
     place.write(batch * BATCHES)
     instance = opened()
-    instance.consumer = OneBatchEachCommit(instance.consumer, instance)
-    run(instance, lambda: instance.totals.commits >= BATCHES)
+    instance.clients.consumer = OneBatchEachCommit(instance.clients.consumer, instance)
+    run(instance, lambda: instance.counters.commits >= BATCHES)
     assert not instance.collector.careful
     assert place.read(place.dead) == [POISON] * BATCHES
     assert place.read(place.sink) == [GOOD] * (BATCH - 1) * BATCHES
@@ -150,10 +150,10 @@ def test_records_taken_while_the_last_commit_waited_may_begin_with_poison(place:
     """They are routed after that commit, when the loop ends; the next epoch of the same instance goes on with them."""
     place.write([GOOD] * BATCH)
     instance = opened()
-    run(instance, lambda: instance.totals.records >= BATCH)
+    run(instance, lambda: instance.counters.records >= BATCH)
     assert place.offset() == BATCH
     place.write([POISON, *[GOOD] * (BATCH - 1)])
-    loop = Loop(instance, signal=lambda now: Signal.PAUSE, report=lambda instance: None)
+    loop = PollLoop(instance, signal=lambda now: Signal.PAUSE, report=lambda instance: None)
     deadline = time.monotonic() + 20
     while len(loop._ahead) < BATCH:  # as a commit does that waits
         loop._read_ahead()
@@ -161,7 +161,7 @@ def test_records_taken_while_the_last_commit_waited_may_begin_with_poison(place:
         time.sleep(0.01)
     loop.run(deadline)
     assert place.read(place.dead) == [POISON]
-    run(instance, lambda: instance.totals.records >= 2 * BATCH - 1)
+    run(instance, lambda: instance.counters.records >= 2 * BATCH - 1)
     assert place.read(place.sink) == [GOOD] * (2 * BATCH - 1)
     assert place.read(place.dead) == [POISON]
 
@@ -170,11 +170,11 @@ def test_a_dead_letter_is_committed_while_its_task_waits_and_not_sent_again_afte
     """Nothing but poison came, and the task waits for its other partition: the letter must not stay in an open transaction."""
     place.write([POISON] * 3)
     instance = opened(merged=True, **{"max_task_idle_ms": 3_600_000})
-    run(instance, lambda: instance.totals.commits >= 1 and not instance.touched)
-    assert instance.totals.records == 0
+    run(instance, lambda: instance.counters.commits >= 1 and not instance.committer.touched)
+    assert instance.counters.records == 0
     assert place.read(place.dead) == [POISON] * 3
     assert place.offset() == 3
     place.write([POISON])
     instance = opened(merged=True, **{"max_task_idle_ms": 0})
-    run(instance, lambda: instance.totals.commits >= 1 and place.offset() == 4)
+    run(instance, lambda: instance.counters.commits >= 1 and place.offset() == 4)
     assert place.read(place.dead) == [POISON] * 4

@@ -20,12 +20,12 @@ from kstreams_repl.instance import epoch_handover
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
-from kstreams_repl.instance.epoch_result import Outcome
-from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.epoch_result import EpochResult
+from kstreams_repl.instance.initialization import task_initialization
+from kstreams_repl.instance.instance_cache import InstanceCache
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.instance.state import changelog_reader
 from kstreams_repl.instance.state.state_directory import task_directory
-from kstreams_repl.instance.tasks import task_initialization
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.reading import positions, ranges_of, read_ranges
@@ -64,8 +64,8 @@ class Counts:
     sink: str
     hold: Hold
     sent: Counter[bytes] = field(default_factory=Counter)
-    warm: WarmInstances = field(default_factory=WarmInstances)
-    outcomes: list[Outcome] = field(default_factory=list)
+    warm: InstanceCache = field(default_factory=InstanceCache)
+    outcomes: list[EpochResult] = field(default_factory=list)
     first: int = 0
     """Outcomes of the first generation."""
 
@@ -87,7 +87,7 @@ class Counts:
 
         def work() -> None:
             while True:
-                outcome = run_instance(plan, 0, until=time.monotonic() + 0.4, control=control, warm=self.warm)
+                outcome = run_instance(plan, 0, until=time.monotonic() + 0.4, control=control, cache=self.warm)
                 self.outcomes.append(outcome)
                 if outcome.state != "running":
                     return
@@ -255,7 +255,7 @@ def test_an_error_of_the_restore_ends_the_instance_and_leaves_nothing_open(count
 def test_an_instance_that_rests_during_a_restore_goes_on_with_it(counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
     held(counts)
     with monkeypatch.context() as patched:
-        patched.setattr(epoch_handover, "BRIDGE_SECONDS", 0.0)
+        patched.setattr(epoch_handover, "HANDOVER_SECONDS", 0.0)
         counts.settle(lambda: counts.outcomes[-1].warm)
         counts.settle(lambda: sum(outcome.warm for outcome in counts.outcomes) > 2)
         counts.hold.over.set()

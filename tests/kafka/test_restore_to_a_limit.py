@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.instance.state.changelog_reader import Restore
-from kstreams_repl.instance.state.state_manager import Changelog
+from kstreams_repl.instance.state.changelog_reader import ChangelogReader
+from kstreams_repl.instance.state.changelogs import Changelog
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
@@ -35,7 +35,7 @@ def test_a_restore_to_a_limit_is_gone_on_with_from_there(broker: Any, tmp_path: 
         environment.take_ownership("owner")
         for limit in (10, 40):
             logs = [(environment, Changelog(TaskId(0, 0), store, at))]
-            restore = Restore(settings, admin, logs, limits={at: limit}, floors={}, isolation="read_committed")
+            restore = ChangelogReader(settings, admin, logs, limits={at: limit}, floors={}, isolation="read_committed")
             restore.run(lambda: True, lambda progress: None)
             assert environment.positions[str(at)] == limit
             assert sum(1 for _ in environment.engine("s").range(None, None)) == limit

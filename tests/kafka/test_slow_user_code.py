@@ -11,8 +11,8 @@ import pytest
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.polling.poll_loop import Loop
-from kstreams_repl.instance.tasks.task_initialization import open_instance
+from kstreams_repl.instance.initialization.task_initialization import open_instance
+from kstreams_repl.instance.polling.poll_loop import PollLoop
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.spark.planning import make_plan
@@ -50,14 +50,14 @@ def test_a_task_whose_records_take_long_takes_few_at_a_time(
     seen = [0]
 
     def signal(now: float) -> Signal:
-        seen.append(instance.totals.records)
+        seen.append(instance.counters.records)
         return Signal.PAUSE if seen[-1] >= RECORDS else Signal.RUN
 
     try:
-        Loop(instance, signal=signal, report=lambda instance: None).run(time.monotonic() + 60)
+        PollLoop(instance, signal=signal, report=lambda instance: None).run(time.monotonic() + 60)
     finally:
         instance.close()
     taken = [after - before for before, after in pairwise(seen) if after > before]
     assert sum(taken) == RECORDS
     assert max(taken) <= 64 and max(taken[2:]) < 20
-    assert instance.totals.commits > 10
+    assert instance.counters.commits > 10

@@ -22,9 +22,9 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
-from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.initialization.task_initialization import fence_instances
+from kstreams_repl.instance.instance_cache import InstanceCache
 from kstreams_repl.instance.instance_runner import run_instance
-from kstreams_repl.instance.tasks.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
@@ -60,7 +60,7 @@ class Application:
         stream = builder.stream(self.source, key_serde=serdes.string, value_serde=serdes.string)
         stream.group_by_key(key_serde=serdes.string, value_serde=serdes.string).count(store="counts")
         self.topology = builder.build()
-        self.warm = WarmInstances(seconds=300)
+        self.warm = InstanceCache(seconds=300)
         self.plan: ApplicationPlan | None = None
         self.sent = 0
         self._elsewhere: subprocess.Popen[bytes] | None = None
@@ -107,7 +107,7 @@ class Application:
 
     def _run(self, plan: ApplicationPlan) -> None:
         control = FileInstanceControl(plan.control_directory, plan.generation, 0)
-        run_instance(plan, 0, until=time.monotonic() + 300, control=control, executor="executor-0", warm=self.warm)
+        run_instance(plan, 0, until=time.monotonic() + 300, control=control, executor="executor-0", cache=self.warm)
 
     @property
     def here(self) -> dict[str, Any]:

@@ -18,10 +18,11 @@ from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.state import standby_tasks
-from kstreams_repl.instance.state.standby_tasks import StandbyCopies
+from kstreams_repl.instance.state import standby_task, standby_tasks
+from kstreams_repl.instance.state.environment_attributes import AS_OF
+from kstreams_repl.instance.state.owner_token import owner_token
+from kstreams_repl.instance.state.standby_tasks import StandbyTasks
 from kstreams_repl.instance.state.state_directory import task_directory, tasks_folder
-from kstreams_repl.instance.state.state_manager import AS_OF, owner_token
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.spark.planning import make_plan
@@ -33,7 +34,7 @@ PARTITIONS = 4
 HANG = 30.0
 RUN_ITS_TASK = """
 import sys
-from kstreams_repl.instance.state.state_manager import owner_token
+from kstreams_repl.instance.state.owner_token import owner_token
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 environment = LmdbEnvironment(sys.argv[1])
 environment.take_ownership(owner_token(1, 0))
@@ -60,10 +61,10 @@ class Copies:
         )
         self.tasks = [spec.task_id for spec in self.plan.standbys[0]]
         self.sent = 0
-        self.kept: StandbyCopies | None = None
+        self.kept: StandbyTasks | None = None
 
-    def start(self) -> StandbyCopies:
-        self.kept = StandbyCopies(self.plan, 0, "here", {}).start()
+    def start(self) -> StandbyTasks:
+        self.kept = StandbyTasks(self.plan, 0, "here", {}).start()
         return self.kept
 
     def send(self, count: int = 50) -> None:
@@ -203,7 +204,7 @@ def test_a_damaged_environment_that_somebody_has_open_is_not_thrown_away(copies:
 
 
 def test_a_copy_that_keeps_up_says_so_and_one_that_stopped_does_not(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standby_tasks, "_AS_OF_SECONDS", 0.0)
+    monkeypatch.setattr(standby_task, "_AS_OF_SECONDS", 0.0)
     copies.send()
     kept = copies.start()
     settle(copies.complete)

@@ -19,8 +19,8 @@ from kstreams_repl.errors import InputOffsetError
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
-from kstreams_repl.instance.epoch_result import Outcome
-from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.epoch_result import EpochResult
+from kstreams_repl.instance.instance_cache import InstanceCache
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
@@ -41,7 +41,7 @@ class Bank:
         self.input = TopicPartition(self.source, 0)
         for topic in (self.source, self.sink):
             admin.create_topic(topic, 1)
-        self.warm = WarmInstances()
+        self.warm = InstanceCache()
         self.generation = 0
 
     def write(self, *values: str) -> None:
@@ -69,12 +69,12 @@ class Bank:
         FileChannel(Path(plan.control_directory)).signal(plan.generation, Signal.RUN)
         return plan
 
-    def epoch(self, plan: ApplicationPlan, *wanted: str) -> Outcome:
+    def epoch(self, plan: ApplicationPlan, *wanted: str) -> EpochResult:
         """Epochs until the sink has that, or one fails."""
         deadline = time.monotonic() + 30
         while True:
             control = FileInstanceControl(plan.control_directory, plan.generation, 0)
-            outcome = run_instance(plan, 0, until=time.monotonic() + 0.3, control=control, warm=self.warm)
+            outcome = run_instance(plan, 0, until=time.monotonic() + 0.3, control=control, cache=self.warm)
             if outcome.failure is not None or self.out() == list(wanted):
                 return outcome
             assert time.monotonic() < deadline, f"{self.out()} and not {wanted}"
@@ -112,8 +112,8 @@ def test_earliest_goes_on_with_the_first_record_there_is(bank: Bank, caplog: pyt
     with caplog.at_level(logging.WARNING):
         assert bank.epoch(bank.plan(), "a", "b", "e", "f").state == "running"
     (warning,) = told(caplog)
-    assert f"{bank.input}: the committed offset 2 is not in the log any more, which has 4 to 6 (2 offsets" in warning
-    assert "going on at 4 (auto.offset.reset: earliest)" in warning
+    assert f"{bank.input}: the committed offset 2 is outside the log, which has offsets 4 to 6 (2 unprocessed offsets" in warning
+    assert "continuing at 4 (auto.offset.reset: earliest)" in warning
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_latest_goes_on_with_what_comes_from_now_on(bank: Bank, caplog: pytest.L
     with caplog.at_level(logging.WARNING):
         bank.epoch(bank.plan("latest"), "a", "b", "g")
     (warning,) = told(caplog)
-    assert "going on at 6 (auto.offset.reset: latest)" in warning
+    assert "continuing at 6 (auto.offset.reset: latest)" in warning
 
 
 def test_none_stops_at_once_and_says_what_to_do(bank: Bank) -> None:
@@ -138,7 +138,7 @@ def test_none_stops_at_once_and_says_what_to_do(bank: Bank) -> None:
     assert outcome.state == "failed"
     assert outcome.failure is not None
     assert outcome.failure["error"] == InputOffsetError.__name__
-    assert "committed offset 2 not any more, the log has 4 to 6" in outcome.failure["message"]
+    assert "the committed offset 2 is outside the log, which has offsets 4 to 6" in outcome.failure["message"]
     assert "auto.offset.reset" in outcome.failure["hint"]
     assert outcome.failure["fields"] == {"topic": bank.source, "partition": 0, "offset": 2}
 
@@ -153,28 +153,28 @@ def test_an_offset_behind_the_end_is_no_place_to_wait(bank: Bank, caplog: pytest
     with caplog.at_level(logging.WARNING):
         bank.epoch(bank.plan(), "a", "b", "a", "b")
     (warning,) = told(caplog)
-    assert "the committed offset 50 is not in the log any more, which has 0 to 2 (the log is shorter" in warning
+    assert "the committed offset 50 is outside the log, which has offsets 0 to 2 (the log is shorter" in warning
 
 
 def test_retention_that_overtakes_a_running_instance_costs_one_take_over(bank: Bank, caplog: pytest.LogCaptureFixture) -> None:
     bank.write("a", "b")
     plan = bank.plan()
     bank.epoch(plan, "a", "b")
-    running = bank.warm.bridge(plan, 0)
+    running = bank.warm.handover(plan, 0)
     assert running is not None
     running.end()  # it rests now
     instance = bank.warm.take(plan, 0)
     assert instance is not None
-    pause(instance.consumer, [bank.input])  # it lags behind
+    pause(instance.clients.consumer, [bank.input])  # it lags behind
     bank.write("c", "d", "e", "f")
     bank.admin.delete_records({bank.input: 4})
-    resume(instance.consumer, [bank.input])
+    resume(instance.clients.consumer, [bank.input])
     bank.warm.put(instance)
     with caplog.at_level(logging.WARNING):
         assert bank.epoch(plan, "a", "b", "e", "f").state == "running"
     again, warning = told(caplog)
     assert "re-initializing the tasks" in again
-    assert "the committed offset 2 is not in the log any more" in warning
+    assert "the committed offset 2 is outside the log" in warning
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
-from kstreams_repl.instance.epoch_result import Outcome
+from kstreams_repl.instance.epoch_result import EpochResult
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
@@ -39,7 +39,7 @@ def test_an_instance_leaves_when_it_is_fenced_by_a_generation_that_stands_in_the
     topology = builder.build()
     ensure_journal(admin, name)
 
-    def kernel(generation: int) -> tuple[FileChannel, Callable[[], Outcome]]:
+    def kernel(generation: int) -> tuple[FileChannel, Callable[[], EpochResult]]:
         root = tmp_path / f"kernel-{generation}"
         config: dict[str, Any] = {"application.id": name, "bootstrap.servers": settings.bootstrap_servers, "state.dir": str(root)}
         config |= {"processing.guarantee": "exactly_once_v2", "default.key.serde": serdes.string}
@@ -68,7 +68,7 @@ def test_an_instance_leaves_when_it_is_fenced_by_a_generation_that_stands_in_the
 
     with ThreadPoolExecutor(2) as kernels:
         _, run = kernel(1)
-        former: Future[Outcome] = kernels.submit(run)
+        former: Future[EpochResult] = kernels.submit(run)
         send("a")
         counted(until=1)
         lease, run = kernel(2)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from kstreams_repl import StreamsBuilder, TopologyTestDriver, log_context, serdes
-from kstreams_repl.instance.tasks.task_state import TaskLife, TaskState
+from kstreams_repl.instance.lifecycle import TaskLifecycle, TaskState
 from kstreams_repl.log_context import about, carried, write_to_stderr
 from kstreams_repl.types import TaskId
 
@@ -50,7 +50,7 @@ def about_nothing() -> Iterator[None]:
 
 def test_steps_of_a_task_are_info_those_of_a_commit_debug_and_a_failure_an_error(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "kstreams_repl")
-    life = TaskLife(TaskId(0, 1))
+    life = TaskLifecycle(TaskId(0, 1))
     for state in (TaskState.RUNNING, TaskState.COMMITTING, TaskState.RUNNING, TaskState.COMMITTING, TaskState.FAILED, TaskState.CLOSED):
         life.enter(state, "why")
     levels = [record.levelname for record in caplog.records]

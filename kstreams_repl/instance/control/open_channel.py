@@ -13,7 +13,7 @@ from kstreams_repl.instance.control.channel import ClaimedSlot, ControlChannel, 
 from kstreams_repl.instance.control.file_channel import FileChannel, FileClaim, FileInstanceControl, read_lease
 from kstreams_repl.instance.control.journal_channel import JournalChannel, JournalClaim, JournalInstanceControl
 from kstreams_repl.instance.control.journal_follower import follow, followed
-from kstreams_repl.instance.executor_directory import executor_process, take_place
+from kstreams_repl.instance.executor_directory import executor_process, take_directory
 from kstreams_repl.instance.state.state_directory import state_root
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal import generation_in_force
@@ -56,7 +56,7 @@ def _claim_by_file(plan: ApplicationPlan, task: EpochTask) -> Iterator[ClaimedSl
 @contextmanager
 def _claim_by_journal(plan: ApplicationPlan, task: EpochTask) -> Iterator[ClaimedSlot | None]:
     root = state_root(plan.config)
-    place = take_place(root, plan.application_id, executor_process())
+    place = take_directory(root, plan.application_id, executor_process())
     follower = follow(plan.settings, plan.application_id, plan.journal_start)
     claim = JournalClaim(follower, plan.generation, plan.instances, task, place=place, places=plan.places)
     with claim as slot:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from kstreams_repl.instance.state.state_manager import end_process, owner_token
+from kstreams_repl.instance.state.owner_token import end_process, owner_token
 
 PATIENCE_SECONDS = 2.0
 """How long to wait for a holder that does not respond (SIGSTOP). After that it is treated as a zombie, and the take-over fences

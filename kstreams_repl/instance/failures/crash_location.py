@@ -1,4 +1,4 @@
-"""Where a process died: `Death`, and how it is read from the stack that Python's `faulthandler` writes."""
+"""Where a process died: `WorkerCrash`, and how it is read from the stack that Python's `faulthandler` writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FRAME = re.compile(r'^\s+File "(.*)", line (\d+) in (.*)$')
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class WorkerCrash:
     """One crash of a worker; every field may be unknown.
 
     Attributes:
@@ -48,14 +48,14 @@ class Death:
             return None
         return UserLine(self.file, self.line, linecache.getline(self.file, self.line).strip())
 
-    def is_same(self, other: Death) -> bool:
+    def is_same(self, other: WorkerCrash) -> bool:
         """Return whether both crashes have the same known location."""
         mine = (self.task, self.node, self.topic, self.partition, self.offset)
         return None not in mine[:2] and mine == (other.task, other.node, other.topic, other.partition, other.offset)
 
-    def merged(self, other: Death) -> Death:
+    def merged(self, other: WorkerCrash) -> WorkerCrash:
         """Return this crash with its unknown fields filled from the other one."""
-        mine, others, unknown = asdict(self), asdict(other), asdict(Death())
+        mine, others, unknown = asdict(self), asdict(other), asdict(WorkerCrash())
         return replace(self, **{name: others[name] for name, value in mine.items() if value == unknown[name]})
 
     def plain(self) -> dict[str, Any]:
@@ -63,18 +63,18 @@ class Death:
         return asdict(self)
 
     @classmethod
-    def read(cls, plain: Mapping[str, Any]) -> Death:
+    def read(cls, plain: Mapping[str, Any]) -> WorkerCrash:
         """Create a death from the dict of `plain`."""
         return cls(**{field.name: plain[field.name] for field in fields(cls)})
 
 
-def death_of_stack(text: str, nodes: Collection[str]) -> Death:
+def crash_of_stack(text: str, nodes: Collection[str]) -> WorkerCrash:
     """Parse a faulthandler stack: the cause, the user's innermost line, and the node, whose entry function carries its name.
 
     Of several threads, the first one inside a node counts.
     """
     if not text.strip():
-        return Death()
+        return WorkerCrash()
     first = text.strip().splitlines()[0]
     cause = DIED
     if first.startswith("Fatal Python error: "):
@@ -87,8 +87,8 @@ def death_of_stack(text: str, nodes: Collection[str]) -> Death:
         node = next((node for node in found if node is not None), None)
         if node is not None:
             user = next(((file, line) for file, line, _ in frames if is_users(file)), ("", 0))
-            return Death(node=node, cause=cause, file=user[0], line=user[1])
-    return Death(cause=cause)
+            return WorkerCrash(node=node, cause=cause, file=user[0], line=user[1])
+    return WorkerCrash(cause=cause)
 
 
 def user_line_of(frame: FrameType | None) -> UserLine | None:

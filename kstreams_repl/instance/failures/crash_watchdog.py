@@ -34,9 +34,9 @@ from typing import Any
 from kstreams_repl.errors import WorkerDiedError
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.background_threads import PeriodicThread
-from kstreams_repl.instance.failures.crash_location import Death, death_of_stack, user_line_of
+from kstreams_repl.instance.failures.crash_location import WorkerCrash, crash_of_stack, user_line_of
+from kstreams_repl.instance.state.owner_token import start_time
 from kstreams_repl.instance.state.state_directory import tasks_folder
-from kstreams_repl.instance.state.state_manager import start_time
 
 _LOG = logging.getLogger("kstreams_repl.instance")
 WATCHDOG_THREAD = PeriodicThread("watchdog")
@@ -49,7 +49,7 @@ _LOOKS = 8
 """Number of the watchdog's checks within the longest allowed call."""
 
 
-class TaskWatch:
+class TaskCrashMarks:
     """The crash marks of one task (`active_task.ActiveTask`); also its `runtime.crash_trace.Trace` while the slot works traced.
 
     Attributes:
@@ -59,7 +59,7 @@ class TaskWatch:
 
     __slots__ = ("open", "active", "traced", "_watch", "_number", "_task")
 
-    def __init__(self, watch: CrashWatch, number: int, task: str) -> None:
+    def __init__(self, watch: CrashWatchdog, number: int, task: str) -> None:
         self.open = False
         self.active: Any = None
         self.traced = watch.careful
@@ -79,10 +79,10 @@ class TaskWatch:
 
     def at(self, node: str | None, topic: str | None, partition: int, offset: int) -> None:
         """Write the location that user code is at; None for the node clears it."""
-        self._watch.place(None if node is None else Death(self._task, node, topic, partition, offset))
+        self._watch.place(None if node is None else WorkerCrash(self._task, node, topic, partition, offset))
 
 
-class CrashWatch:
+class CrashWatchdog:
     """The crash detection of one slot in this process.
 
     Args:
@@ -105,10 +105,10 @@ class CrashWatch:
         self._me = {"pid": os.getpid(), "start": start_time(os.getpid())}
         self._file: int | None = None
         self._stack_file: Any = None
-        self._deaths: list[Death] = []
+        self._deaths: list[WorkerCrash] = []
         self._calm_at = 0.0
         self._calls: dict[str, tuple[object, float]] = {}
-        self._tasks: list[TaskWatch] = []
+        self._tasks: list[TaskCrashMarks] = []
         self.careful = False
 
     # ---- the runner's side
@@ -166,9 +166,9 @@ class CrashWatch:
         if stack is not None:
             stack.close()
 
-    def task(self, task: str, number: int) -> TaskWatch:
+    def task(self, task: str, number: int) -> TaskCrashMarks:
         """Create the marks of one task; `number` is its index in the slot's file."""
-        made = TaskWatch(self, number, task)
+        made = TaskCrashMarks(self, number, task)
         self._tasks.append(made)
         return made
 
@@ -193,7 +193,7 @@ class CrashWatch:
             with suppress(OSError):
                 os.pwrite(self._file, data, at)
 
-    def place(self, death: Death | None) -> None:
+    def place(self, death: WorkerCrash | None) -> None:
         """Write the location of a death; None clears it."""
         text = b"" if death is None else json.dumps(death.plain()).encode()
         self.write((text if len(text) < _PLACE_BYTES else b"").ljust(_PLACE_BYTES), _PLACE_AT)
@@ -201,28 +201,28 @@ class CrashWatch:
     def _is_mine(self, told: Mapping[str, Any]) -> bool:
         return told.get("pid") == self._me["pid"] and told.get("start") == self._me["start"]
 
-    def _read(self) -> list[Death]:
+    def _read(self) -> list[WorkerCrash]:
         """Return the deaths so far, including the previous process's if it died at work."""
         try:
             data = self._marks.read_bytes()
             told = json.loads(data[:_HISTORY_BYTES])
             if told["generation"] != self._plan.generation:
                 return []
-            deaths = [Death.read(each) for each in told["deaths"]]
+            deaths = [WorkerCrash.read(each) for each in told["deaths"]]
             if self._is_mine(told):
                 return deaths
             if start_time(told["pid"]) == told["start"] or not any(data[_OPEN_AT:_PLACE_AT]):
                 return deaths
             place = data[_PLACE_AT:].strip()
-            death = Death.read(json.loads(place)) if place else Death()
-            stack = death_of_stack(self._stack.read_text(encoding="utf-8", errors="replace"), self._nodes)
+            death = WorkerCrash.read(json.loads(place)) if place else WorkerCrash()
+            stack = crash_of_stack(self._stack.read_text(encoding="utf-8", errors="replace"), self._nodes)
         except (OSError, ValueError, KeyError, TypeError):  # no file yet, or its content is of another format
             return []
         death = death.merged(stack)
         _LOG.warning("worker %s %s", told["pid"], death, extra=self._about)
         return [*deaths, death][-_MOST_DEATHS:]
 
-    def _error(self, death: Death) -> WorkerDiedError:
+    def _error(self, death: WorkerCrash) -> WorkerDiedError:
         line = f"\n  {death.file}:{death.line}" if death.file else ""
         times = sum(death.is_same(other) for other in self._deaths)
         return WorkerDiedError(
@@ -265,7 +265,7 @@ class CrashWatch:
         line = user_line_of(frame)
         cause = f"did not return within {self._seconds:g} s"
         file, number = ("", 0) if line is None else (line.file, line.line)
-        death = Death(str(active.id), active.task.node_at(frame), at.topic, at.partition, at.offset, cause, file, number)
+        death = WorkerCrash(str(active.id), active.task.node_at(frame), at.topic, at.partition, at.offset, cause, file, number)
         _LOG.error("ending the process, because it %s", death, extra=self._about)
         self.place(death)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -31,11 +31,11 @@ _MOST_ROUNDS = 200
 """Maximum attempts of one commit; a function that returns different bytes each time would repeat it for ever."""
 
 
-class OutputRefusedError(KStreamsError):
+class OutputRejectedError(KStreamsError):
     """The broker rejected a record of the open commit: process its input again, carefully, without that record."""
 
 
-class Refusals:
+class RejectedRecords:
     """The rejected records of one slot.
 
     Attributes:
@@ -66,7 +66,7 @@ class Refusals:
         Raises:
             ProductionError: it has done so too many times.
         """
-        if not isinstance(error, OutputRefusedError) and not error.fields.get("refused"):
+        if not isinstance(error, OutputRejectedError) and not error.fields.get("refused"):
             return False
         self.careful = True
         self._calm_at = time.monotonic() + _CALM_SECONDS
@@ -97,7 +97,7 @@ class Refusals:
         return True
 
 
-def producer_settings(plan: ApplicationPlan, admin: Admin, refusals: Refusals) -> dict[str, Any]:
+def producer_settings(plan: ApplicationPlan, admin: Admin, refusals: RejectedRecords) -> dict[str, Any]:
     """Return the producer settings that make a rejection affect one record only.
 
     A broker rejects a whole batch that is larger than its topic allows, and the client does not split it. So batches stay within

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.instance import Instance
+from kstreams_repl.instance.instance import Instance, wall_clock
+from kstreams_repl.instance.lifecycle import InstanceState
 from kstreams_repl.instance.metrics.task_metrics import TaskMetrics
 from kstreams_repl.instance.state.changelog_reader import RestoreProgress
 from kstreams_repl.instance.tasks.active_task import ActiveTask
@@ -38,7 +39,7 @@ def thread_id(application_id: str, slot: int) -> str:
     return f"{application_id}-StreamThread-{slot + 1}"
 
 
-class InstanceMeter:
+class InstanceMetrics:
     """The metrics of one slot while one process holds it: from the first restore to the close of its instance."""
 
     def __init__(self, plan: ApplicationPlan, slot: int) -> None:
@@ -68,7 +69,7 @@ class InstanceMeter:
 
     def restoring(self, progress: RestoreProgress) -> None:
         """Take a restore's progress; its tasks need not exist yet."""
-        now = wall_ms()
+        now = wall_clock()
         with self._lock:
             self._restoring = {name: (done, left) for name, (done, left) in progress.tasks.items()}
             for name, (done, left) in self._restoring.items():
@@ -99,9 +100,9 @@ class InstanceMeter:
             for name in ("process", "punctuate", "poll", "commit"):
                 self._registry.gauge(f"{name}-ratio", THREAD, self._tags, lambda name=name: self._ratios.get(name, 0.0))  # type: ignore[misc]
             gauges: Mapping[str, Callable[[], Any]] = {
-                "blocked-time-ns-total": lambda: int((counters.poll.total + instance.waited) * 1e9),
+                "blocked-time-ns-total": lambda: int((counters.poll.total + instance.clients.waited) * 1e9),
                 "thread-start-time": lambda: counters.started_ms,
-                "repl-commit-id": lambda: instance.commit_id,
+                "repl-commit-id": lambda: instance.committer.commit_id,
                 "repl-warm": lambda: int(instance.warm),
             }
             for name, read in gauges.items():
@@ -115,13 +116,13 @@ class InstanceMeter:
     def fold(self, *, final: bool = False) -> None:
         """Take the counts since the last call. Only on the loop's thread: it reads the stores, once a second or at the end."""
         instance = self._instance
-        if instance is None or instance.closed:
+        if instance is None or instance.life.state is InstanceState.CLOSED:
             return
-        now, moment = wall_ms(), time.monotonic()
+        now, moment = wall_clock(), time.monotonic()
         stores = (final or moment >= self._next_stores) and not instance.stores_busy
         if stores:
             self._next_stores = moment + _READ_STORES_SECONDS
-        lags = instance.lags()
+        lags = instance.input.lags()
         with self._lock:
             for feed in self._feeds:
                 feed(now)
@@ -163,7 +164,7 @@ class InstanceMeter:
     def snapshot(self) -> Snapshot:
         """Return the current values of all metrics."""
         with self._lock:
-            return self._registry.snapshot(wall_ms())
+            return self._registry.snapshot(wall_clock())
 
     # ---- internals
 
@@ -185,8 +186,3 @@ class InstanceMeter:
         self._registry.add(sensor, THREAD, self._tags)
         steps = Steps()
         self._feeds.append(lambda now: record(sensor, steps.take(read()), now))
-
-
-def wall_ms() -> int:
-    """Return the current time in ms since 1970."""
-    return time.time_ns() // 1_000_000

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from kstreams_repl.instance.initialization.task_activation import counts_before
 from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.tasks.task_activation import counts_before
 from kstreams_repl.runtime.node_counts import NodeCounts, added
 from kstreams_repl.types import TopicPartition
 
@@ -15,7 +15,7 @@ _LEAST_SECONDS = 0.5
 """Shortest period of a rate: over less, it would fluctuate."""
 
 
-class Figures:
+class ReportMetrics:
     """The figures of one instance, from `begin` on. Rates cover the period between the last two measurements."""
 
     def __init__(self) -> None:
@@ -39,37 +39,37 @@ class Figures:
             counts = _counts_of(instance, counted)
             self._rates = {name: (count - self._counts.get(name, count)) / (now - self._at) for name, count in counts.items()}
             self._at, self._counts = now, counts
-        rates, lags, ahead = self._rates, instance.lags(), instance.partition_lags()
+        rates, lags, partition_lags = self._rates, instance.input.lags(), instance.input.partition_lags()
         restoring = {} if instance.updater is None else instance.updater.restoring
         return {
-            "commits": instance.totals.commits,
-            "commit_id": instance.commit_id,
-            "records": instance.totals.records,
+            "commits": instance.counters.commits,
+            "commit_id": instance.committer.commit_id,
+            "records": instance.counters.records,
             "rate": round(rates.get("", 0.0), 1),
             "warm": instance.warm,
-            "restored": instance.restored,
+            "restored": instance.take_over.restored,
             "restore_remaining": 0 if instance.updater is None else instance.updater.progress.remaining,
-            "recycled": instance.recycled,
-            "from_snapshots": instance.from_snapshots,
+            "recycled": instance.take_over.recycled,
+            "from_snapshots": instance.take_over.from_snapshots,
             "snapshots": {} if instance.snapshotter is None else instance.snapshotter.taken,
-            "snapshot_trouble": _snapshot_trouble(instance),
+            "snapshot_trouble": _snapshot_error(instance),
             "standbys": {} if instance.standbys is None else instance.standbys.lags(),
-            "first_at": instance.totals.first_at,
-            "committed_at": instance.totals.committed_at,
+            "first_at": instance.counters.first_at,
+            "committed_at": instance.counters.committed_at,
             "tasks": {
                 str(task.id): {
                     "records": task.records,
                     "rate": round(rates.get(f"task {task.id}", 0.0), 1),
                     "lag": lags[task.id],
-                    "lags": {str(at): ahead[at] for at in task.committed},
+                    "lags": {str(partition): partition_lags[partition] for partition in task.committed},
                     "buffered": task.task.buffered,
                     "stream_time": task.task.services.clock.now,
                     "dropped": dict(task.task.dropped),
-                    "committed": {str(at): offset for at, offset in task.committed.items()},
+                    "committed": {str(partition): offset for partition, offset in task.committed.items()},
                 }
                 for task in instance.tasks
             }
-            | {name: _not_yet(task.offsets) for name, task in restoring.items()},
+            | {name: _restoring(task.offsets) for name, task in restoring.items()},
             **({"nodes": _plain(counted, rates), "global_nodes": _plain(_global_counts(instance), {})} if nodes else {}),
         }
 
@@ -87,7 +87,7 @@ def _global_counts(instance: Instance) -> NodeCounts:
 def _counts_of(instance: Instance, counted: NodeCounts) -> dict[str, int]:
     """Return the counts that rates are computed from, by name: "" for the instance, else "task …" or "node …"."""
     tasks = {f"task {task.id}": task.records for task in instance.tasks}
-    return {"": instance.totals.records, **tasks, **{f"node {node}": count.taken for node, count in counted.items()}}
+    return {"": instance.counters.records, **tasks, **{f"node {node}": count.taken for node, count in counted.items()}}
 
 
 def _plain(counts: NodeCounts, rates: Mapping[str, float]) -> dict[str, list[Any]]:
@@ -98,12 +98,12 @@ def _plain(counts: NodeCounts, rates: Mapping[str, float]) -> dict[str, list[Any
     }
 
 
-def _not_yet(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
+def _restoring(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
     """Return the report of a task that does not run yet; its lag is unknown."""
-    committed = {str(at): offset for at, offset in offsets.items()}
+    committed = {str(partition): offset for partition, offset in offsets.items()}
     return {"records": 0, "rate": 0.0, "lag": -1, "buffered": 0, "stream_time": -1, "dropped": {}, "committed": committed}
 
 
-def _snapshot_trouble(instance: Instance) -> str | None:
-    taking = None if instance.snapshotter is None else instance.snapshotter.trouble
-    return taking or instance.snapshot_trouble
+def _snapshot_error(instance: Instance) -> str | None:
+    taking = None if instance.snapshotter is None else instance.snapshotter.error
+    return taking or instance.take_over.snapshot_error

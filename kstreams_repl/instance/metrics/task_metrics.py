@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kstreams_repl.instance.metrics.task_instrumentation import TaskMeter
 from kstreams_repl.instance.tasks.active_task import ActiveTask
+from kstreams_repl.instance.tasks.task_instrumentation import TaskMeter
 from kstreams_repl.metrics.catalogue import NODE, NODE_ID, STATE, STATE_ID, TASK, TASK_ID, TOPIC, TOPIC_NAME
 from kstreams_repl.metrics.counters import Counter, Reader, Steps
 from kstreams_repl.metrics.registry import Registry
@@ -62,7 +62,7 @@ class TaskMetrics:
         record(self._restore, self._restored.take(done), now)
 
     def updated(self, count: int, now: int) -> None:
-        """Take the total of changelog records written into the standby copy of the task."""
+        """Take the total of changelog records written into the standby task of the task."""
         record(self._update, self._updates.take(count), now)
 
     def attach(self, task: ActiveTask) -> None:
@@ -136,13 +136,13 @@ class TaskMetrics:
                 self._feed(detailed.ages[name], [sensor])
             self._watch_in_detail(detailed)
         read: dict[tuple[str, str], list[TopicPartition]] = {}
-        for at, node in spec.partitions.items():  # a custom partition grouper may assign several partitions of a topic
-            read.setdefault((node, at.topic), []).append(at)
-        for (node, topic), places in read.items():
+        for partition, node in spec.partitions.items():  # a custom partition grouper may assign several partitions of a topic
+            read.setdefault((node, partition.topic), []).append(partition)
+        for (node, topic), partitions in read.items():
             tags = {**self._tags, NODE_ID: node, TOPIC_NAME: topic}
 
-            def consumed(places: list[TopicPartition] = places) -> int:
-                return sum(counters.consumed[at] for at in places)
+            def consumed(partitions: list[TopicPartition] = partitions) -> int:
+                return sum(counters.consumed[partition] for partition in partitions)
 
             self._registry.gauge("records-consumed-total", TOPIC, tags, consumed)
 

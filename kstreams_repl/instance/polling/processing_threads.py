@@ -1,6 +1,6 @@
 """`num.processing.threads` > 1: one polling thread and N processing threads, for user code that blocks.
 
-Actors: the *polling thread* (the caller of `ThreadedLoop.run`) polls, fills the tasks' inboxes, commits, serves the producer and
+Actors: the *polling thread* (the caller of `ThreadedPollLoop.run`) polls, fills the tasks' inboxes, commits, serves the producer and
 raises the errors of the other threads; each *processing thread* takes the task that the scheduler chooses, processes it for a
 time slice and gives it back. Output goes into the producer's own buffer, which is thread-safe and needs no explicit draining.
 
@@ -22,10 +22,10 @@ from typing import Any
 from kstreams_repl.commit.failpoints import failpoint
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.polling.poll_loop import Ending, Loop
+from kstreams_repl.instance.polling.poll_loop import PollLoop
 from kstreams_repl.instance.polling.scheduler import scheduler_of
 from kstreams_repl.instance.polling.task_manager import ManagedTask, TaskManager
-from kstreams_repl.kafka.group_offsets import is_partition_end, pause, resume, topic_partition_of
+from kstreams_repl.kafka.group_offsets import is_partition_end, topic_partition_of
 from kstreams_repl.kafka.record_batch import columns
 from kstreams_repl.log_context import carried
 from kstreams_repl.types import TaskId, TopicPartition
@@ -43,12 +43,12 @@ _BLOCKED_SECONDS = 0.05
 """A task that has records and has processed none for this long makes no progress: it must not block the input of the others."""
 
 
-class ThreadedLoop(Loop):
-    """Runs one open instance with processing threads; same arguments and results as `Loop`."""
+class ThreadedPollLoop(PollLoop):
+    """Runs one open instance with processing threads; same arguments and results as `PollLoop`."""
 
     def __init__(self, instance: Instance, **options: Any) -> None:
         super().__init__(instance, **options)
-        instance.fence.meanwhile = None  # the polling thread reads while the others process, so a commit need not read ahead
+        instance.clients.fence.meanwhile = None  # the polling thread reads while the others process, so a commit need not read ahead
         config = instance.plan.config
         self.manager = TaskManager(instance.tasks, scheduler_of(config["repl.task.scheduler"]))
         self._threads = config["num.processing.threads"]
@@ -61,14 +61,14 @@ class ThreadedLoop(Loop):
         self._ends_met: dict[TopicPartition, int] = {}
         self._progress: dict[TaskId, tuple[int, float]] = {}
 
-    def run(self, until: float) -> Ending:
+    def run(self, until: float) -> Signal:
         self.until = until
         name = f"process-{self.instance.plan.application_id}-{self.instance.slot}"
         threads = [
             threading.Thread(target=carried(self._process_tasks), args=(f"{name}-{number}",), name=f"{name}-{number}", daemon=True)
             for number in range(self._threads)
         ]
-        self.instance.begin()
+        self.instance.clients.begin()
         self.instance.stores_busy = True
         for thread in threads:
             thread.start()
@@ -82,9 +82,9 @@ class ThreadedLoop(Loop):
 
     # ---- the polling thread
 
-    def _poll(self) -> Ending:
+    def _poll(self) -> Signal:
         instance, monotonic = self.instance, time.monotonic
-        polled, serve = instance.counters.polled, instance.producer.poll
+        consumer, serve, polled = instance.clients.consumer, instance.clients.producer.poll, instance.counters.polled
         next_report = 0.0
         while True:
             now = monotonic()
@@ -102,10 +102,10 @@ class ThreadedLoop(Loop):
                 next_report = now + self._report_seconds
             if self._has_room(now):
                 if self._busy():
-                    messages = instance.consumer.consume(_BATCH, _POLL_SECONDS)
+                    messages = consumer.consume(_BATCH, _POLL_SECONDS)
                 else:
-                    message = instance.consumer.poll(self._nap(now, self.until))
-                    messages = [] if message is None else [message, *instance.consumer.consume(_BATCH, 0)]
+                    message = consumer.poll(self._nap(now, self.until))
+                    messages = [] if message is None else [message, *consumer.consume(_BATCH, 0)]
                 polled(monotonic() - now, len(messages))
                 if messages:
                     self._route(messages)
@@ -119,20 +119,20 @@ class ThreadedLoop(Loop):
             self._commit_when_due(monotonic())
 
     def _commit_when_due(self, now: float) -> None:
-        instance = self.instance
-        if now >= instance.refresh_at:
-            instance.refresh(now)
-        since = now - instance.last_commit
-        touched = instance.touched
+        instance, committer = self.instance, self.instance.committer
+        if now >= committer.refresh_at:
+            committer.refresh(now)
+        since = now - committer.last_commit
+        touched = committer.touched
         if not touched:
             self._touched_at = None
         elif self._touched_at is None:
             self._touched_at = now  # the transaction holds nothing older, however long ago the last commit was
         due = since >= self._commit_seconds or any(task.task.commit_requested for task in instance.tasks)
         if not due and self._eager_seconds is not None and since >= self._eager_seconds:
-            due = (touched or not instance.settled) and not self._busy()
+            due = (touched or not committer.settled) and not self._busy()
         follow = instance.globals is not None and now >= self._next_follow
-        if now < self._next_try or not (follow or due and (touched or not instance.settled)):
+        if now < self._next_try or not (follow or due and (touched or not committer.settled)):
             return
         self._next_follow = now + self._commit_seconds
         # 1. Stop every task at a record boundary.
@@ -149,16 +149,16 @@ class ThreadedLoop(Loop):
         # 2. Update what only one thread may access.
         if instance.globals is not None:
             instance.globals.follow()
-        if instance.meter is not None:
-            instance.meter.fold()  # store metrics are read about once a second
+        if instance.metrics is not None:
+            instance.metrics.fold()  # store metrics are read about once a second
         # 3. Commit.
         more = self._busy()
-        self._commit(more=more)
+        instance.committer.commit(more=more)
         self._touched_at = None
         if not more:
-            instance.settle()
+            instance.committer.settle()
         # 4. Begin a new transaction.
-        instance.begin()
+        instance.clients.begin()
         # 5. Let the threads continue.
         instance.stores_busy = True
         self.manager.go_on()
@@ -170,7 +170,7 @@ class ThreadedLoop(Loop):
         while not self.manager.stop_all(1.0):
             if self._errors:
                 raise self._errors[0]
-            self.instance.producer.poll(0)
+            self.instance.clients.producer.poll(0)
         if self._errors:
             raise self._errors[0]
         return True
@@ -192,8 +192,8 @@ class ThreadedLoop(Loop):
             held = self._resume_emptied(managed) if starts & self._paused else set()
             if held == starts:
                 continue
-            records += buffered - sum(queues[at].size for at in held)
-            size += weight - sum(queues[at].buffered_bytes for at in held)
+            records += buffered - sum(queues[partition].size for partition in held)
+            size += weight - sum(queues[partition].buffered_bytes for partition in held)
             hungry = hungry or not buffered
             if buffered and still:
                 blocked.append((self._fill(buffered, weight), managed))
@@ -202,8 +202,7 @@ class ThreadedLoop(Loop):
         for _, managed in sorted(blocked, key=itemgetter(0), reverse=True):
             stopped = self._in_the_way(managed, hungry) - self._paused
             if stopped:
-                pause(self.instance.consumer, stopped)
-                self._paused.update(stopped)
+                self._pause(stopped)
                 return True
         return False
 
@@ -212,7 +211,7 @@ class ThreadedLoop(Loop):
         its partitions if another task has no records.
         """
         queues = managed.task.task.group.queues
-        filled = {at for at, queue in queues.items() if queue.has_head}
+        filled = {partition for partition, queue in queues.items() if queue.has_head}
         if filled and len(filled) < len(queues) and managed.holder is None and not managed.inbox:
             return filled
         return set(queues) if hungry else set()
@@ -227,10 +226,8 @@ class ThreadedLoop(Loop):
         if managed.inbox:  # its holder is inside a record; the inbox holds records that the queues do not count
             return held
         queues = managed.task.task.group.queues
-        emptied = {at for at in held if self._fill(queues[at].size, queues[at].buffered_bytes) <= 0.25}
-        if emptied:
-            resume(self.instance.consumer, emptied)
-            self._paused -= emptied
+        emptied = {partition for partition in held if self._fill(queues[partition].size, queues[partition].buffered_bytes) <= 0.25}
+        self._resume(emptied)
         return held - emptied
 
     def _stands_still(self, managed: ManagedTask, now: float) -> bool:
@@ -244,29 +241,29 @@ class ThreadedLoop(Loop):
         """Put the batches first and the partition ends after them: a task that reads the ends and then empties its inbox misses
         no record.
         """
-        by_partition = self.instance.by_partition
-        for at, batch in columns(messages, self._on_error, topic=self._topic):
-            task = by_partition[at]
-            self.manager.put(task.id, at, batch)
+        by_partition, positions = self._by_partition, self.instance.input
+        for partition, batch in columns(messages, self._on_error, topic=self._topic):
+            task = by_partition[partition]
+            self.manager.put(task.id, partition, batch)
             if task.joins:
-                self._passed(at, batch.offsets[-1] + 1)
-        for at, offset in self._ends_met.items():
-            self._passed(at, offset)
-            self.manager.put(by_partition[at].id, at, None)
+                positions.passed(partition, batch.offsets[-1] + 1)
+        for partition, offset in self._ends_met.items():
+            positions.passed(partition, offset)
+            self.manager.put(by_partition[partition].id, partition, None)
         self._ends_met.clear()
 
     def _on_error(self, message: Any, error: Any) -> None:
         if is_partition_end(error):
-            at = topic_partition_of(message)
-            self.instance.ends[at] = self._ends_met[at] = message.offset()
+            partition = topic_partition_of(message)
+            self.instance.input.ends[partition] = self._ends_met[partition] = message.offset()
         else:
             super()._on_error(message, error)
 
     def _count(self) -> None:
-        totals = self.instance.totals
-        totals.records = sum(task.records for task in self.instance.tasks)
-        if totals.records and totals.first_at is None:
-            totals.first_at = time.time()
+        counters = self.instance.counters
+        counters.records = sum(task.records for task in self.instance.tasks)
+        if counters.records and counters.first_at is None:
+            counters.first_at = time.time()
 
     # ---- processing threads
 
@@ -292,9 +289,7 @@ class ThreadedLoop(Loop):
         began, count, did = monotonic(), 1, False
         while not manager.stopping:
             if task.joins:
-                for at, queue in task.task.group.queues.items():
-                    if not queue.has_head:
-                        self._learn_lag(task, at)
+                self.instance.input.update_missing_lags(task)
             managed.receive()
             began_step = monotonic()
             done = task.process(count)

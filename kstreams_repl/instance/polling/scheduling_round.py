@@ -14,7 +14,7 @@ from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.types import TaskId
 
 
-class Turns:
+class SchedulingRounds:
     """Gives turns to tasks in the order that a scheduler chooses.
 
     Args:
@@ -28,8 +28,8 @@ class Turns:
         self._had: dict[TaskId, float] = {}
         """Time of each task's last turn."""
 
-    def round(self, tasks: Sequence[ActiveTask], limit: int) -> int:
-        """Let tasks process at most `limit` records per turn; return how many records were processed."""
+    def run(self, tasks: Sequence[ActiveTask], limit: int) -> int:
+        """Run one round, with at most `limit` records per turn; return how many records were processed."""
         waiting = {task.id: task for task in tasks}
         done = 0
         for _ in tasks:

@@ -45,7 +45,7 @@ class ManagedTask:
     received_bytes: int = 0
     holder: str | None = None
     rests_until: float = 0.0
-    let_go_at: float = 0.0
+    released_at: float = 0.0
 
     @property
     def buffered(self) -> int:
@@ -60,12 +60,12 @@ class ManagedTask:
     def receive(self) -> None:
         """Hand the inbox over to the task. Called by its holder."""
         while self.inbox:
-            at, batch = self.inbox.popleft()
+            partition, batch = self.inbox.popleft()
             if batch is not None:
-                self.task.add_records(at, batch)
+                self.task.add_records(partition, batch)
                 self.received += len(batch)
                 self.received_bytes += batch.size_bytes
-                self.task.counters.consumed[at] += len(batch)
+                self.task.counters.consumed[partition] += len(batch)
 
 
 class TaskManager:
@@ -84,11 +84,11 @@ class TaskManager:
 
     # ---- for the polling thread
 
-    def put(self, task: TaskId, at: TopicPartition, batch: RecordBatch | None) -> None:
+    def put(self, task: TaskId, partition: TopicPartition, batch: RecordBatch | None) -> None:
         """Append a batch to a task's inbox; None notes that the partition's end was met."""
         with self._lock:
             managed = self.tasks[task]
-            managed.inbox.append((at, batch))
+            managed.inbox.append((partition, batch))
             if batch is not None:
                 managed.arrived += len(batch)
                 managed.arrived_bytes += batch.size_bytes
@@ -150,10 +150,10 @@ class TaskManager:
                 now = self._clock()
                 free = [] if self.stopping else [m for m in self.tasks.values() if m.holder is None and m.rests_until <= now]
                 if free:
-                    listed = [Candidate(m.task.id, m.buffered, now - m.let_go_at) for m in free]
+                    listed = [Candidate(m.task.id, m.buffered, now - m.released_at) for m in free]
                     managed = self.tasks[self._scheduler(listed).id]
                     if managed.holder is not None:
-                        raise IllegalStateTransitionError(f"task {managed.task.id} is with {managed.holder} and cannot go to {holder}")
+                        raise IllegalStateTransitionError(f"{holder} cannot take task {managed.task.id}: {managed.holder} holds it")
                     managed.holder = holder
                     return managed
                 self._work.wait(None if self.stopping else self._until_rested(now))
@@ -162,9 +162,9 @@ class TaskManager:
     def _give_back(self, managed: ManagedTask, holder: str) -> None:
         with self._lock:
             if managed.holder != holder:
-                raise IllegalStateTransitionError(f"task {managed.task.id} is with {managed.holder}, not with {holder}")
+                raise IllegalStateTransitionError(f"{holder} cannot give back task {managed.task.id}: {managed.holder} holds it")
             managed.holder = None
-            managed.let_go_at = self._clock()
+            managed.released_at = self._clock()
             self._idle.notify_all()
             self._work.notify()
 

@@ -1,1 +1,1 @@
-"""Local state: directories, restore from changelogs, standby copies, snapshots."""
+"""Local state: directories, restore from changelogs, standby tasks, snapshots."""

@@ -5,7 +5,7 @@ The target is the *read_uncommitted* end after fencing, and a changelog counts a
 it: with an open transaction, the read_committed end lies before records that commit later. A store whose position lies below the
 log's start cannot be brought up to date by replay over it (deleted keys would come back), so it is emptied first.
 
-The targets are fixed when a `Restore` is created, before any task of the instance runs. Once `step` has returned a task, its
+The targets are fixed when a `ChangelogReader` is created, before any task of the instance runs. Once `step` has returned a task, its
 stores belong to the caller: its logs are removed from the consumer, because the restore must not read what the task writes to
 them.
 """
@@ -21,7 +21,8 @@ from typing import Any
 
 from kstreams_repl.errors import TaskCorruptedError
 from kstreams_repl.instance.state.changelog_retention import check_whole
-from kstreams_repl.instance.state.state_manager import Changelog, forget_inputs
+from kstreams_repl.instance.state.changelogs import Changelog
+from kstreams_repl.instance.state.environment_attributes import forget_inputs
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, Isolation, make_consumer
 from kstreams_repl.kafka.failures import translate
@@ -53,7 +54,7 @@ class RestoreProgress:
         return RestoreProgress(self.records, self.remaining, self.batches, dict(self.tasks))
 
 
-class Restore:
+class ChangelogReader:
     """The restore of several stores over one consumer; only one thread at a time may use it.
 
     Args:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from kstreams_repl.commit.offset_metadata import OffsetMetadata
 from kstreams_repl.errors import TaskCorruptedError
-from kstreams_repl.instance.state.state_manager import Changelog
+from kstreams_repl.instance.state.changelogs import Changelog
 from kstreams_repl.runtime.operator_stream_times import hashed
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.stores.segments import segment_interval_ms

@@ -17,7 +17,8 @@ from contextlib import closing
 
 from kstreams_repl.errors import TaskCorruptedError
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.state.state_manager import INPUT, MADE_ANEW, changelogs_of
+from kstreams_repl.instance.state.changelogs import changelogs_of
+from kstreams_repl.instance.state.environment_attributes import INPUT, RECREATED
 from kstreams_repl.kafka.admin import Admin, CommittedOffset
 from kstreams_repl.kafka.reading import OffsetRange, read_ranges
 from kstreams_repl.runtime.task import TaskSpec
@@ -25,7 +26,7 @@ from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.types import TopicPartition
 
 
-def refuse_forgotten_inputs(
+def check_expired_offsets(
     plan: ApplicationPlan,
     spec: TaskSpec,
     environment: Environment,
@@ -37,30 +38,30 @@ def refuse_forgotten_inputs(
     Raises:
         TaskCorruptedError: it would.
     """
-    lacking = [at for at in spec.partitions if at not in committed]
+    lacking = [partition for partition in spec.partitions if partition not in committed]
     if not lacking or not plan.config.exactly_once:
         return
     own = [log for log in changelogs_of(spec) if not log.is_source]
-    kept = [environment.positions.get(f"{INPUT}{at}", -1) for at in lacking]
+    kept = [environment.positions.get(f"{INPUT}{partition}", -1) for partition in lacking]
     if any(offset >= 0 for offset in kept):
         positions = {log.partition: environment.positions.get(str(log.partition)) for log in own if log.store.persistent}
-        what = f"is at commit {environment.commit_id}, behind its changelogs"
-        went_on = _has_records(admin, {at: position for at, position in positions.items() if position is not None})
-    elif environment.commit_id < 0 and len(lacking) == len(spec.partitions) and MADE_ANEW not in kept:
-        what = "is in its changelogs alone"
-        went_on = _has_records(admin, {log.partition: 0 for log in own}) and not admin.committed_offsets(plan.application_id)
+        state = f"the local stores of task {spec.task_id} are at commit {environment.commit_id}, behind their changelogs"
+        advanced = _has_records(admin, {log: position for log, position in positions.items() if position is not None})
+    elif environment.commit_id < 0 and len(lacking) == len(spec.partitions) and RECREATED not in kept:
+        state = f"task {spec.task_id} has no local stores, only changelogs with records"
+        advanced = _has_records(admin, {log.partition: 0 for log in own}) and not admin.committed_offsets(plan.application_id)
     else:
         return
-    if went_on:
-        at = lacking[0]
+    if advanced:
+        partition = lacking[0]
         raise TaskCorruptedError(
-            f"the state of task {spec.task_id} {what}, and the group {plan.application_id} has no committed offset of {at} any more: "
-            "where its input goes on is not known",
-            hint="commit offsets for the group where its input is to go on (kafka-consumer-groups --reset-offsets), "
-            "or reset the application, so that state and offsets begin together",
+            f"the position of task {spec.task_id} in its input is unknown: the group {plan.application_id} has no committed offset of "
+            f"{partition}, and {state}",
+            hint="commit the offsets at which the group should continue (kafka-consumer-groups --reset-offsets), or reset the application, "
+            "so that state and offsets begin together",
             path=environment.path,
-            topic=at.topic,
-            partition=at.partition,
+            topic=partition.topic,
+            partition=partition.partition,
             task=str(spec.task_id),
         )
 
@@ -71,7 +72,7 @@ def _has_records(admin: Admin, starts: Mapping[TopicPartition, int]) -> bool:
         return False
     firsts = admin.beginning_offsets(starts)
     ends = admin.end_offsets(starts, isolation="read_uncommitted")
-    ranges = [OffsetRange(at, max(start, firsts[at]), ends[at]) for at, start in starts.items()]
+    ranges = [OffsetRange(log, max(start, firsts[log]), ends[log]) for log, start in starts.items()]
     if not any(each.start < each.end for each in ranges):
         return False
     with closing(read_ranges(admin.settings, ranges)) as found:  # type: ignore[type-var]

@@ -29,10 +29,11 @@ from typing import Any
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import KStreamsError, SnapshotError, TaskMigratedError
+from kstreams_repl.instance.state.changelogs import Changelog, ChangelogBounds
+from kstreams_repl.instance.state.environment_attributes import TOPIC_ID
 from kstreams_repl.instance.state.snapshot_directory import SnapshotDirectory
-from kstreams_repl.instance.state.state_manager import TOPIC_ID, Changelog, discard, keeps_deletions_seconds
+from kstreams_repl.instance.state.state_cleanup import discard
 from kstreams_repl.log_context import carried
-from kstreams_repl.types import TopicPartition
 
 _LOG = logging.getLogger("kstreams_repl.instance")
 _FORMAT = 1
@@ -66,11 +67,11 @@ class Manifest:
         """
         said = json.loads(content)
         if not isinstance(said, dict) or set(said) != set(cls.__dataclass_fields__) or said["format"] != _FORMAT:
-            raise ValueError("not a manifest of this version")
+            raise ValueError(f"expected a snapshot manifest of format {_FORMAT}")
         made = cls(**said)
         numbers = (made.commit_id, made.size, made.at_ms, *made.positions.values())
         if not all(isinstance(number, int) for number in numbers) or _NAME.fullmatch(made.name) is None:
-            raise ValueError("a field has another type")
+            raise ValueError("a field of the manifest has the wrong type or form")
         return made
 
 
@@ -98,7 +99,7 @@ def publish_copy(copy: Path, directory: SnapshotDirectory, application_id: str, 
 
     opened = LmdbEnvironment(copy)
     positions, commit_id = dict(opened.positions), opened.commit_id
-    topics = {at.rpartition("-")[0] for at in positions}
+    topics = {partition.rpartition("-")[0] for partition in positions}
     ids = {topic: opened.attribute(TOPIC_ID + topic) for topic in topics}
     opened.close()
     data = copy / _DATA
@@ -153,9 +154,7 @@ def prune(directory: SnapshotDirectory, application_id: str, task: str, keep: in
 def why_refused(
     manifest: Manifest,
     logs: Sequence[Changelog],
-    firsts: Mapping[TopicPartition, int],
-    ends: Mapping[TopicPartition, int],
-    topic_ids: Mapping[str, str],
+    bounds: ChangelogBounds,
     *,
     config: StreamsConfig,
     now_ms: int,
@@ -165,18 +164,19 @@ def why_refused(
     for log in logs:
         if not log.store.persistent:
             continue
-        at, topic = log.partition, log.partition.topic
-        position = manifest.positions.get(str(at))
+        partition, topic = log.partition, log.partition.topic
+        position = manifest.positions.get(str(partition))
         if position is None:
             if log.is_source:  # read from its beginning
                 continue
-            return f"it does not have {at}"
-        if manifest.topic_ids.get(topic) != topic_ids.get(topic):
-            return f"{topic} was deleted and made again"
-        if not firsts[at] <= position <= ends[at]:
-            return f"its position {position} of {at} lies outside {firsts[at]}..{ends[at]}"
-        if position < ends[at] and age > keeps_deletions_seconds(log, config):
-            return "it is older than the changelog keeps deletions"
+            return f"it has no position in {partition}"
+        if manifest.topic_ids.get(topic) != bounds.topic_ids.get(topic):
+            return f"topic {topic} was deleted and recreated"
+        first, end = bounds.firsts[partition], bounds.ends[partition]
+        if not first <= position <= end:
+            return f"its position {position} in {partition} is outside {first}..{end}"
+        if position < end and age > log.keeps_deletions_seconds(config):
+            return f"it is {age:.0f} s old, longer than its changelog keeps deletions (delete.retention.ms)"
     return None
 
 
@@ -208,7 +208,7 @@ def fetch_snapshot(
             why = _fetch(directory, manifest, path, in_force)
             if why is None:
                 return manifest
-        _LOG.warning("snapshot %s of task %s is not used: %s", manifest.name, task, why)
+        _LOG.warning("ignoring snapshot %s: %s", manifest.name, why, extra={"task": task})
     return None
 
 
@@ -219,17 +219,17 @@ def _fetch(directory: SnapshotDirectory, manifest: Manifest, path: Path, in_forc
         data = incoming / _DATA
         directory.download(f"{manifest.application_id}/{manifest.task}/{manifest.name}/{_DATA}", data)
         if data.stat().st_size != manifest.size or _sha256(data) != manifest.sha256:
-            return "its bytes are not those of its manifest"
+            return "its size or sha256 differs from its manifest"
         seconds = manifest.at_ms / 1000
         os.utime(data, (seconds, seconds))  # the file is as old as its content
         os.utime(incoming)  # and the directory is new, so that the cleanup does not remove it as a leftover
         if not in_force():
-            raise TaskMigratedError(f"a newer generation has the stores in {path}", path=str(path))
+            raise TaskMigratedError(f"a newer generation owns the stores in {path}", path=str(path))
         discard(path)
         incoming.rename(path)
         return None
     except (OSError, SnapshotError) as error:
-        return f"it cannot be fetched: {error}"
+        return f"downloading it failed: {error}"
     finally:
         shutil.rmtree(incoming, ignore_errors=True)
 
@@ -269,7 +269,7 @@ class Snapshotter:
         self._keep = keep
         self._work = work
         self._done: dict[str, int] = {}
-        self.trouble: str | None = None
+        self.error: str | None = None
         """Why the last one could not be taken; None when it could."""
         self._over = threading.Event()
         self._copying = threading.Lock()
@@ -316,10 +316,10 @@ class Snapshotter:
                 environment.copy_to(str(copy))
             manifest = publish_copy(copy, self._directory, self._application_id, task)
             self._done[task] = manifest.commit_id
-            self.trouble = None
+            self.error = None
             prune(self._directory, self._application_id, task, self._keep)
         except (KStreamsError, OSError) as error:  # the changelog holds all rows; the next snapshot may succeed
-            self.trouble = f"no snapshot of task {task} was taken: {error}"
-            _LOG.warning("%s", self.trouble)
+            self.error = f"taking a snapshot of task {task} failed: {error}"
+            _LOG.warning("%s", self.error)
         finally:
             shutil.rmtree(copy, ignore_errors=True)

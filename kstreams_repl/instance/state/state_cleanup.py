@@ -42,7 +42,7 @@ def opening(folder: Path) -> Iterator[None]:
 def clean_application(plan: ApplicationPlan, slot: int, executor: str) -> list[str]:
     """Remove unused state in the folder of this instance's tasks."""
     slots = range(plan.instances) if executor == DRIVER else (slot,)
-    groups = [plan.assignment[at] for at in slots] + [plan.standbys[at] for at in slots if at < len(plan.standbys)]
+    groups = [plan.assignment[number] for number in slots] + [plan.standbys[number] for number in slots if number < len(plan.standbys)]
     kept = {str(spec.task_id) for group in groups for spec in group}
     folder = tasks_folder(Path(plan.state_directory), plan.application_id, executor)
     return clean(folder, kept, plan.config["state.cleanup.delay.ms"] / 1000)
@@ -69,28 +69,36 @@ def clean(folder: Path, kept: Collection[str], delay_seconds: float, now: float 
             elif not _TASK.fullmatch(path.name) or path.name in kept or now - _written_at(path) < delay_seconds:
                 continue
             elif not is_in_use(path):
-                moved = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-                path.rename(moved)
-                aside.append((path.name, moved))
+                aside.append((path.name, _moved_aside(path)))
     for name, path in aside:
         shutil.rmtree(path, ignore_errors=True)
         if name:
-            _LOG.info("the state of task %s in %s was removed: nobody has owned it for %.0f s", name, folder, delay_seconds)
+            _LOG.info("removed the unused state in %s: not written for %.0f s", folder, delay_seconds, extra={"task": name})
     return [name for name, _ in aside if name]
+
+
+def discard(path: Path) -> None:
+    """Remove a directory, if it exists; it is moved away first, so that its path is free at once."""
+    with suppress(FileNotFoundError):
+        shutil.rmtree(_moved_aside(path), ignore_errors=True)
 
 
 def discard_unused(path: Path) -> bool:
     """Remove an environment unless a process has it open or is opening one on this host; return whether it is gone."""
-    moved = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
         with _locked(path.parent, fcntl.LOCK_EX | fcntl.LOCK_NB):
             if is_in_use(path):
                 return False
-            path.rename(moved)
+            moved = _moved_aside(path)
     except BlockingIOError:
         return False
     shutil.rmtree(moved, ignore_errors=True)
     return True
+
+
+def _moved_aside(path: Path) -> Path:
+    """Rename a directory so that the cleanup recognises it as one to remove; return its new path."""
+    return path.rename(path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}"))
 
 
 @contextmanager

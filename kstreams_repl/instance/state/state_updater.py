@@ -1,10 +1,10 @@
 """The state updater: restores the stores of some tasks up to their changelogs' ends while the instance's other tasks are
 processed.
 
-Actors: the *restore thread*, with a consumer of its own (`changelog_reader.Restore`), and the *loop's thread*. Each task belongs
+Actors: the *restore thread*, with a consumer of its own (`changelog_reader.ChangelogReader`), and the *loop's thread*. Each task belongs
 to exactly one of them. The restore thread's tasks are in `restoring`; a task moves by `complete`, a queue that only the restore
 thread fills and only the loop's thread empties, and is still RESTORING then: the take-over's last step makes it RUNNING
-(`task_activation.admit`), at a commit boundary, when the transaction is empty. Invariants:
+(`task_activation.activate_restored`), at a commit boundary, when the transaction is empty. Invariants:
 
 1. The restore's targets were fixed before the first task of the instance ran, after every older holder was fenced. No task of the
    instance writes to the changelog of another one, so the targets do not move.
@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.instance.state.changelog_reader import Restore, RestoreProgress
-from kstreams_repl.instance.tasks.task_state import TaskLife, TaskState
+from kstreams_repl.instance.lifecycle import TaskLifecycle, TaskState
+from kstreams_repl.instance.state.changelog_reader import ChangelogReader, RestoreProgress
 from kstreams_repl.log_context import carried
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.engine.base import Environment
@@ -50,18 +50,18 @@ class RestoringTask:
     offsets: Mapping[TopicPartition, int]
     changelogs: frozenset[TopicPartition]
     token: str
-    life: TaskLife
+    life: TaskLifecycle
 
 
 class StateUpdater:
     """The restoring tasks of one instance. Call all methods from the loop's thread."""
 
-    def __init__(self, name: str, restore: Restore, tasks: Iterable[RestoringTask]) -> None:
+    def __init__(self, name: str, reader: ChangelogReader, tasks: Iterable[RestoringTask]) -> None:
         self.restoring = {str(task.spec.task_id): task for task in tasks}
-        """By name; a task stays here until it is admitted."""
-        self.told: dict[str, int] = {}
+        """By name; a task stays here until it is activated."""
+        self.reported: dict[str, int] = {}
         """How many records of each task have been reported."""
-        self._restore = restore
+        self._reader = reader
         self._name = name
         self._complete: deque[str] = deque()
         self._error: BaseException | None = None
@@ -81,11 +81,11 @@ class StateUpdater:
     @property
     def progress(self) -> RestoreProgress:
         """The progress as of the last 0.2 seconds; another object when it has changed."""
-        return self._restore.progress
+        return self._reader.progress
 
     @property
     def due(self) -> bool:
-        """Whether the loop should commit, to admit tasks or to raise an error."""
+        """Whether the loop should commit, to activate tasks or to raise an error."""
         return bool(self._complete) or self._error is not None
 
     def check(self) -> None:
@@ -94,11 +94,11 @@ class StateUpdater:
             raise self._error
 
     def next_complete(self) -> RestoringTask | None:
-        """Return a task whose stores are complete; until `admitted`, `close` still closes its environment."""
+        """Return a task whose stores are complete; until `activated`, `close` still closes its environment."""
         self.check()
         return self.restoring[self._complete[0]] if self._complete else None
 
-    def admitted(self) -> None:
+    def activated(self) -> None:
         """Transfer the task of the last `next_complete` to the loop."""
         del self.restoring[self._complete.popleft()]
 
@@ -110,18 +110,18 @@ class StateUpdater:
             thread.join()
 
     def release(self) -> list[Environment]:
-        """Stop, and return the environments of the tasks that were not admitted, open."""
+        """Stop, and return the environments of the tasks that were not activated, open."""
         self.rest()
         with suppress(Exception):  # an error of the consumer; the stores are still needed
-            self._restore.close()
+            self._reader.close()
         tasks, self.restoring = self.restoring, {}
         self._complete.clear()
         for task in tasks.values():
-            task.life.enter(TaskState.CLOSED, "let go")
+            task.life.enter(TaskState.CLOSED, "closed before its stores were restored")
         return [task.environment for task in tasks.values()]
 
     def close(self) -> None:
-        """Stop and close all environments that were not admitted. Restored rows stay on disk, with their position."""
+        """Stop and close all environments that were not activated. Restored rows stay on disk, with their position."""
         for environment in self.release():
             with suppress(KStreamsError):
                 environment.close()
@@ -130,7 +130,7 @@ class StateUpdater:
 
     def _run(self) -> None:
         try:
-            while self._restore.missing and not self._over.is_set():
-                self._complete.extend(sorted(self._restore.step()))
+            while self._reader.missing and not self._over.is_set():
+                self._complete.extend(sorted(self._reader.step()))
         except BaseException as error:  # the loop's thread raises it
             self._error = error

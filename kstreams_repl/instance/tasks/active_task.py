@@ -11,12 +11,12 @@ from kstreams_repl.commit.committed_counts import written_counts
 from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, encode
 from kstreams_repl.commit.protocol import OffsetAndMetadata
 from kstreams_repl.errors import TaskMigratedError
-from kstreams_repl.instance.failures.crash_watchdog import TaskWatch
-from kstreams_repl.instance.metrics.task_counters import TaskCounters
+from kstreams_repl.instance.failures.crash_watchdog import TaskCrashMarks
+from kstreams_repl.instance.lifecycle import TaskLifecycle, TaskState
 from kstreams_repl.instance.state.changelog_retention import FLOOR, ChangelogFloors
-from kstreams_repl.instance.state.state_manager import INPUT, note_time
+from kstreams_repl.instance.state.environment_attributes import INPUT, set_as_of
 from kstreams_repl.instance.tasks.consistent_cut import CUT
-from kstreams_repl.instance.tasks.task_state import TaskLife, TaskState
+from kstreams_repl.instance.tasks.task_counters import TaskCounters
 from kstreams_repl.runtime.operator_stream_times import PREFIX
 from kstreams_repl.runtime.task import CommitPlan, StreamTask
 from kstreams_repl.stores.engine.base import Environment
@@ -55,14 +55,14 @@ class ActiveTask:
         changelogs: frozenset[TopicPartition],
         source_logs: frozenset[TopicPartition] = frozenset(),
         token: str = "",
-        watch: TaskWatch | None = None,
-        life: TaskLife | None = None,
+        marks: TaskCrashMarks | None = None,
+        life: TaskLifecycle | None = None,
         floors: ChangelogFloors | None = None,
     ) -> None:
         self.task = task
-        self.watch = watch
-        if watch is not None:
-            watch.active, task.on_punctuation = self, self._punctuating
+        self.marks = marks
+        if marks is not None:
+            marks.active, task.on_punctuation = self, self._punctuating
         self.inside = 0
         self.calls = 0
         self.id = task.id
@@ -81,14 +81,14 @@ class ActiveTask:
         self.records = 0
         self.joins = len(starts) > 1
         self.counters = TaskCounters(task)
-        self.life = life or TaskLife(task.id)
-        self.life.enter(TaskState.RUNNING, f"taken over at commit {environment.commit_id}")
+        self.life = life or TaskLifecycle(task.id)
+        self.life.enter(TaskState.RUNNING, f"initialised at commit {environment.commit_id}")
         self.cut: bytes | None = None
         """The consistent-cut note that the stores write with their next commit (`instance.tasks.consistent_cut`)."""
         self._plan: CommitPlan | None = None
-        self._told_of_metadata = False
-        self._tells_floors = True
-        self._places: dict[str, int] = {}
+        self._warned_about_metadata = False
+        self._commits_floors = True
+        self._positions: dict[str, int] = {}
         self._settled_at = time.monotonic()
         self._readers_at = self._settled_at + _READERS_SECONDS
         self._as_of = 0.0
@@ -97,13 +97,13 @@ class ActiveTask:
         stores = task.spec.subtopology.stores
         self._at_once = any(store.persistent and not store.logging and store.source_topic is None for store in stores)
 
-    def is_internal(self, at: TopicPartition) -> bool:
+    def is_internal(self, partition: TopicPartition) -> bool:
         """Return whether an input is an internal topic of the application."""
         spec = self.task.spec
         prefix = f"{spec.application_id}-"
-        return at.topic.startswith(prefix) and at.topic.removeprefix(prefix) in spec.internal_topics
+        return partition.topic.startswith(prefix) and partition.topic.removeprefix(prefix) in spec.internal_topics
 
-    def add_records(self, at: TopicPartition, batch: RecordBatch) -> None:
+    def add_records(self, partition: TopicPartition, batch: RecordBatch) -> None:
         """Append records to a queue. Its head is decoded at once; a poison record at the head is skipped and its dead letter is
         sent, which must be part of a commit even if no record can be processed soon.
         """
@@ -111,7 +111,7 @@ class ActiveTask:
         before = sum(dropped.values()) if dropped else 0
         self._enter(True)
         try:
-            self.task.add_records(at, batch)
+            self.task.add_records(partition, batch)
         finally:
             self._leave()
         if dropped and sum(dropped.values()) != before:
@@ -174,18 +174,18 @@ class ActiveTask:
         """
         self.calls += 1
         self.inside = get_ident()
-        watch = self.watch
-        if watch is not None and not watch.open and (works or self.task.buffered):
-            watch.begin()
+        marks = self.marks
+        if marks is not None and not marks.open and (works or self.task.buffered):
+            marks.begin()
 
     def _leave(self) -> None:
         self.inside = 0
-        if self.watch is not None and self.watch.traced:
-            self.watch.at(None, None, -1, -1)
+        if self.marks is not None and self.marks.traced:
+            self.marks.at(None, None, -1, -1)
 
     def _punctuating(self) -> None:
-        if self.watch is not None and not self.watch.open:
-            self.watch.begin()
+        if self.marks is not None and not self.marks.open:
+            self.marks.begin()
 
     def _failed(self, error: Exception) -> None:
         if self.life.state is not TaskState.FAILED:
@@ -202,7 +202,7 @@ class ActiveTask:
         owner = getattr(self.environment, "owner", None)
         if owner is not None and owner != self.token:
             raise TaskMigratedError(
-                f"another owner has taken the stores of task {self.id} over", task=str(self.id), path=self.environment.path
+                f"another instance has taken over the stores of task {self.id}", task=str(self.id), path=self.environment.path
             )
 
     def prepare(self, commit_id: int) -> Mapping[TopicPartition, OffsetAndMetadata]:
@@ -223,31 +223,31 @@ class ActiveTask:
         if len(encode(0, entries, counts)) > _MOST_METADATA:
             counts = b""
         return {
-            at: (
-                plan.offsets.get(at, start),
-                encode(plan.partition_times.get(at, -1), entries, counts if at == first else b""),
+            partition: (
+                plan.offsets.get(partition, start),
+                encode(plan.partition_times.get(partition, -1), entries, counts if partition == first else b""),
             )
-            for at, start in self.committed.items()
+            for partition, start in self.committed.items()
         }
 
     def _fitting(self, entries: dict[str, int]) -> dict[str, int]:
         """Return the entries that fit into the broker's limit for offset metadata: drop the operators' own stream times if a task
         has too many operators, and then the floors of its changelogs.
         """
-        self._tells_floors = True
+        self._commits_floors = True
         if len(encode(0, entries)) <= _MOST_METADATA:
             return entries
-        if not self._told_of_metadata:
-            self._told_of_metadata = True
+        if not self._warned_about_metadata:
+            self._warned_about_metadata = True
             _LOG.warning(
-                "task %s has %d numbers to commit beside its offsets, more than the %d characters that a broker takes: the stream times of "
-                "its operators are left out. Records that are late now may count after a restart. Hint: give some of its windows a "
-                "sub-topology of their own (repartition())",
-                self.id, len(entries), _MOST_METADATA,
+                "the %d entries of the offset metadata exceed the %d characters that a broker stores, so the stream times of the task's "
+                "operators are not committed: records that are late now may be accepted after a restart. Hint: move some windows into a "
+                "sub-topology of their own with repartition()",
+                len(entries), _MOST_METADATA, extra={"task": str(self.id)},
             )  # fmt: skip
         fewer = {name: number for name, number in entries.items() if not name.startswith(PREFIX)}
-        self._tells_floors = len(encode(0, fewer)) <= _MOST_METADATA
-        return fewer if self._tells_floors else {name: number for name, number in fewer.items() if not name.startswith(FLOOR)}
+        self._commits_floors = len(encode(0, fewer)) <= _MOST_METADATA
+        return fewer if self._commits_floors else {name: number for name, number in fewer.items() if not name.startswith(FLOOR)}
 
     def finish(self, commit_id: int, positions: Mapping[TopicPartition, int]) -> None:
         """Take a successful commit: write it to the local stores, or postpone that."""
@@ -257,11 +257,10 @@ class ActiveTask:
         self.committed.update(plan.offsets)
         self.commit_id = commit_id
         self.touched = False
-        places = self._places
-        places |= {str(at): positions[at] for at in self.changelogs if at in positions}
-        places |= {str(at): self.committed[at] for at in self.source_logs if at in self.committed}
-        places |= {f"{INPUT}{at}": offset for at, offset in self.committed.items()}
-        self.floors.committed(self._tells_floors)
+        self._positions |= {str(log): positions[log] for log in self.changelogs if log in positions}
+        self._positions |= {str(log): self.committed[log] for log in self.source_logs if log in self.committed}
+        self._positions |= {f"{INPUT}{partition}": offset for partition, offset in self.committed.items()}
+        self.floors.committed(self._commits_floors)
         self.floors.written(positions)
         self.settled = False
         if self.wait:
@@ -269,8 +268,8 @@ class ActiveTask:
         else:
             self.settle({})
         self.counters.committed()
-        if self.watch is not None and self.watch.open:
-            self.watch.end()
+        if self.marks is not None and self.marks.open:
+            self.marks.end()
 
     def may_wait(self) -> bool:
         """Return whether the local stores may write this commit together with a later one: after a crash the missing rows are
@@ -288,12 +287,12 @@ class ActiveTask:
 
     def settle(self, positions: Mapping[TopicPartition, int]) -> None:
         """Write the postponed commits to the local stores. Call only while there was no activity since the last commit."""
-        self._places |= {str(at): positions[at] for at in self.changelogs if at in positions}
+        self._positions |= {str(log): positions[log] for log in self.changelogs if log in positions}
         if self.cut is not None and self.on_disk:
             self.environment.set_attribute(CUT, self.cut)
-            note_time(self.environment, self._as_of)
-        self.task.post_commit(self.commit_id, self._places)
-        self._places = {}
+            set_as_of(self.environment, self._as_of)
+        self.task.post_commit(self.commit_id, self._positions)
+        self._positions = {}
         self.floors.written(positions)
         self.floors.note(self.environment)
         self._settled_at = time.monotonic()
@@ -326,7 +325,7 @@ class ActiveTask:
             keep: leave the environment open.
         """
         if self.life.state is not TaskState.CLOSED:
-            self.life.enter(TaskState.CLOSED, "let go")
+            self.life.enter(TaskState.CLOSED, "closed")
         try:
             self.environment.rollback()
         finally:

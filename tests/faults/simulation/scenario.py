@@ -24,14 +24,14 @@ from unittest.mock import patch
 from kstreams_repl.commit import exactly_once, failpoints
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance import epoch_handover as bridge_module
-from kstreams_repl.instance import instance_cache, instance_runner
+from kstreams_repl.instance import instance_cache, instance_runner, slot_reporter
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.instance_cache import WarmInstances
-from kstreams_repl.instance.instance_runner import Outcome, run_instance
+from kstreams_repl.instance.initialization import task_initialization
+from kstreams_repl.instance.instance_cache import InstanceCache
+from kstreams_repl.instance.instance_runner import EpochResult, run_instance
 from kstreams_repl.instance.state import state_manager, state_updater
 from kstreams_repl.instance.state.state_directory import task_directory
-from kstreams_repl.instance.tasks import task_initialization
 from kstreams_repl.kafka import clients as client_module
 from kstreams_repl.kafka import transactional
 from kstreams_repl.kafka.clients import ClientSettings
@@ -152,7 +152,7 @@ class Scenario:
         self.plan: ApplicationPlan | None = None
         self.finished = False
         self._settled_at: float | None = None
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[EpochResult] = []
         self.failures: list[BaseException] = []
         """What an instance took for its failure, killed or not."""
         self.owners: dict[str, Actor] = {}
@@ -213,7 +213,7 @@ class Scenario:
 
     def _work(self) -> None:
         """A worker process: one epoch after the other, of whatever slot is free, going on or at rest in between."""
-        world, kept, me = self.world, WarmInstances(), self.world.current
+        world, kept, me = self.world, InstanceCache(), self.world.current
         assert me is not None
         while True:
             plan = self.jobs[me]
@@ -222,7 +222,7 @@ class Scenario:
                 world, self.lease, plan.generation, slot, self.reports, self.directory / "control", self.loops
             )
             until = world.now + world.random.choice((1.0, 3.0, 8.0))
-            outcome = run_instance(plan, slot, until=until, control=control, warm=kept)
+            outcome = run_instance(plan, slot, until=until, control=control, cache=kept)
             self.claims.pop((plan.generation, slot), None)
             self.outcomes.append(outcome)
             if outcome.state in ("stopped", "superseded", "failed"):
@@ -233,7 +233,7 @@ class Scenario:
                     return
             world.pause(world.random.choice((0.02, 0.1, 0.1, 0.5, 6.5)), "between epochs")
 
-    def _claim(self, plan: ApplicationPlan, kept: WarmInstances) -> int:
+    def _claim(self, plan: ApplicationPlan, kept: InstanceCache) -> int:
         """A slot that nobody runs now: mostly one that this process holds, sometimes any."""
         world = self.world
         while True:
@@ -393,7 +393,7 @@ class Scenario:
         return Verdict(self.seed, found, world.trace, real_time.perf_counter() - started, counts)
 
     def failure_of(self, tell: Callable[[BaseException], dict[str, Any]], error: BaseException) -> dict[str, Any]:
-        """In place of `loop.failure_of`."""
+        """In place of `failure_report.failure_of`."""
         self.failures.append(error)
         return tell(error)
 
@@ -462,12 +462,12 @@ def simulated(scenario: Scenario) -> Iterator[None]:
             (bridge_module, "threading", Threads(world)),
             (state_updater, "threading", Threads(world)),
             (task_initialization, "_MOMENT_SECONDS", scenario.moment),
-            (instance_runner, "METRICS_THREAD", _Nothing()),
+            (slot_reporter, "METRICS_THREAD", _Nothing()),
             (instance_runner, "free_closed", lambda: None),
             (instance_runner, "failure_of", partial(scenario.failure_of, instance_runner.failure_of)),
             (state_manager, "discard", disk.discard),
             (state_manager, "end_process", scenario.kill_holder),
-            (state_manager, "_is_alive", scenario.holder_lives),
+            (state_manager, "is_alive", scenario.holder_lives),
             (lmdb_module, "lmdb", disk),
             (lmdb_module, "_OPEN", _OpenPaths(world)),
             (lmdb_module, "_OPEN_LOCK", _Nothing()),

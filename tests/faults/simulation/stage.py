@@ -11,12 +11,12 @@ from typing import Any
 
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.epoch_result import Outcome
+from kstreams_repl.instance.epoch_result import EpochResult
+from kstreams_repl.instance.initialization.task_initialization import open_instance
 from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.instance_cache import InstanceCache
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.instance.state.state_directory import task_directory
-from kstreams_repl.instance.tasks.task_initialization import open_instance
 from kstreams_repl.types import TaskId
 from tests.faults.simulation.application import APPLICATION, prepared
 from tests.faults.simulation.control import LeaseControl
@@ -54,23 +54,23 @@ class Stage:
         )
 
     def open(self, generation: int = 1, in_force: Callable[[], bool] = lambda: True, *, beside: bool = False) -> Instance:
-        return open_instance(self.plan(generation), 0, in_force=in_force, beside=beside)
+        return open_instance(self.plan(generation), 0, in_force=in_force, in_background=beside)
 
     def write(self, *numbers: int) -> None:
         stamp = int(self.world.now * 1000)
         self.broker.produce(None, 0, ("in", 0), [(b"k", b"%d:%d" % (number, number), stamp, None) for number in numbers])
 
-    def epoch(self, warm: WarmInstances, seconds: float = 1.0) -> Outcome:
+    def epoch(self, warm: InstanceCache, seconds: float = 1.0) -> EpochResult:
         """An epoch of the slot in the current actor's process."""
         scenario = self.scenario
         scenario.lease.generation, scenario.lease.signal = 1, Signal.RUN
         directory = scenario.directory / "control"
         control = LeaseControl(self.world, scenario.lease, 1, 0, scenario.reports, directory, scenario.loops)
-        return run_instance(self.plan(), 0, until=self.world.now + seconds, control=control, warm=warm)
+        return run_instance(self.plan(), 0, until=self.world.now + seconds, control=control, cache=warm)
 
-    def worker(self) -> tuple[Actor, WarmInstances]:
+    def worker(self) -> tuple[Actor, InstanceCache]:
         """A process that has run one epoch and waits for the next; the loop goes on in it."""
-        warm, over = WarmInstances(), []
+        warm, over = InstanceCache(), []
 
         def act() -> None:
             over.append(self.epoch(warm))
@@ -82,10 +82,10 @@ class Stage:
 
     def work(self, instance: Instance) -> None:
         """Process and commit what is there."""
-        from kstreams_repl.instance.polling.poll_loop import Loop
+        from kstreams_repl.instance.polling.poll_loop import PollLoop
 
         until = self.world.now + 1.0
-        Loop(instance, signal=lambda now: Signal.RUN, report=lambda instance: None).run(until)
+        PollLoop(instance, signal=lambda now: Signal.RUN, report=lambda instance: None).run(until)
 
     def lived(self) -> None:
         """A first generation that committed what was there and was closed."""
@@ -124,17 +124,17 @@ class Stage:
     def out(self) -> int:
         return len(self.broker.visible("out")[0])
 
-    def one_epoch(self, seconds: float = 8.0) -> Outcome:
+    def one_epoch(self, seconds: float = 8.0) -> EpochResult:
         """An epoch in a process of its own, which ends with it."""
 
-        def live() -> Outcome:
-            warm = WarmInstances()
+        def live() -> EpochResult:
+            warm = InstanceCache()
             told = self.epoch(warm, seconds)
             warm.close()
             return told
 
         told = self.as_actor(live)
-        assert isinstance(told, Outcome)
+        assert isinstance(told, EpochResult)
         return told
 
     def as_actor(self, work: Callable[[], Any], *, seconds: float = 60.0) -> Any:

@@ -10,12 +10,12 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, decode, encode
 from kstreams_repl.errors import BrokerUnavailableError, TaskCorruptedError, TaskMigratedError
-from kstreams_repl.instance.epoch_result import Outcome
+from kstreams_repl.instance.epoch_result import EpochResult
+from kstreams_repl.instance.initialization.task_activation import activate_restored
 from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.instance_cache import WarmInstances
-from kstreams_repl.instance.state.changelog_reader import Restore
+from kstreams_repl.instance.instance_cache import InstanceCache
+from kstreams_repl.instance.state.changelog_reader import ChangelogReader
 from kstreams_repl.instance.tasks.consistent_cut import CUT, TaskCommit, at_one_commit
-from kstreams_repl.instance.tasks.task_activation import admit
 from kstreams_repl.kafka.transactional import TransactionalProducer, TransactionDoubtError
 from kstreams_repl.types import TaskId
 from tests.faults.simulation.application import APPLICATION, prepared
@@ -228,7 +228,7 @@ def a_warm_instance_whose_offsets_moved_is_not_used() -> None:
         def live() -> bool:
             instance = made.open()
             made.work(instance)
-            kept = WarmInstances()
+            kept = InstanceCache()
             kept.put(instance)
             untouched = kept.take(made.plan(), 0)
             assert untouched is instance
@@ -242,8 +242,8 @@ def a_warm_instance_whose_offsets_moved_is_not_used() -> None:
 def between_epochs_the_loop_goes_on_and_the_next_epoch_meets_the_same() -> None:
     with stage() as made:
 
-        def live() -> tuple[Outcome, int]:
-            warm = WarmInstances()
+        def live() -> tuple[EpochResult, int]:
+            warm = InstanceCache()
             made.epoch(warm)
             made.write(0, 1, 2)
             made.world.sleep(1.0)
@@ -273,7 +273,7 @@ def a_worker_that_is_given_a_slot_waits_for_the_commit_of_the_loop_that_goes_on_
         def live() -> None:
             made.write(0, 1, 2)
             made.world.sleep(0.03)  # they are processed, but not committed
-            warm = WarmInstances()
+            warm = InstanceCache()
             made.epoch(warm)
             warm.close()
 
@@ -301,7 +301,7 @@ def a_loop_of_the_generation_before_has_ended_when_its_process_opens_the_stores(
         seen: list[bool] = []
 
         def live() -> None:
-            bridge = warm.bridge(made.plan(2), 0)
+            bridge = warm.handover(made.plan(2), 0)
             seen.extend([bridge is None, thread.alive])
 
         made.world.spawn("the same process", live, former)
@@ -349,16 +349,16 @@ def what_an_admitted_task_writes_is_none_of_the_restores_business() -> None:
 
 def an_error_of_the_restore_thread_is_the_instances() -> None:
     with stage() as made:
-        step, errors = Restore.step, [BrokerUnavailableError("away")]
+        step, errors = ChangelogReader.step, [BrokerUnavailableError("away")]
 
-        def once_failing(restore: Restore) -> set[str]:
+        def once_failing(restore: ChangelogReader) -> set[str]:
             if errors:
                 raise errors.pop()
             return step(restore)
 
         made.hold(1.0)
         made.write(0, 1, 2)
-        with patch.object(Restore, "step", once_failing):
+        with patch.object(ChangelogReader, "step", once_failing):
             made.one_epoch()
         assert not errors
         assert made.scenario.reports[(1, 0)]["state"] == "running", "the task is still waited for"
@@ -372,10 +372,10 @@ def a_restore_that_rested_goes_on() -> None:
         made.hold(3.0)
 
         def live() -> int:
-            kept = WarmInstances()
+            kept = InstanceCache()
             instance = made.open(2, beside=True)
             made.world.sleep(1.0)
-            assert admit(instance) == 1, "the marker at the end of the other task's changelog"
+            assert activate_restored(instance) == 1, "the marker at the end of the other task's changelog"
             made.work(instance)
             kept.put(instance)
             made.world.sleep(1.0)
@@ -383,7 +383,7 @@ def a_restore_that_rested_goes_on() -> None:
             until = made.world.now + 5.0
             while made.world.now < until:  # a thread that was let go of may cut one short
                 made.world.sleep(1.0)
-            admitted = admit(instance)
+            admitted = activate_restored(instance)
             made.work(instance)
             instance.close()
             return admitted
@@ -401,11 +401,11 @@ def readers_learn_of_an_admitted_task_with_the_next_commit() -> None:
         def live() -> None:
             instance = made.open(2, beside=True)
             made.world.sleep(1.0)
-            assert admit(instance) == 1
+            assert activate_restored(instance) == 1
             made.work(instance)
             made.world.sleep(3.0)
-            assert admit(instance) == 1
-            instance.commit()
+            assert activate_restored(instance) == 1
+            instance.committer.commit()
             instance.close()
 
         made.as_actor(live)

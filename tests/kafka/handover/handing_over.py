@@ -27,7 +27,7 @@ from kstreams_repl.bench.peers.kafka_streams import peer_jars
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
-from kstreams_repl.instance.epoch_result import Outcome
+from kstreams_repl.instance.epoch_result import EpochResult
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
@@ -90,7 +90,7 @@ class Ours:
         self._settings, self._directory = settings, directory
         self._admin = Admin(settings)
         self._generation = 0
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[EpochResult] = []
 
     def start(self, application: str, source: str, guarantee: str) -> None:
         self._generation += 1

@@ -10,6 +10,7 @@ from confluent_kafka import Message
 
 from kstreams_repl import Topology
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.instance.clients import InstanceClients
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.types import TopicPartition
@@ -70,16 +71,17 @@ class Client:
         """Nobody asks what it is."""
 
 
-class UncommittedInstance(Instance):
-    """Its commits say only that they were made."""
+def uncommitted(instance: Instance) -> Instance:
+    """Its commits say only that they were made, and there is nothing on disk."""
 
-    def commit(self, *, more: bool = False) -> bool:
-        for task in self.tasks:
+    def commit(*, more: bool = False) -> bool:
+        for task in instance.tasks:
             task.touched = False
         return True
 
-    def settle(self) -> None:
-        """There is nothing on disk."""
+    committer: Any = instance.committer
+    committer.commit, committer.settle = commit, lambda: None
+    return instance
 
 
 def instance_of(topology: Topology, client: Client, *, partitions: int = 1, **config: Any) -> Instance:
@@ -87,10 +89,10 @@ def instance_of(topology: Topology, client: Client, *, partitions: int = 1, **co
     silent: Any = SimpleNamespace(poll=lambda seconds: 0, meanwhile=None)
     plan: Any = SimpleNamespace(config=settings, application_id="app", isolation="read_uncommitted")
     none: Any = None
-    instance = UncommittedInstance(plan, 0, admin=none, consumer=client, producer=silent, fence=silent, collector=none)
+    clients = InstanceClients(plan, admin=none, consumer=client, producer=silent, fence=silent)
+    instance = uncommitted(Instance(plan, 0, clients, none))
     for partition in range(partitions):
         rig = Rig(topology, partition=partition, lags_known=False)
         active = ActiveTask(rig.task, rig.task.environment, dict.fromkeys(rig.inputs, 0), frozenset())
-        instance.tasks.append(active)
-        instance.by_partition |= dict.fromkeys(rig.inputs, active)
+        instance.add(active)
     return instance

@@ -14,10 +14,10 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import BrokerUnavailableError
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.journal_channel import JournalInstanceControl
-from kstreams_repl.instance.epoch_handover import Attendance
-from kstreams_repl.instance.epoch_result import Outcome
+from kstreams_repl.instance.epoch_handover import Epoch
+from kstreams_repl.instance.epoch_result import EpochResult
+from kstreams_repl.instance.initialization.task_initialization import Interrupted
 from kstreams_repl.instance.instance_runner import _Runner
-from kstreams_repl.instance.tasks.task_initialization import Interrupted
 from kstreams_repl.kafka.transactional import TransactionDoubtError
 
 
@@ -43,12 +43,12 @@ class _Journal:
         self.states.append(report.state)
 
 
-def run(monkeypatch: pytest.MonkeyPatch, directory: Path, journal: _Journal, opening: Callable[[], None]) -> Outcome:
+def run(monkeypatch: pytest.MonkeyPatch, directory: Path, journal: _Journal, opening: Callable[[], None]) -> EpochResult:
     follower: Any = journal
     control = JournalInstanceControl(follower, 1, 0, place="host-a", directory=directory)
     plan: Any = SimpleNamespace(application_id="app", config=StreamsConfig({"application.id": "app"}), generation=1)
     monkeypatch.setattr(_Runner, "_open", lambda self: opening())
-    return _Runner(plan, 0, control, "host-a", None, Attendance(time.monotonic() + 0.3), None).run()
+    return _Runner(plan, 0, control, "host-a", None, Epoch(time.monotonic() + 0.3), None).run()
 
 
 def test_a_doubtful_commit_is_recovered_from_when_the_broker_is_away_at_the_look_after_it(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kstreams_repl.commit.offset_metadata import OffsetMetadata
 from kstreams_repl.errors import TaskCorruptedError
 from kstreams_repl.instance.state.changelog_retention import ChangelogFloors, check_whole, floors_of
-from kstreams_repl.instance.state.state_manager import Changelog
+from kstreams_repl.instance.state.changelogs import Changelog
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.stores.segments import segment_interval_ms
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind

@@ -16,8 +16,8 @@ from kstreams_repl import StreamsBuilder
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import WorkerDiedError
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.failures.crash_location import Death, death_of_stack
-from kstreams_repl.instance.failures.crash_watchdog import CALM_SECONDS, CrashWatch
+from kstreams_repl.instance.failures.crash_location import WorkerCrash, crash_of_stack
+from kstreams_repl.instance.failures.crash_watchdog import CALM_SECONDS, CrashWatchdog
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.types import TaskId, TopicPartition
@@ -27,9 +27,9 @@ IN = TopicPartition("in", 0)
 DIE = """
 import os, signal, sys, pickle
 from pyspark import cloudpickle
-from kstreams_repl.instance.failures.crash_watchdog import CrashWatch
+from kstreams_repl.instance.failures.crash_watchdog import CrashWatchdog
 plan = cloudpickle.loads(bytes.fromhex(sys.argv[1]))
-watch = CrashWatch(plan, 0, "driver")
+watch = CrashWatchdog(plan, 0, "driver")
 watch.begin()
 task = watch.task("0_0", 0)
 for step in sys.argv[2].split():
@@ -72,26 +72,26 @@ def die(plan: ApplicationPlan, steps: str) -> str:
 
 
 @pytest.fixture
-def watch(tmp_path: Path) -> Iterator[CrashWatch]:
-    made = CrashWatch(plan_in(tmp_path), 0, "driver")
+def watch(tmp_path: Path) -> Iterator[CrashWatchdog]:
+    made = CrashWatchdog(plan_in(tmp_path), 0, "driver")
     yield made
     made.close()
 
 
-def test_a_death_with_an_open_commit_is_followed_by_careful_work(watch: CrashWatch, tmp_path: Path) -> None:
+def test_a_death_with_an_open_commit_is_followed_by_careful_work(watch: CrashWatchdog, tmp_path: Path) -> None:
     die(plan_in(tmp_path), "begin")
     watch.begin()
     assert watch.careful and watch.task("0_0", 0).traced
 
 
 @pytest.mark.parametrize("steps", ["", "begin end", "begin close"])
-def test_a_death_without_an_open_commit_is_of_no_interest(watch: CrashWatch, tmp_path: Path, steps: str) -> None:
+def test_a_death_without_an_open_commit_is_of_no_interest(watch: CrashWatchdog, tmp_path: Path, steps: str) -> None:
     die(plan_in(tmp_path), steps)
     watch.begin()
     assert not watch.careful
 
 
-def test_the_third_death_at_one_record_is_the_last(watch: CrashWatch, tmp_path: Path) -> None:
+def test_the_third_death_at_one_record_is_the_last(watch: CrashWatchdog, tmp_path: Path) -> None:
     plan = plan_in(tmp_path)
     assert [die(plan, steps) for steps in ("begin", "begin 7", "begin 7", "begin 7")] == ["usual", "careful", "careful", "careful"]
     with pytest.raises(WorkerDiedError, match="in node user, task 0_0, at in-0 offset 7") as caught:
@@ -100,28 +100,28 @@ def test_the_third_death_at_one_record_is_the_last(watch: CrashWatch, tmp_path: 
     assert caught.value.deaths == 3
 
 
-def test_deaths_at_different_records_are_not_one(watch: CrashWatch, tmp_path: Path) -> None:
+def test_deaths_at_different_records_are_not_one(watch: CrashWatchdog, tmp_path: Path) -> None:
     for steps in ("begin 7", "begin 8", "begin 9", "begin 7"):
         die(plan_in(tmp_path), steps)
     watch.begin()
     assert watch.careful
 
 
-def test_a_death_outside_of_user_code_has_no_place(watch: CrashWatch, tmp_path: Path) -> None:
+def test_a_death_outside_of_user_code_has_no_place(watch: CrashWatchdog, tmp_path: Path) -> None:
     for _ in range(4):
         die(plan_in(tmp_path), "begin 7 outside")
     watch.begin()
     assert watch.careful
 
 
-def test_deaths_of_another_generation_do_not_count(watch: CrashWatch, tmp_path: Path) -> None:
+def test_deaths_of_another_generation_do_not_count(watch: CrashWatchdog, tmp_path: Path) -> None:
     for _ in range(3):
         die(plan_in(tmp_path, generation=7), "begin 7")
     watch.begin()
     assert not watch.careful
 
 
-def test_a_process_that_lives_has_not_died(watch: CrashWatch, tmp_path: Path) -> None:
+def test_a_process_that_lives_has_not_died(watch: CrashWatchdog, tmp_path: Path) -> None:
     with process(plan_in(tmp_path), "begin 7", "stay") as running:
         assert running.stdout is not None and running.stdin is not None
         assert running.stdout.readline() == "usual\n"
@@ -130,7 +130,7 @@ def test_a_process_that_lives_has_not_died(watch: CrashWatch, tmp_path: Path) ->
     assert not watch.careful
 
 
-def test_after_a_calm_stretch_the_deaths_are_forgotten(watch: CrashWatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_calm_stretch_the_deaths_are_forgotten(watch: CrashWatchdog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     die(plan_in(tmp_path), "begin 7")
     watch.begin()
     assert watch.bound(1e18) < 1e18 and not watch.calm()
@@ -142,7 +142,7 @@ def test_after_a_calm_stretch_the_deaths_are_forgotten(watch: CrashWatch, tmp_pa
 
 def test_a_directory_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "app").write_text("in the way")
-    watch = CrashWatch(plan_in(tmp_path), 0, "driver")
+    watch = CrashWatchdog(plan_in(tmp_path), 0, "driver")
     watch.begin()
     task = watch.task("0_0", 0)
     task.begin()
@@ -150,7 +150,7 @@ def test_a_directory_that_cannot_be_written_stops_nothing(tmp_path: Path) -> Non
     watch.close()
 
 
-def test_files_of_another_kind_are_passed_over(watch: CrashWatch, tmp_path: Path) -> None:
+def test_files_of_another_kind_are_passed_over(watch: CrashWatchdog, tmp_path: Path) -> None:
     (tmp_path / "app" / "tasks").mkdir(parents=True)
     (tmp_path / "app" / "tasks" / ".working-0").write_bytes(os.urandom(20_000))
     watch.begin()
@@ -179,19 +179,19 @@ def stack() -> str:
 
 
 def test_a_stack_tells_the_node_and_the_users_line() -> None:
-    death = death_of_stack(stack(), {"user"})
+    death = crash_of_stack(stack(), {"user"})
     assert (death.node, death.file, death.line) == ("user", "/home/me/mine.py", 42)
     assert str(death) == "died at work (Segmentation fault) in node user"
 
 
 def test_a_stack_outside_of_nodes_tells_the_cause_alone() -> None:
-    assert death_of_stack(stack(), {"another"}) == Death(cause="died at work (Segmentation fault)")
+    assert crash_of_stack(stack(), {"another"}) == WorkerCrash(cause="died at work (Segmentation fault)")
 
 
 def test_the_timer_of_a_call_that_lets_nobody_else_run_is_told_as_such() -> None:
-    assert "let no other thread run" in death_of_stack("Timeout (0:00:01)!\nThread 0x1 (most recent call first):\n", ()).cause
+    assert "let no other thread run" in crash_of_stack("Timeout (0:00:01)!\nThread 0x1 (most recent call first):\n", ()).cause
 
 
 def test_what_is_known_of_a_place_comes_from_both() -> None:
-    placed, seen = Death("0_0", "user", "in", 0, 7), Death(node="other", cause="fell", file="f.py", line=3)
-    assert placed.merged(seen) == Death("0_0", "user", "in", 0, 7, "fell", "f.py", 3)
+    placed, seen = WorkerCrash("0_0", "user", "in", 0, 7), WorkerCrash(node="other", cause="fell", file="f.py", line=3)
+    assert placed.merged(seen) == WorkerCrash("0_0", "user", "in", 0, 7, "fell", "f.py", 3)

@@ -10,32 +10,32 @@ from pathlib import Path
 import pytest
 
 from kstreams_repl.errors import InvalidNameError
-from kstreams_repl.instance.executor_directory import executor_process, take_place
+from kstreams_repl.instance.executor_directory import executor_process, take_directory
 
 
 def test_an_executor_finds_the_place_it_holds(tmp_path: Path) -> None:
-    assert take_place(tmp_path, "app", os.getpid()) == take_place(tmp_path, "app", os.getpid())
+    assert take_directory(tmp_path, "app", os.getpid()) == take_directory(tmp_path, "app", os.getpid())
 
 
 def test_two_living_executors_have_two_places(tmp_path: Path) -> None:
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        mine, its = take_place(tmp_path, "app", os.getpid()), take_place(tmp_path, "app", other.pid)
-        assert mine != its and take_place(tmp_path, "app", os.getpid()) == mine
+        mine, its = take_directory(tmp_path, "app", os.getpid()), take_directory(tmp_path, "app", other.pid)
+        assert mine != its and take_directory(tmp_path, "app", os.getpid()) == mine
     finally:
         other.communicate(b"\n")
 
 
 def test_the_place_of_an_executor_that_is_gone_is_taken_over(tmp_path: Path) -> None:
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    its = take_place(tmp_path, "app", other.pid)
+    its = take_directory(tmp_path, "app", other.pid)
     other.communicate(b"\n")
-    assert take_place(tmp_path, "app", os.getpid()) == its
+    assert take_directory(tmp_path, "app", os.getpid()) == its
 
 
 def test_no_name_leads_out_of_the_state_directory(tmp_path: Path) -> None:
     with pytest.raises(InvalidNameError):
-        take_place(tmp_path / "state", "../elsewhere", os.getpid())
+        take_directory(tmp_path / "state", "../elsewhere", os.getpid())
     assert not list(tmp_path.iterdir())
 
 

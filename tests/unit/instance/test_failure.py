@@ -6,7 +6,7 @@ import json
 import linecache
 
 from kstreams_repl.errors import StreamsProcessingError
-from kstreams_repl.instance.polling.poll_loop import failure_of
+from kstreams_repl.instance.failures.failure_report import failure_of
 from kstreams_repl.runtime.user_error import UserLine
 from kstreams_repl.session.source.error_source import user_place, with_source
 from kstreams_repl.spark.failure_translation import error_from

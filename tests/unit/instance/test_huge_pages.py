@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kstreams_repl.instance.huge_pages import _anonymous, use_large_pages
+from kstreams_repl.instance.huge_pages import _anonymous, use_huge_pages
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
 def test_all_anonymous_memory_is_asked_for() -> None:
     memory = mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory[0] = 1
-    assert use_large_pages(30) >= 6 << 20
+    assert use_huge_pages(30) >= 6 << 20
     assert memory[0] == 1 and memory[-1] == 0
     memory.close()
 

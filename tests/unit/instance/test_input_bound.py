@@ -11,8 +11,8 @@ import pytest
 from kstreams_repl import StreamsBuilder, Topology
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.polling.poll_loop import Ending, Loop
-from kstreams_repl.instance.polling.processing_threads import ThreadedLoop
+from kstreams_repl.instance.polling.poll_loop import PollLoop
+from kstreams_repl.instance.polling.processing_threads import ThreadedPollLoop
 from kstreams_repl.types import TopicPartition
 from tests.unit.instance.rig import Client, instance_of, rows
 
@@ -33,7 +33,7 @@ def held(instance: Instance) -> int:
     return sum(task.task.buffered_bytes for task in instance.tasks)
 
 
-def run(instance: Instance, records: int, loop: Callable[..., Loop] = Loop) -> int:
+def run(instance: Instance, records: int, loop: Callable[..., PollLoop] = PollLoop) -> int:
     """Until so many records are processed; the most bytes that were buffered between two rounds."""
     most = 0
     deadline = time.monotonic() + SECONDS
@@ -41,17 +41,17 @@ def run(instance: Instance, records: int, loop: Callable[..., Loop] = Loop) -> i
     def signal(now: float) -> Signal:
         nonlocal most
         most = max(most, held(instance))
-        return Signal.PAUSE if instance.totals.records >= records else Signal.RUN
+        return Signal.PAUSE if instance.counters.records >= records else Signal.RUN
 
     ending = loop(instance, signal=signal, report=lambda _: None).run(deadline)
-    assert ending is Ending.PAUSED, f"{instance.totals.records} of {records}, {held(instance)} bytes buffered"
+    assert ending is Signal.PAUSE, f"{instance.counters.records} of {records}, {held(instance)} bytes buffered"
     return most
 
 
 def test_polling_stops_at_the_cap_long_before_the_bound_in_records() -> None:
     client = Client(*(rows("in", 4, size=MB, start=4 * poll) for poll in range(30)))
     instance = instance_of(passing("in"), client, input_buffer_max_bytes=8 * MB)
-    loop = Loop(instance, signal=lambda _: Signal.RUN, report=lambda _: None)
+    loop = PollLoop(instance, signal=lambda _: Signal.RUN, report=lambda _: None)
     while loop._queues_have_room() and client.polls:
         loop._route(client.consume(10_000, 0))
     assert held(instance) == 8 * MB and instance.tasks[0].task.buffered == 8
@@ -61,7 +61,7 @@ def test_a_batch_counts_until_its_last_record_is_taken() -> None:
     client = Client(rows("in", 2, size=MB), rows("in", 2, size=MB, start=2))
     instance = instance_of(passing("in"), client)
     (task,) = instance.tasks
-    loop = Loop(instance, signal=lambda _: Signal.RUN, report=lambda _: None)
+    loop = PollLoop(instance, signal=lambda _: Signal.RUN, report=lambda _: None)
     for _ in range(2):
         loop._route(client.consume(10_000, 0))
     left = []
@@ -70,16 +70,16 @@ def test_a_batch_counts_until_its_last_record_is_taken() -> None:
     assert left == [4, 2, 2, 0]
 
 
-@pytest.mark.parametrize("loop", [Loop, ThreadedLoop])
-def test_a_batch_larger_than_the_cap_is_worked_off_like_any_other(loop: Callable[..., Loop]) -> None:
+@pytest.mark.parametrize("loop", [PollLoop, ThreadedPollLoop])
+def test_a_batch_larger_than_the_cap_is_worked_off_like_any_other(loop: Callable[..., PollLoop]) -> None:
     client = Client(*(rows("in", 12, size=MB, start=12 * poll) for poll in range(3)))
     instance = instance_of(passing("in"), client, input_buffer_max_bytes=MB)
     assert run(instance, 36, loop) <= 12 * MB
     assert not client.pauses
 
 
-@pytest.mark.parametrize("loop", [Loop, ThreadedLoop])
-def test_a_join_gets_the_side_it_waits_for_when_the_other_side_has_filled_the_buffers(loop: Callable[..., Loop]) -> None:
+@pytest.mark.parametrize("loop", [PollLoop, ThreadedPollLoop])
+def test_a_join_gets_the_side_it_waits_for_when_the_other_side_has_filled_the_buffers(loop: Callable[..., PollLoop]) -> None:
     """The second side's records lie behind 40 MB of the first, which is paused at the cap and resumed when it is worked off."""
     late = [rows("b", 1, timestamp=100 + at, start=at) for at in range(20)]
     client = Client(*(rows("a", 2, size=MB, start=2 * poll) for poll in range(20)), *late)
@@ -91,7 +91,7 @@ def test_a_join_gets_the_side_it_waits_for_when_the_other_side_has_filled_the_bu
 def test_small_records_meet_the_bound_in_records_first() -> None:
     client = Client(*(rows("in", 10_000, size=100, start=10_000 * poll) for poll in range(3)))
     instance = instance_of(passing("in"), client)
-    loop: Any = Loop(instance, signal=lambda _: Signal.RUN, report=lambda _: None)
+    loop: Any = PollLoop(instance, signal=lambda _: Signal.RUN, report=lambda _: None)
     while loop._queues_have_room() and client.polls:
         loop._route(client.consume(10_000, 0))
     assert instance.tasks[0].task.buffered == 20_000
@@ -101,7 +101,7 @@ def test_small_records_meet_the_bound_in_records_first() -> None:
 def test_what_is_read_ahead_in_a_commit_counts() -> None:
     client = Client(*(rows("in", 4, size=MB, start=4 * poll) for poll in range(30)))
     instance = instance_of(passing("in"), client, input_buffer_max_bytes=8 * MB)
-    loop = Loop(instance, signal=lambda _: Signal.RUN, report=lambda _: None)
+    loop = PollLoop(instance, signal=lambda _: Signal.RUN, report=lambda _: None)
     while loop._read_ahead():
         pass
     assert len(loop._take_ahead()) == 8

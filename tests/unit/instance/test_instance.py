@@ -27,7 +27,7 @@ def test_everything_is_let_go_of_though_what_runs_beside_it_cannot_be_closed() -
     client.close = lambda: said.append("consumer")
     instance = instance_of(Topology().add_source("in", "in"), client)
     (task,) = instance.tasks
-    instance.fence.close = instance.producer.close = instance.producer.purge = lambda *seconds: None  # type: ignore[method-assign]
+    instance.clients.fence.close = instance.clients.producer.close = instance.clients.producer.purge = lambda *seconds: None  # type: ignore[method-assign]
     instance.snapshotter, instance.standbys = refusing("snapshots", said), refusing("standbys", said)
     with pytest.raises(RuntimeError, match="snapshots"):
         instance.close()

@@ -16,7 +16,7 @@ from kstreams_repl.errors import StateStoreError
 from kstreams_repl.instance import instance_cache as warm_module
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.file_channel import FileChannel
-from kstreams_repl.instance.instance_cache import WarmInstances
+from kstreams_repl.instance.instance_cache import InstanceCache
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 
 SMALL = 64 << 20
@@ -28,9 +28,6 @@ class _Instance:
     def __init__(self, directory: Path, name: str = "app", *, trouble: BaseException | None = None, gate: bool = True) -> None:
         self.plan = SimpleNamespace(application_id=name, remote=False, control_directory=str(directory), generation=1)
         self.slot = 0
-        self.updater = None
-        self.changelog_ends: Any = {}
-        self.warm = False
         self.path = directory / name
         self.environment = LmdbEnvironment(self.path, map_bytes=SMALL)
         self.environment.take_ownership("1/0/1/1/a")
@@ -48,6 +45,9 @@ class _Instance:
 
         self.environment._mark_closed = slowly  # type: ignore[method-assign]
 
+    def rest(self) -> None:
+        """There is no restore to suspend."""
+
     def close(self) -> None:
         self.environment.close()
         if self._trouble is not None:
@@ -58,7 +58,7 @@ class _Instance:
         return self.environment.closed
 
 
-def kept_by(warm: WarmInstances, instance: Any) -> Any:
+def kept_by(warm: InstanceCache, instance: Any) -> Any:
     warm.put(instance)
     return instance
 
@@ -71,17 +71,17 @@ def settle(condition: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def warm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[WarmInstances]:
+def warm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[InstanceCache]:
     monkeypatch.setattr(warm_module, "_changelog_ends", lambda instance: {})
     monkeypatch.setattr(warm_module, "_WATCH_SECONDS", 0.01)
     FileChannel(tmp_path).signal(1, Signal.PAUSE)
-    made = WarmInstances(0.0)
+    made = InstanceCache(0.0)
     yield made
     made.close()
     settle(lambda: made._watch is None)
 
 
-def test_stores_that_the_watching_thread_still_closes_are_waited_for(warm: WarmInstances, tmp_path: Path) -> None:
+def test_stores_that_the_watching_thread_still_closes_are_waited_for(warm: InstanceCache, tmp_path: Path) -> None:
     late = kept_by(warm, _Instance(tmp_path, gate=False))
     late.begun.wait()
     opened: Future[str] = Future()
@@ -102,7 +102,7 @@ def test_stores_that_the_watching_thread_still_closes_are_waited_for(warm: WarmI
     thread.join()
 
 
-def test_another_application_is_not_waited_for(warm: WarmInstances, tmp_path: Path) -> None:
+def test_another_application_is_not_waited_for(warm: InstanceCache, tmp_path: Path) -> None:
     late = kept_by(warm, _Instance(tmp_path, gate=False))
     late.begun.wait()
     other: Any = SimpleNamespace(application_id="another", generation=1)
@@ -110,7 +110,7 @@ def test_another_application_is_not_waited_for(warm: WarmInstances, tmp_path: Pa
     late.gate.set()
 
 
-def test_a_signal_ends_the_wait_for_what_is_being_closed(warm: WarmInstances, tmp_path: Path) -> None:
+def test_a_signal_ends_the_wait_for_what_is_being_closed(warm: InstanceCache, tmp_path: Path) -> None:
     late = kept_by(warm, _Instance(tmp_path, gate=False))
     late.begun.wait()
     answers = [True, True, False]
@@ -125,7 +125,7 @@ def test_a_signal_ends_the_wait_for_what_is_being_closed(warm: WarmInstances, tm
     late.gate.set()
 
 
-def test_everything_is_closed_when_close_returns(warm: WarmInstances, tmp_path: Path) -> None:
+def test_everything_is_closed_when_close_returns(warm: InstanceCache, tmp_path: Path) -> None:
     late = kept_by(warm, _Instance(tmp_path, gate=False))
     late.begun.wait()
     threading.Timer(0.1, late.gate.set).start()
@@ -135,7 +135,7 @@ def test_everything_is_closed_when_close_returns(warm: WarmInstances, tmp_path: 
 
 @pytest.mark.parametrize("trouble", [ValueError("the user's Processor.close"), SystemExit(3)])
 def test_an_instance_whose_close_fails_keeps_no_other_open(
-    warm: WarmInstances, tmp_path: Path, trouble: BaseException, caplog: pytest.LogCaptureFixture
+    warm: InstanceCache, tmp_path: Path, trouble: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     every = [_Instance(tmp_path, "a", trouble=trouble), _Instance(tmp_path, "b")]
     for instance in every:
@@ -143,27 +143,27 @@ def test_an_instance_whose_close_fails_keeps_no_other_open(
     settle(lambda: all(instance.closed for instance in every))
     later = kept_by(warm, _Instance(tmp_path, "c"))
     settle(lambda: later.closed)
-    assert "a[0]: kept until now, was not closed in order" in caplog.text
+    assert "a[0]: closing a kept instance failed" in caplog.text
     assert "b[0]" not in caplog.text
 
 
 def test_a_former_instance_whose_close_fails_does_not_stop_its_successor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(warm_module, "_changelog_ends", lambda instance: {})
-    monkeypatch.setattr(warm_module, "_unchanged", lambda instance: False)
+    monkeypatch.setattr(warm_module, "_unchanged", lambda kept: False)
     FileChannel(tmp_path).signal(1, Signal.RUN)
-    warm = WarmInstances()
+    warm = InstanceCache()
     former = kept_by(warm, _Instance(tmp_path, trouble=ValueError("the user's Processor.close")))
     assert warm.take(former.plan, 0) is None
     LmdbEnvironment(former.path, map_bytes=SMALL).close()
     newer: Any = SimpleNamespace(application_id="app", generation=2)
     again = kept_by(warm, _Instance(tmp_path, trouble=ValueError("again")))
-    again.give_up = again.close
+    again.hand_over = again.close
     assert warm.take(newer, 0) is None
-    assert warm.take_spares("app") == {}
+    assert warm.take_environments("app") == {}
     warm.close()
 
 
-def test_a_lease_that_cannot_be_understood_keeps_no_other_open(warm: WarmInstances, tmp_path: Path) -> None:
+def test_a_lease_that_cannot_be_understood_keeps_no_other_open(warm: InstanceCache, tmp_path: Path) -> None:
     strange = tmp_path / "strange"
     strange.mkdir()
     (strange / "lease.json").write_text('{"generation": 1, "signal": "dance"}')

@@ -14,7 +14,7 @@ from kstreams_repl.errors import ApplicationFailedError, StreamsProcessingError
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.file_channel import FileChannel
 from kstreams_repl.instance.control.journal_channel import JournalChannel, JournalInstanceControl, _content
-from kstreams_repl.instance.polling.poll_loop import failure_of
+from kstreams_repl.instance.failures.failure_report import failure_of
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal import JournalReports
 from kstreams_repl.kafka.journal_records import Claim, DesiredState, InstanceReport, encode

@@ -11,7 +11,7 @@ import pytest
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.failures.rejected_records import Refusals, producer_settings
+from kstreams_repl.instance.failures.rejected_records import RejectedRecords, producer_settings
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.types import TaskId, TopicPartition
@@ -37,4 +37,4 @@ def test_batches_are_no_larger_than_any_topic_allows_that_is_written(limited: st
     admin: Any = SimpleNamespace(
         topic_configs=lambda names: {name: {"max.message.bytes": "5000" if name == limited else "1048588"} for name in names}
     )
-    assert producer_settings(plan(), admin, Refusals()) == {"batch_size": 5000}
+    assert producer_settings(plan(), admin, RejectedRecords()) == {"batch_size": 5000}

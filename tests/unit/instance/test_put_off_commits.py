@@ -12,8 +12,9 @@ import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.instance.state.environment_attributes import INPUT
 from kstreams_repl.instance.tasks import active_task
-from kstreams_repl.instance.tasks.active_task import INPUT, ActiveTask
+from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.stores.engine.snapshot import LmdbSnapshot

@@ -9,9 +9,9 @@ import pytest
 
 from kstreams_repl import StreamsBuilder, Topology
 from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.polling.poll_loop import Loop
+from kstreams_repl.instance.polling.poll_loop import PollLoop
 from kstreams_repl.instance.polling.scheduler import Candidate, Scheduler, longest_waiting
-from kstreams_repl.instance.polling.scheduling_round import Turns
+from kstreams_repl.instance.polling.scheduling_round import SchedulingRounds
 from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.types import TaskId
 from tests.unit.instance.rig import Client, instance_of, rows
@@ -48,9 +48,9 @@ def turns(monkeypatch: pytest.MonkeyPatch, scheduler: Scheduler | str) -> list[t
         task._slice = 100
 
     def signal(now: float) -> Signal:
-        return Signal.PAUSE if instance.totals.records >= sum(RECORDS) else Signal.RUN
+        return Signal.PAUSE if instance.counters.records >= sum(RECORDS) else Signal.RUN
 
-    Loop(instance, signal=signal, report=lambda _: None).run(time.monotonic() + 30)
+    PollLoop(instance, signal=signal, report=lambda _: None).run(time.monotonic() + 30)
     return seen
 
 
@@ -72,14 +72,14 @@ def test_a_task_that_waits_for_another_partition_does_not_take_the_turns_of_the_
     builder.stream("a").merge(builder.stream("b")).to("out")
     client = Client(rows("a", 5, partition=0) + rows("a", 2, partition=1) + rows("b", 2, partition=1))
     instance = instance_of(builder.build(), client, partitions=2)
-    Loop(instance, signal=lambda _: Signal.RUN, report=lambda _: None)._route(client.consume(10, 0))
+    PollLoop(instance, signal=lambda _: Signal.RUN, report=lambda _: None)._route(client.consume(10, 0))
     asked: list[list[TaskId]] = []
 
     def most(candidates: Sequence[Candidate]) -> Candidate:
         asked.append([candidate.id for candidate in candidates])
         return max(candidates, key=lambda candidate: candidate.buffered)
 
-    assert Turns(most).round(instance.tasks, 100) > 0
+    assert SchedulingRounds(most).run(instance.tasks, 100) > 0
     assert asked == [[TaskId(0, 0), TaskId(0, 1)], [TaskId(0, 1)]]
 
 
@@ -93,10 +93,10 @@ def test_who_waits_longest_is_told_in_seconds() -> None:
 
     client = Client(rows("in", 10, partition=0) + rows("in", 10, partition=1))
     instance = instance_of(passing(), client, partitions=2)
-    Loop(instance, signal=lambda _: Signal.RUN, report=lambda _: None)._route(client.consume(20, 0))
-    order = Turns(noting, clock=lambda: now)
+    PollLoop(instance, signal=lambda _: Signal.RUN, report=lambda _: None)._route(client.consume(20, 0))
+    order = SchedulingRounds(noting, clock=lambda: now)
     now = 7.0
-    order.round(instance.tasks, 3)
+    order.run(instance.tasks, 3)
     now = 8.0
-    order.round(instance.tasks, 3)
+    order.run(instance.tasks, 3)
     assert waited == [{0: 2.0, 1: 2.0}, {0: 0.0, 1: 2.0}, {0: 1.0, 1: 1.0}, {0: 0.0, 1: 1.0}]

@@ -164,10 +164,10 @@ def test_a_snapshotter_tells_what_is_wrong_and_stops_telling_when_it_is_mended(t
     snapshotter = Snapshotter(
         [("0_0", environment)], snapshot_directory(str(blocked)), "app", seconds=0.01, keep=1, work=tmp_path / "work"
     ).start()
-    settle(lambda: snapshotter.trouble is not None and "make the directory" in snapshotter.trouble)
+    settle(lambda: snapshotter.error is not None and "make the directory" in snapshotter.error)
     blocked.unlink()
     settle(lambda: snapshotter.taken == {"0_0": 1})
-    assert snapshotter.trouble is None
+    assert snapshotter.error is None
     snapshotter.close()
     environment.close()
 

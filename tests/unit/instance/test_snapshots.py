@@ -11,6 +11,8 @@ import pytest
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import ConfigError, InvalidNameError, TaskMigratedError
+from kstreams_repl.instance.state.changelogs import TOMBSTONE_SECONDS, Changelog, ChangelogBounds
+from kstreams_repl.instance.state.environment_attributes import remember_topics
 from kstreams_repl.instance.state.snapshot_directory import LocalDirectory, snapshot_directory
 from kstreams_repl.instance.state.snapshots import (
     Manifest,
@@ -21,7 +23,6 @@ from kstreams_repl.instance.state.snapshots import (
     take_snapshot,
     why_refused,
 )
-from kstreams_repl.instance.state.state_manager import TOMBSTONE_SECONDS, Changelog, remember_topics
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.stores.engine.snapshot import LmdbSnapshot
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
@@ -121,7 +122,7 @@ def refused(
 ) -> str | None:
     settings = StreamsConfig({"application.id": "app"} | config)
     now_ms = manifest.at_ms + later_ms
-    return why_refused(manifest, [log], {AT: first}, {AT: end}, {AT.topic: topic_id}, config=settings, now_ms=now_ms)
+    return why_refused(manifest, [log], ChangelogBounds({AT: first}, {AT: end}, {AT.topic: topic_id}), config=settings, now_ms=now_ms)
 
 
 def test_a_snapshot_that_does_not_fit_its_changelog_is_refused(directory: LocalDirectory, tmp_path: Path) -> None:
@@ -130,11 +131,11 @@ def test_a_snapshot_that_does_not_fit_its_changelog_is_refused(directory: LocalD
     environment.close()
     day = TOMBSTONE_SECONDS * 1000
     assert refused(taken) is None and refused(taken, end=500) is None and refused(taken, later_ms=day + 1) is None
-    assert "made again" in (refused(taken, topic_id="id-2") or "")
+    assert "recreated" in (refused(taken, topic_id="id-2") or "")
     assert "outside" in (refused(taken, first=11, end=20) or "")
     assert "outside" in (refused(taken, end=9) or "")
     assert "deletions" in (refused(taken, end=11, later_ms=day + 1) or "")
-    assert "does not have" in (refused(replace(taken, positions={})) or "")
+    assert "no position in" in (refused(replace(taken, positions={})) or "")
 
 
 def test_a_snapshot_is_refused_as_soon_as_the_changelog_forgets_deletions(directory: LocalDirectory, tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ def test_a_snapshot_of_an_input_that_was_made_anew_is_refused(directory: LocalDi
     environment.close()
     table = Changelog(TaskId(0, 0), replace(LOG.store, source_topic=AT.topic), AT)
     assert refused(taken, log=table) is None and refused(replace(taken, positions={}), log=table) is None
-    assert "made again" in (refused(taken, log=table, topic_id="id-2") or "")
+    assert "recreated" in (refused(taken, log=table, topic_id="id-2") or "")
 
 
 def test_only_the_newest_snapshots_are_kept(directory: LocalDirectory, tmp_path: Path) -> None:

@@ -14,18 +14,10 @@ import pytest
 from kstreams_repl.commit.offset_metadata import COMMIT_ID, encode
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import StateStoreError, TaskMigratedError
-from kstreams_repl.instance.state import state_manager
-from kstreams_repl.instance.state.state_manager import (
-    AS_OF,
-    INPUT,
-    Changelog,
-    fresh_environment,
-    note_time,
-    open_environment,
-    owner_token,
-    remember_topics,
-    why_not_trusted,
-)
+from kstreams_repl.instance.state.changelogs import Changelog, ChangelogBounds
+from kstreams_repl.instance.state.environment_attributes import AS_OF, INPUT, remember_topics, set_as_of
+from kstreams_repl.instance.state.owner_token import end_process, owner_token, start_time
+from kstreams_repl.instance.state.state_manager import fresh_environment, open_environment, why_not_trusted
 from kstreams_repl.kafka.admin import CommittedOffset
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
@@ -64,9 +56,7 @@ def why(
     return why_not_trusted(
         environment,
         [log],
-        {AT: first},
-        {AT: end},
-        {AT.topic: topic_id},
+        ChangelogBounds({AT: first}, {AT: end}, {AT.topic: topic_id}),
         config=StreamsConfig({"application.id": "app"}, **config),
         committed=lambda: committed or {},
     )
@@ -75,7 +65,7 @@ def why(
 def made_long_ago(path: Path, *, days: float = 2, position: int = 10) -> None:
     """A copy whose last commit was then, closed since."""
     environment = made(path, position)
-    note_time(environment, time.time() - days * DAY)
+    set_as_of(environment, time.time() - days * DAY)
     environment.commit({f"{INPUT}{IN}": 7}, 1)
     environment.close()
 
@@ -94,7 +84,7 @@ def test_copy_inside_its_changelog_is_trusted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("ends", "reason"),
-    [({"first": 11, "end": 20}, "before the start"), ({"end": 9}, "after the end"), ({"topic_id": "id-2"}, "made again")],
+    [({"first": 11, "end": 20}, "before the start"), ({"end": 9}, "after the end"), ({"topic_id": "id-2"}, "recreated")],
 )
 def test_copy_that_does_not_fit_its_changelog_is_not_trusted(tmp_path: Path, ends: dict[str, object], reason: str) -> None:
     environment = made(tmp_path / "e")
@@ -200,10 +190,10 @@ def test_token_names_a_process_and_only_that_one_is_ended() -> None:
     token = owner_token(3, 1)
     generation, slot, pid, started, _ = token.split("/")
     assert (generation, slot, pid) == ("3", "1", str(os.getpid()))
-    assert started == state_manager.start_time(os.getpid())
-    assert not state_manager.end_process(token), "this process ends itself"
-    assert not state_manager.end_process(f"3/1/{os.getppid()}/1/x"), "another process that has got the pid since"
-    assert not state_manager.end_process("nonsense")
+    assert started == start_time(os.getpid())
+    assert not end_process(token), "this process ends itself"
+    assert not end_process(f"3/1/{os.getppid()}/1/x"), "another process that has got the pid since"
+    assert not end_process("nonsense")
 
 
 def test_former_owner_cannot_commit(tmp_path: Path) -> None:

@@ -12,9 +12,12 @@ import pytest
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import BrokerUnavailableError
+from kstreams_repl.instance.initialization.store_ownership import own_stores
+from kstreams_repl.instance.instance import TakeOver
+from kstreams_repl.instance.state.changelogs import changelogs_of
+from kstreams_repl.instance.state.environment_attributes import remember_topics, set_as_of
+from kstreams_repl.instance.state.owner_token import owner_token
 from kstreams_repl.instance.state.state_directory import task_directory
-from kstreams_repl.instance.state.state_manager import changelogs_of, note_time, owner_token, remember_topics
-from kstreams_repl.instance.tasks.task_initialization import _own_stores
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment, is_open_here
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
@@ -32,7 +35,7 @@ def test_a_broker_that_goes_away_while_stores_are_looked_at_leaves_none_of_them_
     former = LmdbEnvironment(path)
     former.take_ownership(owner_token(1, 0))
     remember_topics(former, changelogs_of(SPEC), {LOG.topic: "id"})
-    note_time(former, time.time() - 48 * 3600)
+    set_as_of(former, time.time() - 48 * 3600)
     former.commit({str(LOG): 3}, 1)
     former.close()
 
@@ -46,7 +49,7 @@ def test_a_broker_that_goes_away_while_stores_are_looked_at_leaves_none_of_them_
         committed_offsets=away,
     )
     plan = SimpleNamespace(state_directory=str(tmp_path), application_id="app", config=CONFIG)
-    instance: Any = SimpleNamespace(plan=plan)
+    instance: Any = SimpleNamespace(plan=plan, executor="driver", clients=SimpleNamespace(admin=admin), take_over=TakeOver())
     with pytest.raises(BrokerUnavailableError) as raised, ExitStack() as undo:
-        _own_stores(instance, [SPEC], "driver", undo, owner_token(2, 0), admin, {}, lambda: True)
+        own_stores(instance, [SPEC], undo, owner_token(2, 0), {}, lambda: True)
     assert raised.value.message and not is_open_here(path)

@@ -159,7 +159,7 @@ def test_threads_end_when_it_is_over(manager: TaskManager) -> None:
 def test_giving_back_what_another_has_tells_who(manager: TaskManager) -> None:
     with manager.taken("a") as managed:
         assert managed is not None
-        with pytest.raises(IllegalStateTransitionError, match="with a, not with b"):
+        with pytest.raises(IllegalStateTransitionError, match="b cannot give back task 0_0: a holds it"):
             manager._give_back(managed, "b")
 
 

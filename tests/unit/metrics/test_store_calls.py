@@ -10,7 +10,7 @@ import pytest
 
 from kstreams_repl import StreamsBuilder, TimeWindows, serdes
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.metrics.task_instrumentation import TaskMeter
+from kstreams_repl.instance.tasks.task_instrumentation import TaskMeter
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.stores.factory import open_store

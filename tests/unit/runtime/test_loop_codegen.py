@@ -11,7 +11,7 @@ import pytest
 
 from kstreams_repl import StreamsBuilder, TimeWindows, serdes
 from kstreams_repl.errors import KStreamsError, StreamsProcessingError
-from kstreams_repl.instance.failures.crash_location import death_of_stack
+from kstreams_repl.instance.failures.crash_location import crash_of_stack
 from kstreams_repl.instance.tasks.record_collector import KafkaRecordCollector
 from kstreams_repl.runtime.columnar_queue import LOOP_THRESHOLD, FusedQueue
 from kstreams_repl.runtime.loop_codegen import Way, node_in_loop
@@ -310,7 +310,7 @@ def test_a_stack_tells_the_node_of_a_loop() -> None:
         code = trace.tb_frame.f_code
         frames.insert(0, f'  File "{code.co_filename}", line {trace.tb_lineno} in {code.co_name}')
         trace = trace.tb_next
-    death = death_of_stack("\n".join(["Fatal Python error: Segmentation fault", "", *frames]), {"fails"})
+    death = crash_of_stack("\n".join(["Fatal Python error: Segmentation fault", "", *frames]), {"fails"})
     assert (death.node, death.file) == ("fails", __file__)
     assert node_in_loop(__file__, 3) is None
 

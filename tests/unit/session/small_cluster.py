@@ -2,7 +2,7 @@
 
 `SmallCluster` answers what `Admin` answers and takes a commit as a whole. `SmallDeployment` stands where `spark.deployment.Deployment`
 stands and does its steps in its order, in this thread: plan, generation into the journal, take-over
-(`instance.tasks.task_initialization`), records, commits (`ActiveTask`). What it says nothing about: Kafka, Spark, several processes.
+(`instance.initialization`), records, commits (`ActiveTask`). What it says nothing about: Kafka, Spark, several processes.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.instance.initialization.start_offsets import start_offsets
+from kstreams_repl.instance.initialization.store_ownership import own_stores
+from kstreams_repl.instance.initialization.task_activation import restoring_task, start_task
+from kstreams_repl.instance.instance import TakeOver
+from kstreams_repl.instance.state.environment_attributes import forget_inputs
+from kstreams_repl.instance.state.owner_token import owner_token
 from kstreams_repl.instance.state.state_directory import state_root
-from kstreams_repl.instance.state.state_manager import forget_inputs, owner_token
-from kstreams_repl.instance.tasks import task_initialization
 from kstreams_repl.instance.tasks.active_task import ActiveTask
-from kstreams_repl.instance.tasks.task_activation import start_task, taken_over
 from kstreams_repl.kafka.admin import CommittedOffset, NewTopicSpec, TopicDescription
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal_records import DesiredState, Version
@@ -252,29 +255,21 @@ class SmallDeployment:
                 plan=plan,
                 globals=None,
                 executor="driver",
-                watch=None,
+                watchdog=None,
                 collector=self._collector,
-                begin=lambda: None,
-                refresh_soon=lambda: None,
+                clients=SimpleNamespace(admin=self.cluster, begin=lambda: None),
+                committer=SimpleNamespace(refresh_soon=lambda: None),
                 counters=SimpleNamespace(created=0),
+                take_over=TakeOver(),
             )
             with ExitStack() as undo:
-                environments, logs = task_initialization._own_stores(
-                    instance,
-                    specs,
-                    "driver",
-                    undo,
-                    token,
-                    self.cluster,
-                    self._spares,
-                    lambda: True,  # type: ignore[arg-type]
-                )
+                environments, logs = own_stores(instance, specs, undo, token, self._spares, lambda: True)
                 undo.pop_all()
-            starts = task_initialization._starts(plan, specs, environments, self.cluster)  # type: ignore[arg-type]
+            starts = start_offsets(plan, specs, environments, self.cluster)  # type: ignore[arg-type]
             for log in logs:
                 self._restore(environments[str(log.task)], log)
             self._tasks += [
-                start_task(instance, taken_over(spec, environments[str(spec.task_id)], starts, token)) for spec in specs
+                start_task(instance, restoring_task(spec, environments[str(spec.task_id)], starts, token)) for spec in specs
             ]
         for environment in self._spares.values():
             environment.close()

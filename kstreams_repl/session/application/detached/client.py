@@ -24,7 +24,7 @@ from typing import Any
 from kstreams_repl.config import SNAPSHOT_DIR, StreamsConfig
 from kstreams_repl.errors import ConfigError, DetachedApplicationError, KStreamsError
 from kstreams_repl.instance.control.file_channel import FileChannel
-from kstreams_repl.instance.polling.poll_loop import failure_of
+from kstreams_repl.instance.failures.failure_report import failure_of
 from kstreams_repl.instance.state.state_directory import control_directory, state_root
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings

@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any
 
 from kstreams_repl.errors import DeployError, KStreamsError, SessionFileError, TaskMigratedError
-from kstreams_repl.instance.polling.poll_loop import failure_of
+from kstreams_repl.instance.failures.failure_report import failure_of
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.secret import from_plain
 from kstreams_repl.processes import ProcessMark

@@ -1,0 +1,1 @@
+"""The numbered steps by which an instance takes over its tasks."""
