@@ -8,16 +8,13 @@ one executor process, which its file ``held`` names. A new executor takes the fr
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import socket
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from kstreams_repl.instance.control.control_files import read_whole, write_whole
+from kstreams_repl.instance.control.control_files import locked, read_whole, write_whole
 from kstreams_repl.instance.state.owner_token import start_time
 from kstreams_repl.instance.state.state_directory import application_directory
 
@@ -34,7 +31,7 @@ def take_directory(root: Path, application_id: str, holder: int) -> str:
     base = application_directory(root, application_id)
     base.mkdir(parents=True, exist_ok=True, mode=0o700)
     me = {"pid": holder, "start": start_time(holder)}
-    with _alone(base):
+    with locked(base / ".places.lock"):
         places = sorted(base.glob(f"{PREFIX}{_host()}-*"), key=lambda path: _used_at(path), reverse=True)
         held = {path: read_whole(path / _HELD) for path in places}
         mine = next((path for path in places if held[path] == me), None)
@@ -70,13 +67,3 @@ def _used_at(path: Path) -> float:
         return (path / _HELD).stat().st_mtime
     except OSError:
         return 0.0
-
-
-@contextmanager
-def _alone(base: Path) -> Iterator[None]:
-    file = os.open(base / ".places.lock", os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(file)

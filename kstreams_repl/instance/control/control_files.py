@@ -1,11 +1,13 @@
-"""Small files that are replaced atomically, and the reserve of disk blocks that lets the last of them be written on a full disk."""
+"""Small files that are replaced atomically, the reserve of disk blocks that lets the last of them be written on a full disk, and locks."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from kstreams_repl.commit.failpoints import failpoint
 from kstreams_repl.disk_errors import is_full
 
 RESERVE_BYTES = 16 * 1024
+_TRY_SECONDS = 0.005
 
 
 def write_whole(path: Path, content: Mapping[str, Any]) -> None:
@@ -79,6 +82,43 @@ def read_whole(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None
+
+
+@contextmanager
+def locked(path: Path, *, seconds: float | None = None) -> Iterator[None]:
+    """Hold the lock of a file (flock) for this block; the end of the process releases it.
+
+    Args:
+        seconds: enter the block without the lock after so long, because its holder may be suspended, and at once when there is no room
+            for the file. None: wait forever.
+
+    Raises:
+        OSError: the file cannot be made; never with `seconds`.
+    """
+    try:
+        file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:
+        if seconds is None:
+            raise
+        yield
+        return
+    try:
+        if seconds is None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        else:
+            _try_to_lock(file, time.monotonic() + seconds)
+        yield
+    finally:
+        os.close(file)
+
+
+def _try_to_lock(file: int, deadline: float) -> None:
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError:
+            time.sleep(_TRY_SECONDS)
 
 
 def _reserve_of(path: Path) -> Path:

@@ -17,8 +17,8 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from kstreams_repl.instance.control.channel import ENDED, EpochTask, Signal
 from kstreams_repl.instance.control.control_files import (
     RESERVE_BYTES,
     keep_reserve,
+    locked,
     read_whole,
     write_if_room,
     write_last_word,
@@ -39,7 +40,7 @@ from kstreams_repl.metrics.snapshot import validated
 LEASE = "lease.json"
 CHECK_SECONDS = 0.005
 _SAME_SECONDS = 1.0
-_ALONE_SECONDS = 1.0
+_LOCK_SECONDS = 1.0
 _CLAIM_SECONDS = 30.0
 _REPORTED = frozenset({"generation", "slot", "state", "pid", "at_ms"})
 
@@ -92,7 +93,8 @@ class FileChannel:
 
     def signal(self, generation: int, signal: Signal) -> bool:
         lease = Lease(generation, signal, os.getpid(), self.remote)
-        with _alone(self.directory / f".{LEASE}.lock"):
+        # without the lock another kernel could raise the generation after the check: its instances would stop
+        with locked(self.directory / f".{LEASE}.lock", seconds=_LOCK_SECONDS):
             if self.generation() > generation:
                 return False
             write_last_word(self.directory / LEASE, asdict(lease))
@@ -131,29 +133,6 @@ class FileChannel:
 
     def close(self) -> None:
         """Do nothing."""
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Lock the lease between reading and writing it: if another kernel raised the generation in between, its instances would
-    stop. Wait one second at most for the lock (its holder may be suspended), and not at all when there is no room for the file.
-    """
-    try:
-        file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError:
-        yield
-        return
-    try:
-        deadline = time.monotonic() + _ALONE_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                time.sleep(CHECK_SECONDS)
-        yield
-    finally:
-        os.close(file)
 
 
 class FileInstanceControl:

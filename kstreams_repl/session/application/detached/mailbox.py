@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kstreams_repl.errors import DetachedApplicationError
-from kstreams_repl.instance.control.control_files import read_whole
+from kstreams_repl.instance.control.control_files import locked, read_whole
 from kstreams_repl.instance.state.state_directory import control_directory
 from kstreams_repl.kafka.embedded.layout import write_atomically
 from kstreams_repl.processes import ProcessMark
@@ -152,17 +152,8 @@ class Mailbox:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Hold the clients' lock: no other client starts or edits inside this block."""
-        with self._locked("clients.lock"):
+        with locked(self.make().folder / "clients.lock"):
             yield
-
-    @contextmanager
-    def _locked(self, name: str) -> Iterator[None]:
-        held = os.open(self.make().folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(held)
 
     # ---- the desired state
 
@@ -177,7 +168,7 @@ class Mailbox:
         Raises:
             DetachedApplicationError: the process has ended meanwhile, or does not follow.
         """
-        with self._locked("desired.lock"):
+        with locked(self.folder / "desired.lock"):
             wanted = DesiredChange(uuid.uuid4().hex, driver.pid, driver.born, state, version, hash, emptied)
             write_atomically(self._desired, json.dumps(asdict(wanted)))
             try:
