@@ -321,7 +321,7 @@ class _Runner:
         if signal is not Signal.PAUSE and self._cache is not None:
             self._cache.close_idle(self._plan.application_id)
         state = RunnerState(signal.value)
-        return self._reporter.result(state) if self._control.told(state) else self._end(signal)
+        return self._reporter.result(state) if self._control.has_reported(state) else self._end(signal)
 
     def _end(self, signal: Signal) -> EpochResult:
         """End without an instance, after a signal; one that was withdrawn meanwhile ends the run all the same."""

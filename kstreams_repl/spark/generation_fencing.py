@@ -145,7 +145,7 @@ class Generations:
             return Previous(
                 {TaskId.parse(task): int(slot) for slot, tasks in said.tasks.items() for task in tasks},
                 _by_task(said.standbys),
-                {int(slot): place for slot, place in said.places.items()} | self._places | self._lease.places(),
+                {int(slot): place for slot, place in said.places.items()} | self._places | self._lease.executors(),
             )
         except ValueError:  # not a task name; the next generation replaces it
             return Previous()

@@ -69,7 +69,7 @@ class ControlChannel(Protocol):
     def metrics(self, generation: int) -> dict[int, dict[str, Any]]:
         """Return the last measurements of each slot in that generation (`metrics.snapshot`)."""
 
-    def places(self) -> dict[int, str]:
+    def executors(self) -> dict[int, str]:
         """Return the executor directory of each slot according to its last report; empty on the driver's own host."""
 
     def clear(self) -> None:
@@ -104,7 +104,7 @@ class InstanceControl(Protocol):
     def signal_when_fenced(self) -> Signal:
         """Return the current command after another owner has taken the transactional id, of this generation or a later one."""
 
-    def told(self, state: str) -> bool:
+    def has_reported(self, state: str) -> bool:
         """Return whether the last report of this slot and generation has this state."""
 
     def report(self, content: Mapping[str, Any]) -> None:

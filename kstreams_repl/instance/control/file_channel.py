@@ -62,11 +62,11 @@ class Lease:
 
 def read_lease(directory: Path) -> Lease | None:
     """Return the last command given from this host; None when there is none, or the file is damaged."""
-    said = read_whole(directory / LEASE)
+    content = read_whole(directory / LEASE)
     try:
-        if said is None:
+        if content is None:
             return None
-        return Lease(int(said["generation"]), Signal(said["signal"]), int(said.get("pid", 0)), bool(said.get("remote")))
+        return Lease(int(content["generation"]), Signal(content["signal"]), int(content.get("pid", 0)), bool(content.get("remote")))
     except (KeyError, ValueError, TypeError):
         return None
 
@@ -116,7 +116,7 @@ class FileChannel:
                 found[int(slot)] = snapshot
         return found
 
-    def places(self) -> dict[int, str]:
+    def executors(self) -> dict[int, str]:
         return {}
 
     def clear(self) -> None:
@@ -155,8 +155,8 @@ class FileInstanceControl:
         self._directory = Path(directory)
         self.taps = TapFiles(self._directory)
         self._lease = os.path.join(directory, LEASE)
-        self._said: Mapping[str, Any] | None = None
-        self._said_at = 0.0
+        self._reported: Mapping[str, Any] | None = None
+        self._reported_at = 0.0
         self._report = self._directory / f"report-{generation}-{slot}.json"
         self._metrics = self._directory / f"metrics-{generation}-{slot}.json"
         self.generation = generation
@@ -196,7 +196,7 @@ class FileInstanceControl:
         signal = self.signal()
         return Signal.SUPERSEDED if signal is Signal.RUN and self._in_force() not in (None, self.generation) else signal
 
-    def told(self, state: str) -> bool:
+    def has_reported(self, state: str) -> bool:
         """Return whether the report file of this generation has this state."""
         report = read_whole(self._report)
         return report is not None and report.get("state") == state
@@ -207,9 +207,9 @@ class FileInstanceControl:
         A report equal to the last one is left out for a second: reports come a few times a second, also without activity.
         """
         now = time.monotonic()
-        if content == self._said and now - self._said_at < _SAME_SECONDS:
+        if content == self._reported and now - self._reported_at < _SAME_SECONDS:
             return
-        self._said, self._said_at = content, now
+        self._reported, self._reported_at = content, now
         at_ms = int(time.time() * 1000)
         report = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, **content}
         failpoint("F9")

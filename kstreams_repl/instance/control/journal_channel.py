@@ -32,8 +32,8 @@ _LOG = logging.getLogger("kstreams_repl.instance")
 _HEARTBEAT_SECONDS = 5.0
 _FLUSH_SECONDS = 1.0
 _CLAIM_SECONDS = 30.0
-_SAME_PLACE_SECONDS = 0.15
-_OTHER_PLACE_SECONDS = 0.5
+_SAME_EXECUTOR_SECONDS = 0.15
+_OTHER_EXECUTOR_SECONDS = 0.5
 _BARE = frozenset({"state", "trouble"})
 _MOST_METRICS = 900_000
 _MOST_FIGURES = 400_000
@@ -44,8 +44,8 @@ _STATES = frozenset(get_args(InstanceStateName))
 
 
 class JournalChannel(FileChannel):
-    """`ControlChannel` through the journal: the driver's end. Reports of earlier generations and runs are told apart by generation, run and
-    time, because a topic cannot be cleared.
+    """`ControlChannel` through the journal: the driver's end. Reports of earlier generations and runs are distinguished by generation,
+    run and time, because a topic cannot be cleared.
 
     Args:
         directory: on the driver's host, for checkpoints.
@@ -90,24 +90,24 @@ class JournalChannel(FileChannel):
         desired = self._follower.state.desired
         if desired is not None and (desired.generation, desired.state) == (generation, Signal.PAUSE.value):
             for slot in range(desired.instances):
-                said = found.get(slot, {}).get("state")
+                state = found.get(slot, {}).get("state")
                 if self._follower.state.is_at_rest(slot):
-                    if said not in ENDED:  # between two epochs no instance reports
+                    if state not in ENDED:  # between two epochs no instance reports
                         missing = {"generation": generation, "slot": slot, "pid": 0, "at_ms": desired.at_ms}
                         found[slot] = {**found.get(slot, missing), "state": Signal.PAUSE.value}
-                elif said == Signal.PAUSE.value:  # a late report of the pause before
+                elif state == Signal.PAUSE.value:  # a late report of the pause before
                     found[slot] = {**found[slot], "state": Signal.RUN.value}
         return found
 
     def metrics(self, generation: int) -> dict[int, dict[str, Any]]:
         follower = self._follower
-        told = {} if follower is None else dict(follower.state.measured)
-        read = ((slot, validated(said.snapshot)) for slot, said in told.items() if said.generation == generation)
+        measured = {} if follower is None else dict(follower.state.measured)
+        read = ((slot, validated(one.snapshot)) for slot, one in measured.items() if one.generation == generation)
         return {slot: snapshot for slot, snapshot in read if snapshot is not None}
 
-    def places(self) -> dict[int, str]:
+    def executors(self) -> dict[int, str]:
         follower = self._follower
-        return {} if follower is None else {slot: said.host for slot, said in list(follower.state.reports.items()) if said.host}
+        return {} if follower is None else {slot: report.host for slot, report in list(follower.state.reports.items()) if report.host}
 
     def close(self) -> None:
         if self._follower is not None:
@@ -118,7 +118,7 @@ class JournalInstanceControl:
     """`InstanceControl` through the journal.
 
     Args:
-        place: the directory in which this executor keeps its stores.
+        executor: the directory in which this executor keeps its stores.
         directory: the control directory of the driver's host.
         claim: the claim that holds the slot; when another claim holds it (Spark declared this executor lost and runs the task
             again on another one) the instance is superseded.
@@ -133,7 +133,7 @@ class JournalInstanceControl:
         generation: int,
         slot: int,
         *,
-        place: str,
+        executor: str,
         directory: Path,
         claim: Claim | None = None,
         resting: bool = False,
@@ -146,7 +146,7 @@ class JournalInstanceControl:
         self._follower = follower
         self.generation = generation
         self.slot = slot
-        self._place = place
+        self._executor = executor
         self._parent = parent
         self._last: tuple[str, float] = ("", 0.0)
         self._state = ""
@@ -166,7 +166,7 @@ class JournalInstanceControl:
     def signal_when_fenced(self) -> Signal:
         return self.signal()
 
-    def told(self, state: str) -> bool:
+    def has_reported(self, state: str) -> bool:
         return self._state == state
 
     def loop_lock(self) -> None:
@@ -185,21 +185,21 @@ class JournalInstanceControl:
         self._send(content, int(time.time() * 1000))
 
     def _send(self, content: Mapping[str, Any], at_ms: int, *, done: bool = False) -> None:
-        place = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, "place": self._place}
-        place["taps"] = self._tapped
+        origin = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, "place": self._executor}
+        origin["taps"] = self._tapped
         bare = _BARE.issuperset(content)  # of an epoch without work: the stores may be on another executor
         failure = content.get("failure")
         self._follower.writer.send(
             InstanceReport(
                 self.generation,
                 self.slot,
-                f"{self._place}:{os.getpid()}",
+                f"{self._executor}:{os.getpid()}",
                 self._state if self._state in _STATES else "running",  # type: ignore[arg-type]
                 at_ms,
-                host="" if bare else self._place,
+                host="" if bare else self._executor,
                 done=done,
                 failure=None if failure is None else Failure(str(failure.get("error")), _as_utf8(str(failure.get("message"))[:2_000])),
-                figures="" if bare else _figures({**place, **content}),
+                figures="" if bare else _figures({**origin, **content}),
             )
         )
 
@@ -232,20 +232,20 @@ class JournalClaim:
     replace it.
 
     Args:
-        places: the executor directory in which each slot's stores were when the plan was made.
+        executors: the executor directory in which each slot's stores were when the plan was made.
     """
 
     def __init__(
-        self, follower: Follower, generation: int, count: int, task: EpochTask, *, place: str, places: Sequence[str | None] = ()
+        self, follower: Follower, generation: int, count: int, task: EpochTask, *, executor: str, executors: Sequence[str | None] = ()
     ) -> None:
         self._follower = follower
         self._generation = generation
         self._count = count
-        self._place, self._places = place, places
+        self._executor, self._executors = executor, executors
         self._run, self._epoch = task.run, task.epoch
         self._partition, self._attempt = task.partition, task.attempt
         self._held = task.held
-        self._owner = f"{place}:{os.getpid()}"
+        self._owner = f"{executor}:{os.getpid()}"
         self.held: Claim | None = None
         """The claim that won."""
 
@@ -280,13 +280,12 @@ class JournalClaim:
         if slot in self._held:
             return 0.0
         if self._held:
-            return _OTHER_PLACE_SECONDS
-        places = self._places
+            return _OTHER_EXECUTOR_SECONDS
         last = self._follower.state.last_claim(slot, self._run)
-        home = last.place if last is not None else places[slot] if slot < len(places) else None
+        home = last.place if last is not None else self._executors[slot] if slot < len(self._executors) else None
         if home is None:
             return 0.0
-        return _SAME_PLACE_SECONDS if home == self._place else _OTHER_PLACE_SECONDS
+        return _SAME_EXECUTOR_SECONDS if home == self._executor else _OTHER_EXECUTOR_SECONDS
 
     def _claim(self, slot: int) -> bool:
         """Write the claim and return whether it won."""
@@ -300,7 +299,7 @@ class JournalClaim:
                 self._run,
                 self._partition,
                 self._attempt,
-                self._place,
+                self._executor,
             )
         )
 
@@ -341,19 +340,19 @@ def _figures(content: Mapping[str, Any]) -> str:
     """Return a report as JSON that fits into a journal record: long texts without their middle, then without tasks."""
     text = json.dumps(content, default=str)
     if len(text) > _MOST_FIGURES:
-        content = {name: _cut(said) for name, said in content.items()}
+        content = {name: _cut(part) for name, part in content.items()}
         text = json.dumps(content, default=str)
     if len(text) > _MOST_FIGURES:
         text = json.dumps({**content, "tasks": {}}, default=str)
     return text
 
 
-def _cut(said: Any) -> Any:
-    if isinstance(said, Mapping):
-        return {name: _cut(part) for name, part in said.items()}
-    if isinstance(said, str) and len(said) > _MOST_TEXT:
-        return f"{said[: _MOST_TEXT // 2]} … {said[-_MOST_TEXT // 2 :]}"
-    return said
+def _cut(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _cut(part) for name, part in value.items()}
+    if isinstance(value, str) and len(value) > _MOST_TEXT:
+        return f"{value[: _MOST_TEXT // 2]} … {value[-_MOST_TEXT // 2 :]}"
+    return value
 
 
 def _as_utf8(text: str) -> str:

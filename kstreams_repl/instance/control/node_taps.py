@@ -54,10 +54,10 @@ class TapRequest:
     last_ms: int
 
     @classmethod
-    def read(cls, said: Mapping[str, Any]) -> TapRequest | None:
+    def read(cls, content: Mapping[str, Any]) -> TapRequest | None:
         """Parse a request; return None when it is invalid or exceeds the bounds."""
         try:
-            request = cls(**{name: said[name] for name in cls.__dataclass_fields__})
+            request = cls(**{name: content[name] for name in cls.__dataclass_fields__})
             sound = (
                 isinstance(request.node, str)
                 and _ID.fullmatch(request.id) is not None

@@ -56,9 +56,9 @@ def _claim_by_file(plan: ApplicationPlan, task: EpochTask) -> Iterator[ClaimedSl
 @contextmanager
 def _claim_by_journal(plan: ApplicationPlan, task: EpochTask) -> Iterator[ClaimedSlot | None]:
     root = state_root(plan.config)
-    place = take_directory(root, plan.application_id, executor_process())
+    executor = take_directory(root, plan.application_id, executor_process())
     follower = follow(plan.settings, plan.application_id, plan.journal_start)
-    claim = JournalClaim(follower, plan.generation, plan.instances, task, place=place, places=plan.places)
+    claim = JournalClaim(follower, plan.generation, plan.instances, task, executor=executor, executors=plan.places)
     with claim as slot:
         if slot is None:
             yield None
@@ -67,13 +67,13 @@ def _claim_by_journal(plan: ApplicationPlan, task: EpochTask) -> Iterator[Claime
             follower,
             plan.generation,
             slot,
-            place=place,
+            executor=executor,
             directory=Path(plan.control_directory),
             claim=claim.held,
             resting=claim.held is None,
             parent=os.getppid(),
         )
-        yield ClaimedSlot(control, place, str(root))
+        yield ClaimedSlot(control, executor, str(root))
         control.end_epoch()
 
 

@@ -49,7 +49,7 @@ class LoopLock:
         self._wish = directory / f"loop-{generation}-{slot}.wanted"
         self._token = owner_token(generation, slot)
         self._file: int | None = None
-        self._next_look = 0.0
+        self._next_check = 0.0
 
     def take(self, *, end_holder: bool) -> bool:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -87,7 +87,7 @@ class LoopLock:
             os.close(file)
 
     def wanted(self, now: float) -> bool:
-        if now < self._next_look:
+        if now < self._next_check:
             return False
-        self._next_look = now + _TRY_SECONDS
+        self._next_check = now + _TRY_SECONDS
         return self._wish.exists()

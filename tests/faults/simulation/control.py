@@ -91,7 +91,7 @@ class LeaseControl:
     def signal_when_fenced(self) -> Signal:
         return self.signal()
 
-    def told(self, state: str) -> bool:
+    def has_reported(self, state: str) -> bool:
         return self._reports.get((self.generation, self.slot), {}).get("state") == state
 
     def metrics(self, snapshot: Mapping[str, Any]) -> None: ...

@@ -56,7 +56,7 @@ def test_reports_are_kept_by_generation_and_slot(tmp_path: Path) -> None:
     zombie = FileInstanceControl(str(writer.directory), 0, 0)
     zombie.report({"state": "superseded"})
     assert writer.reports(1)[0]["records"] == 5
-    assert control.told("running") and not control.told("paused")
+    assert control.has_reported("running") and not control.has_reported("paused")
     writer.clear()
     assert writer.reports(1) == {}
 

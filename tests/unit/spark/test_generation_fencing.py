@@ -58,7 +58,7 @@ class World:
     def describe_topics(self, names: Any) -> dict[str, TopicDescription]:
         return {name: TopicDescription(name, self.topic_id, 2, False) for name in names}
 
-    def write(self, *records: Any, beside: object = (), offsets: Mapping[TopicPartition, tuple[int, str]] | None = None) -> None:
+    def write(self, *records: Any, topic_records: object = (), offsets: Mapping[TopicPartition, tuple[int, str]] | None = None) -> None:
         self.writes += 1
         for record in records:
             self.journal.apply(*encode(record), self.journal.position)
@@ -83,7 +83,7 @@ def opened(world: World) -> Callable[[], Generations]:
         generation=lambda: 0,
         signal=lambda generation, signal: None,
         reports=lambda generation: world.told,
-        places=dict,
+        executors=dict,
         attach=lambda start, send: None,
         close=lambda: None,
     )
