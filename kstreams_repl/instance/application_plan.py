@@ -96,7 +96,7 @@ def client_settings(config: StreamsConfig, session: ClientSettings | None = None
     """
     servers = config["bootstrap.servers"] if session is None else session.bootstrap_servers
     if not servers:
-        raise ConfigError("bootstrap.servers is not set", hint="give host:port of a broker", key="bootstrap.servers")
+        raise ConfigError("bootstrap.servers is not set", hint="set it to host:port of a broker", key="bootstrap.servers")
     properties = {} if session is None else dict(session.properties)
     for name, value in config.client.items():
         if name.startswith(_KINDS) or name in CLIENT.values():
@@ -106,8 +106,8 @@ def client_settings(config: StreamsConfig, session: ClientSettings | None = None
     settings = ClientSettings(servers, properties)
     if config.exactly_once and settings.isolation == "read_uncommitted":
         raise ConfigError(
-            "isolation.level = 'read_uncommitted' contradicts exactly_once_v2: records of aborted transactions would have effects",
-            hint="leave it out, or processing.guarantee = 'at_least_once'",
+            "isolation.level = 'read_uncommitted' contradicts exactly_once_v2: records of aborted transactions would be processed",
+            hint="remove the setting, or set processing.guarantee = 'at_least_once'",
             key="isolation.level",
         )
     return settings

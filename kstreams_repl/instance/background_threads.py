@@ -75,7 +75,7 @@ class PeriodicThread:
         try:
             call()
         except Exception as error:  # an error in the background never ends an application
-            _LOG.warning("%s: %s: %s", self.name, type(error).__name__, error)
+            _LOG.warning("the %s thread failed in one call and continues: %s: %s", self.name, type(error).__name__, error)
 
 
 METRICS_THREAD = PeriodicThread("metrics")

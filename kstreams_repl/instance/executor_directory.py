@@ -1,8 +1,8 @@
-"""Directories in which executors keep their stores. Such a *place* belongs to one executor at a time, and a later executor finds
-it again.
+"""Directories in which executors keep their stores. Such a directory belongs to one executor at a time, and a later executor
+finds it again.
 
 Two executors may run on one host with the same state directory, and an executor's number changes at every start; neither can
-identify a store's directory. So places are directories ``executor-<host>-<random>`` under the application's own; each is held by
+identify a store's directory. So they are named ``executor-<host>-<random>`` under the application's own; each is held by
 one executor process, which its file ``held`` names. A new executor takes the free one that was used most recently.
 """
 
@@ -23,7 +23,7 @@ _HELD = "held.json"
 
 
 def take_directory(root: Path, application_id: str, holder: int) -> str:
-    """Return the place of the executor process `holder`: the one it holds, else a free one, else a new one.
+    """Return the directory of the executor process `holder`: the one it holds, else a free one, else a new one.
 
     Returns:
         Its name; the directory is ``executor-<name>`` in the application's.
@@ -32,10 +32,10 @@ def take_directory(root: Path, application_id: str, holder: int) -> str:
     base.mkdir(parents=True, exist_ok=True, mode=0o700)
     me = {"pid": holder, "start": start_time(holder)}
     with locked(base / ".places.lock"):
-        places = sorted(base.glob(f"{PREFIX}{_host()}-*"), key=lambda path: _used_at(path), reverse=True)
-        held = {path: read_whole(path / _HELD) for path in places}
-        mine = next((path for path in places if held[path] == me), None)
-        chosen = mine or next((path for path in places if not _is_alive(held[path])), None)
+        directories = sorted(base.glob(f"{PREFIX}{_host()}-*"), key=lambda path: _used_at(path), reverse=True)
+        held = {path: read_whole(path / _HELD) for path in directories}
+        mine = next((path for path in directories if held[path] == me), None)
+        chosen = mine or next((path for path in directories if not _is_alive(held[path])), None)
         if chosen is None:
             chosen = base / f"{PREFIX}{_host()}-{uuid.uuid4().hex[:8]}"
             chosen.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""Large pages for the memory of a running task.
+"""Huge pages for the memory of a running task.
 
 State is read at random: per record an index, a row, its values, each on a page of its own. With pages of 4 KiB the processor must
 look up most of their addresses in memory first, twice in a virtual machine; with pages of 2 MiB its tables hold all of them.
@@ -37,8 +37,8 @@ def use_huge_pages(seconds: float = 0.01) -> int:
     for begin, end in _anonymous():
         if advise(begin, end - begin, _ADVISE_HUGE) != 0:
             return total
-        for at in range(begin, end, _SIZE):
-            advise(at, _SIZE, _COLLAPSE)  # existing pages; refused for pages never touched
+        for address in range(begin, end, _SIZE):
+            advise(address, _SIZE, _COLLAPSE)  # existing pages; refused for pages never touched
             total += _SIZE
             if time.perf_counter() >= deadline:
                 return total

@@ -1,7 +1,7 @@
 """One open instance: everything that is open for one slot, and its end.
 
 The parts: `clients` (Kafka), `tasks` with their environments, `committer` (when and how they commit), `input` (how far partitions
-are read), `counters`, and what works for the tasks beside them: global tables, the state updater, standby tasks, the snapshotter,
+are read), `counters`, and what serves the tasks concurrently: global tables, the state updater, standby tasks, the snapshotter,
 the crash watchdog. `task_initialization.open_instance` creates it, the poll loop runs it, `instance_cache` keeps it between
 epochs. Its states are in `lifecycle.InstanceState`.
 """

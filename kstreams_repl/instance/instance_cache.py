@@ -64,7 +64,7 @@ class InstanceCache:
         self._closing: Counter[str] = Counter()
         """Number of an application's instances that are being closed: no longer kept, but their stores may still be open."""
         self._lock = threading.Lock()
-        self._watch: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
 
     def held(self, application_id: str, generation: int) -> tuple[int, ...]:
         """Return the slots that this process holds, of that generation or, because stores may stay open, of an earlier one."""
@@ -110,10 +110,10 @@ class InstanceCache:
             return
         with self._lock:
             self._kept[(instance.plan.application_id, instance.slot)] = _Kept(instance, ends, time.monotonic() + self._seconds)
-            if self._watch is None:
-                watch = threading.Thread(target=self._close_expired, name="instance-cache", daemon=True)
-                watch.start()
-                self._watch = watch
+            if self._thread is None:
+                thread = threading.Thread(target=self._close_expired, name="instance-cache", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def take(self, plan: ApplicationPlan, slot: int, go_on: Callable[[], bool] = lambda: True) -> Instance | None:
         """Return the kept instance of this slot if it may continue. Every other kept instance of the application is closed when
@@ -226,7 +226,7 @@ class InstanceCache:
             expired = self._take_out([key for key, kept in self._kept.items() if now >= kept.deadline])
             if self._kept or expired:
                 return expired
-            self._watch = None
+            self._thread = None
             return None
 
 

@@ -11,16 +11,16 @@ class LogThrottle:
     """Remembers when each message was last logged. Clocks are arguments; a message absent for a minute is forgotten."""
 
     def __init__(self) -> None:
-        self._told: dict[Hashable, tuple[float, int]] = {}
+        self._logged: dict[Hashable, tuple[float, int]] = {}
 
     def due(self, what: Hashable, now: float) -> int | None:
         """Return how often it occurred since it was last logged, including now (first time: 1); None if it was logged within a
         minute.
         """
-        at, unsaid = self._told.get(what, (now, 0))
-        if what in self._told and 0 <= now - at < _SECONDS:
-            self._told[what] = (at, unsaid + 1)
+        logged_at, suppressed = self._logged.get(what, (now, 0))
+        if what in self._logged and 0 <= now - logged_at < _SECONDS:
+            self._logged[what] = (logged_at, suppressed + 1)
             return None
-        self._told = {other: said for other, said in self._told.items() if said[1] or 0 <= now - said[0] < _SECONDS}
-        self._told[what] = (now, 0)
-        return unsaid + 1
+        self._logged = {key: logged for key, logged in self._logged.items() if logged[1] or 0 <= now - logged[0] < _SECONDS}
+        self._logged[what] = (now, 0)
+        return suppressed + 1

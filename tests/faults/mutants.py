@@ -272,7 +272,11 @@ MUTANTS: dict[str, Mutant] = {
     "the changelog of an admitted task is read on": Mutant(
         _RESTORE,
         (
-            ("            if at not in missing:  # fetched before the log was removed from the consumer\n                continue\n", ""),
+            (
+                "            if partition not in missing:  # fetched before the log was removed from the consumer\n"
+                "                continue\n",
+                "",
+            ),
             ("            unassign(self._consumer, over)\n", "            pass\n"),
         ),
         "updater 2: a complete task is not touched",

@@ -61,7 +61,6 @@ ONE_MEANING = {
 REMAINING = {
     "kstreams_repl/dsl": 1,
     "kstreams_repl/inspection": 3,
-    "kstreams_repl/instance": 73,
     "kstreams_repl/operators": 8,
     "kstreams_repl/runtime": 5,
     "kstreams_repl/session": 81,

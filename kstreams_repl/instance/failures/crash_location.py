@@ -12,7 +12,7 @@ from typing import Any
 from kstreams_repl.runtime.loop_codegen import node_in_loop
 from kstreams_repl.runtime.user_error import UserLine, is_users
 
-DIED = "died at work"
+DIED = "died while processing"
 _FRAME = re.compile(r'^\s+File "(.*)", line (\d+) in (.*)$')
 
 
@@ -78,9 +78,9 @@ def crash_of_stack(text: str, nodes: Collection[str]) -> WorkerCrash:
     first = text.strip().splitlines()[0]
     cause = DIED
     if first.startswith("Fatal Python error: "):
-        cause = f"died at work ({first.removeprefix('Fatal Python error: ').strip()})"
+        cause = f"died while processing ({first.removeprefix('Fatal Python error: ').strip()})"
     elif first.startswith("Timeout"):
-        cause = "did not return in time and let no other thread run"
+        cause = "did not return in time and held the interpreter lock"
     for frames in _threads(text):
         ours = ((file, line, name) for file, line, name in frames if not is_users(file))
         found = (name if name in nodes else node_in_loop(file, line) for file, line, name in ours)

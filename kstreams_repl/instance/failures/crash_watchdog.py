@@ -5,7 +5,7 @@ function. Uncommitted input is processed again, so nothing is lost or counted tw
 do so for ever. So each slot has two small files next to its stores: in one the process marks that a commit is open, in the other
 the interpreter writes the stack of a process that crashes (`faulthandler`). Steps of the next process (`begin`):
 
-1. If a process of this generation ended while its commit was open, it *died at work*. The files say where: by the watchdog's
+1. If a process of this generation ended while its commit was open, it died while processing. The files say where: by the watchdog's
    entry, the traced task's location, or the stack.
 2. After `retries` deaths at the same location, raise an error that names node, record and line.
 3. Else the slot works *traced* for a while (`runtime.crash_trace`), so that the next death has a location, down to the record.
@@ -42,10 +42,10 @@ _LOG = logging.getLogger("kstreams_repl.instance")
 WATCHDOG_THREAD = PeriodicThread("watchdog")
 CALM_SECONDS = 10.0
 """How long a slot works traced after a death."""
-_HISTORY_BYTES, _OPEN_BYTES, _PLACE_BYTES = 8192, 1024, 2048
-_OPEN_AT, _PLACE_AT = _HISTORY_BYTES, _HISTORY_BYTES + _OPEN_BYTES
+_HISTORY_BYTES, _OPEN_BYTES, _LOCATION_BYTES = 8192, 1024, 2048
+_OPEN_AT, _LOCATION_AT = _HISTORY_BYTES, _HISTORY_BYTES + _OPEN_BYTES
 _MOST_DEATHS = 12
-_LOOKS = 8
+_CHECKS = 8
 """Number of the watchdog's checks within the longest allowed call."""
 
 
@@ -57,29 +57,29 @@ class TaskCrashMarks:
         active: the `ActiveTask`, once it exists.
     """
 
-    __slots__ = ("open", "active", "traced", "_watch", "_number", "_task")
+    __slots__ = ("open", "active", "traced", "_watchdog", "_number", "_task")
 
-    def __init__(self, watch: CrashWatchdog, number: int, task: str) -> None:
+    def __init__(self, watchdog: CrashWatchdog, number: int, task: str) -> None:
         self.open = False
         self.active: Any = None
-        self.traced = watch.careful
-        self._watch = watch
+        self.traced = watchdog.careful
+        self._watchdog = watchdog
         self._number = number
         self._task = task
 
     def begin(self) -> None:
         """Mark that user code is about to run."""
         self.open = True
-        self._watch.write(b"\x01", _OPEN_AT + self._number % _OPEN_BYTES)
+        self._watchdog.write(b"\x01", _OPEN_AT + self._number % _OPEN_BYTES)
 
     def end(self) -> None:
         """Mark that all processed records are committed."""
         self.open = False
-        self._watch.write(b"\x00", _OPEN_AT + self._number % _OPEN_BYTES)
+        self._watchdog.write(b"\x00", _OPEN_AT + self._number % _OPEN_BYTES)
 
     def at(self, node: str | None, topic: str | None, partition: int, offset: int) -> None:
         """Write the location that user code is at; None for the node clears it."""
-        self._watch.place(None if node is None else WorkerCrash(self._task, node, topic, partition, offset))
+        self._watchdog.write_location(None if node is None else WorkerCrash(self._task, node, topic, partition, offset))
 
 
 class CrashWatchdog:
@@ -128,25 +128,25 @@ class CrashWatchdog:
                 raise self._error(last)
             self._calm_at = time.monotonic() + CALM_SECONDS
         self.close()
-        told = {"generation": self._plan.generation, **self._me, "deaths": [death.plain() for death in self._deaths]}
+        history = {"generation": self._plan.generation, **self._me, "deaths": [death.plain() for death in self._deaths]}
         try:
             self._marks.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file = os.open(self._marks, os.O_CREAT | os.O_RDWR, 0o600)
-            os.posix_fallocate(self._file, 0, _PLACE_AT + _PLACE_BYTES)
+            os.posix_fallocate(self._file, 0, _LOCATION_AT + _LOCATION_BYTES)
             self._stack_file = self._stack.open("wb", buffering=0)
         except OSError as error:
-            _LOG.info("a crash would leave no trace: %s", error, extra=self._about)
+            _LOG.info("crashes cannot be located, because their files cannot be written: %s", error, extra=self._about)
             self.close()
             return
-        self.write(json.dumps(told).encode().ljust(_HISTORY_BYTES)[:_HISTORY_BYTES] + bytes(_OPEN_BYTES), 0)
-        self.place(None)
+        self.write(json.dumps(history).encode().ljust(_HISTORY_BYTES)[:_HISTORY_BYTES] + bytes(_OPEN_BYTES), 0)
+        self.write_location(None)
 
     def arm(self) -> None:
         """Start watching the tasks."""
         if self._stack_file is not None:
             faulthandler.enable(self._stack_file)
         self._calls.clear()
-        WATCHDOG_THREAD.watch(self, min(1.0, self._seconds / _LOOKS), self._look)
+        WATCHDOG_THREAD.watch(self, min(1.0, self._seconds / _CHECKS), self._check)
 
     def rest(self) -> None:
         """Stop watching: no task is being processed."""
@@ -187,48 +187,48 @@ class CrashWatchdog:
 
     # ---- the files
 
-    def write(self, data: bytes, at: int) -> None:
+    def write(self, data: bytes, position: int) -> None:
         """Write to the slot's file, if there is one; errors are ignored."""
         if self._file is not None:
             with suppress(OSError):
-                os.pwrite(self._file, data, at)
+                os.pwrite(self._file, data, position)
 
-    def place(self, death: WorkerCrash | None) -> None:
+    def write_location(self, death: WorkerCrash | None) -> None:
         """Write the location of a death; None clears it."""
         text = b"" if death is None else json.dumps(death.plain()).encode()
-        self.write((text if len(text) < _PLACE_BYTES else b"").ljust(_PLACE_BYTES), _PLACE_AT)
+        self.write((text if len(text) < _LOCATION_BYTES else b"").ljust(_LOCATION_BYTES), _LOCATION_AT)
 
-    def _is_mine(self, told: Mapping[str, Any]) -> bool:
-        return told.get("pid") == self._me["pid"] and told.get("start") == self._me["start"]
+    def _is_mine(self, history: Mapping[str, Any]) -> bool:
+        return history.get("pid") == self._me["pid"] and history.get("start") == self._me["start"]
 
     def _read(self) -> list[WorkerCrash]:
         """Return the deaths so far, including the previous process's if it died at work."""
         try:
             data = self._marks.read_bytes()
-            told = json.loads(data[:_HISTORY_BYTES])
-            if told["generation"] != self._plan.generation:
+            history = json.loads(data[:_HISTORY_BYTES])
+            if history["generation"] != self._plan.generation:
                 return []
-            deaths = [WorkerCrash.read(each) for each in told["deaths"]]
-            if self._is_mine(told):
+            deaths = [WorkerCrash.read(each) for each in history["deaths"]]
+            if self._is_mine(history):
                 return deaths
-            if start_time(told["pid"]) == told["start"] or not any(data[_OPEN_AT:_PLACE_AT]):
+            if start_time(history["pid"]) == history["start"] or not any(data[_OPEN_AT:_LOCATION_AT]):
                 return deaths
-            place = data[_PLACE_AT:].strip()
-            death = WorkerCrash.read(json.loads(place)) if place else WorkerCrash()
+            location = data[_LOCATION_AT:].strip()
+            death = WorkerCrash.read(json.loads(location)) if location else WorkerCrash()
             stack = crash_of_stack(self._stack.read_text(encoding="utf-8", errors="replace"), self._nodes)
         except (OSError, ValueError, KeyError, TypeError):  # no file yet, or its content is of another format
             return []
         death = death.merged(stack)
-        _LOG.warning("worker %s %s", told["pid"], death, extra=self._about)
+        _LOG.warning("worker process %s %s", history["pid"], death, extra=self._about)
         return [*deaths, death][-_MOST_DEATHS:]
 
     def _error(self, death: WorkerCrash) -> WorkerDiedError:
         line = f"\n  {death.file}:{death.line}" if death.file else ""
         times = sum(death.is_same(other) for other in self._deaths)
         return WorkerDiedError(
-            f"the worker {death}{line}\n  and so it went {times} times",
-            hint="a crash in native code, os._exit, too much memory, or a loop without an end in this node's function "
-            "(max.poll.interval.ms); fix it and deploy again: what was committed stays and nothing is lost",
+            f"the worker process {death}{line}\n  this happened {times} times",
+            hint="check this node's function for a crash in native code, os._exit, too much memory, or an endless loop "
+            "(max.poll.interval.ms); fix it and deploy again: committed work is kept and no record is lost",
             node=death.node,
             task=death.task,
             topic=death.topic,
@@ -240,7 +240,7 @@ class CrashWatchdog:
 
     # ---- the watchdog
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now = time.monotonic()
         if self._stack_file is not None:
             faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._stack_file)
@@ -252,8 +252,8 @@ class CrashWatchdog:
             if not thread:
                 self._calls.pop(name, None)
                 continue
-            at = active.task.services.record
-            call = (active.calls, at.topic, at.partition, at.offset, at.timestamp)
+            record = active.task.services.record
+            call = (active.calls, record.topic, record.partition, record.offset, record.timestamp)
             known = self._calls.get(name)
             if known is None or known[0] != call:
                 self._calls[name] = (call, now)
@@ -261,11 +261,11 @@ class CrashWatchdog:
                 self._end(active, thread)
 
     def _end(self, active: Any, thread: int) -> None:
-        frame, at = sys._current_frames().get(thread), active.task.services.record
+        frame, record = sys._current_frames().get(thread), active.task.services.record
         line = user_line_of(frame)
         cause = f"did not return within {self._seconds:g} s"
         file, number = ("", 0) if line is None else (line.file, line.line)
-        death = WorkerCrash(str(active.id), active.task.node_at(frame), at.topic, at.partition, at.offset, cause, file, number)
-        _LOG.error("ending the process, because it %s", death, extra=self._about)
-        self.place(death)
+        death = WorkerCrash(str(active.id), active.task.node_at(frame), record.topic, record.partition, record.offset, cause, file, number)
+        _LOG.error("killing this process, because it %s", death, extra=self._about)
+        self.write_location(death)
         os.kill(os.getpid(), signal.SIGKILL)

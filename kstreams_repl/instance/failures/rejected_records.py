@@ -73,9 +73,9 @@ class RejectedRecords:
         self._rounds += 1
         if self._rounds > _MOST_ROUNDS:
             raise ProductionError(
-                f"the broker refused a record each of {_MOST_ROUNDS} times that the same commit was processed: {error.message}",
-                hint="does a function give other bytes each time (a clock, a random number)? Then no record can be left out for sure: "
-                "make the topic's limits fit, or drop such records before they are sent",
+                f"the broker rejected a record in each of {_MOST_ROUNDS} attempts to process the same commit: {error.message}",
+                hint="a function that returns different bytes each time (a clock, a random number) makes rejected records impossible to "
+                "identify: raise the topic's limits, or filter such records before they are sent",
                 topic=error.fields.get("topic"),
             ) from error
         return True
@@ -97,14 +97,14 @@ class RejectedRecords:
         return True
 
 
-def producer_settings(plan: ApplicationPlan, admin: Admin, refusals: RejectedRecords) -> dict[str, Any]:
+def producer_settings(plan: ApplicationPlan, admin: Admin, rejected: RejectedRecords) -> dict[str, Any]:
     """Return the producer settings that make a rejection affect one record only.
 
     A broker rejects a whole batch that is larger than its topic allows, and the client does not split it. So batches stay within
     the smallest limit of the written topics: sinks, and the application's internal topics, which settings
     (``topic.max.message.bytes``) may limit.
     """
-    if refusals.careful:
+    if rejected.careful:
         return dict(_CAREFUL_PRODUCER)
     named = set(plan.changelogs())
     for spec in (spec for tasks in plan.assignment for spec in tasks):
@@ -114,7 +114,7 @@ def producer_settings(plan: ApplicationPlan, admin: Admin, refusals: RejectedRec
     try:
         limits = [int(found.get("max.message.bytes", _BATCH_BYTES)) for found in admin.topic_configs(topics).values()]
     except KStreamsError as error:  # reading them may be forbidden; a batch that is too large then costs a careful pass
-        _LOG.info("the limits of the topics it writes are not known: %s", error)
+        _LOG.info("reading the size limits of the output topics failed: %s", error)
         return {}
     smallest = min([_BATCH_BYTES, *limits])
     return {} if smallest == _BATCH_BYTES else {"batch_size": max(1, smallest)}

@@ -183,10 +183,10 @@ class TaskMetrics:
             if not builder.persistent and builder.kind in _KEYED:
                 self._registry.gauge("num-keys", STATE, tags, lambda: rows[0])
 
-            def look(now: int) -> None:
+            def count_rows(now: int) -> None:
                 rows[0] = read()
 
-            self._store_feeds.append(look)
+            self._store_feeds.append(count_rows)
         if builder.kind is StoreKind.SUPPRESS_BUFFER:
             count, size = self._sensor().avg_and_max("suppression-buffer-count"), self._sensor().avg_and_max("suppression-buffer-size")
             for sensor, measure in ((count, store.record_count), (size, store.byte_size)):

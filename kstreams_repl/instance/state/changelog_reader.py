@@ -84,46 +84,54 @@ class ChangelogReader:
         self._isolation = isolation
         self._consumer: Any = None
         self.missing: set[TopicPartition] = set()
-        self.progress = self._told = RestoreProgress()
+        self.progress = self._counts = RestoreProgress()
         if not logs:
             return
         by_partition: dict[TopicPartition, list[tuple[Environment, Changelog]]] = {}
         for environment, log in logs:
             by_partition.setdefault(log.partition, []).append((environment, log))
         ends = admin.end_offsets(by_partition, isolation="read_uncommitted")
-        for at, owners in by_partition.items():
+        for partition, owners in by_partition.items():
             if any(log.is_source for _, log in owners):
-                ends[at] = min(ends[at], limits.get(at, 0))
+                ends[partition] = min(ends[partition], limits.get(partition, 0))
         firsts = admin.beginning_offsets(by_partition)
-        for at, owners in by_partition.items():
+        for partition, owners in by_partition.items():
             for environment, log in owners:
-                check_whole(environment, log, firsts[at], floors.get(at))
+                check_whole(environment, log, firsts[partition], floors.get(partition))
         self._starts = starts = {
-            at: min(
-                max(environment.positions.get(str(at), 0) if log.store.persistent else 0, firsts[at], min(floors.get(at, 0), ends[at]))
+            partition: min(
+                max(
+                    environment.positions.get(str(partition), 0) if log.store.persistent else 0,
+                    firsts[partition],
+                    min(floors.get(partition, 0), ends[partition]),
+                )
                 for environment, log in owners
             )
-            for at, owners in by_partition.items()
+            for partition, owners in by_partition.items()
         }
-        missing = self.missing = {at for at in by_partition if starts[at] < ends[at]}
+        missing = self.missing = {partition for partition in by_partition if starts[partition] < ends[partition]}
         self._ends = ends
-        self._tasks_of = {at: tuple(dict.fromkeys(str(log.task) for _, log in by_partition[at])) for at in missing}
-        self._told.remaining = sum(ends[at] - starts[at] for at in missing)
-        for at in missing:
-            done, left = self._told.tasks.get(self._tasks_of[at][0], (0, 0))
-            self._told.tasks[self._tasks_of[at][0]] = (done, left + ends[at] - starts[at])
-        self.progress = self._told.copied()
+        self._tasks_of = {
+            partition: tuple(dict.fromkeys(str(log.task) for _, log in by_partition[partition])) for partition in missing
+        }
+        self._counts.remaining = sum(ends[partition] - starts[partition] for partition in missing)
+        for partition in missing:
+            task = self._tasks_of[partition][0]
+            done, left = self._counts.tasks.get(task, (0, 0))
+            self._counts.tasks[task] = (done, left + ends[partition] - starts[partition])
+        self.progress = self._counts.copied()
         if not missing:
             return
         from kstreams_repl.stores.changelog_restore import Restorer
 
-        self._ids = {name: topic.id for name, topic in admin.describe_topics({at.topic for at in missing}).items()}
-        self._appliers = {
-            at: [Restorer(log.store, environment, str(at)) for environment, log in by_partition[at]] for at in missing
+        self._ids = {name: topic.id for name, topic in admin.describe_topics({partition.topic for partition in missing}).items()}
+        self._restorers = {
+            partition: [Restorer(log.store, environment, str(partition)) for environment, log in by_partition[partition]]
+            for partition in missing
         }
-        self._untouched = {at: [environment for environment, _ in by_partition[at]] for at in missing}
+        self._untouched = {partition: [environment for environment, _ in by_partition[partition]] for partition in missing}
         """Environments whose input offsets are dropped with the first restored record (`forget_inputs`)."""
-        self._next_report = self._next_look = 0.0
+        self._next_report = self._next_check = 0.0
         self._began = time.monotonic()
         for name, (_, left) in self.progress.tasks.items():
             _LOG.info("restoring up to %d records", left, extra={"task": name})
@@ -131,7 +139,7 @@ class ChangelogReader:
     @property
     def lacking(self) -> set[str]:
         """Tasks whose stores have not reached their targets."""
-        return {name for at in self.missing for name in self._tasks_of[at]}
+        return {name for partition in self.missing for name in self._tasks_of[partition]}
 
     def run(self, go_on: Callable[[], bool], progress: Callable[[RestoreProgress], None], *, until: float | None = None) -> bool:
         """Restore all stores, or as far as possible until a monotonic time; return False when `go_on` returned False before.
@@ -142,14 +150,14 @@ class ChangelogReader:
         if not self.missing:
             return True
         progress(self.progress)
-        told = self.progress
+        reported = self.progress
         while self.missing and (until is None or time.monotonic() < until):
             if not go_on():
                 return False
             self.step()
-            if self.progress is not told:
-                told = self.progress
-                progress(told)
+            if self.progress is not reported:
+                reported = self.progress
+                progress(reported)
         return True
 
     def step(self) -> set[str]:
@@ -157,34 +165,35 @@ class ChangelogReader:
         now = time.monotonic()
         if self._consumer is None:
             self._open()
-            self._next_report, self._next_look = now + _REPORT_SECONDS, now + _QUIET_SECONDS
-        missing, ends, told = self.missing, self._ends, self._told
+            self._next_report, self._next_check = now + _REPORT_SECONDS, now + _QUIET_SECONDS
+        missing, ends, counts = self.missing, self._ends, self._counts
         messages = self._consumer.consume(_BATCH, 0.02)
         if messages:
-            self._next_look = time.monotonic() + _QUIET_SECONDS
-        elif time.monotonic() >= self._next_look:
-            _check_there(self._admin, self._ids, missing)
-            self._next_look = time.monotonic() + _QUIET_SECONDS
-        for at, batch in columns(messages, self._on_error):
-            if at not in missing:  # fetched before the log was removed from the consumer
+            self._next_check = time.monotonic() + _QUIET_SECONDS
+        elif time.monotonic() >= self._next_check:
+            _check_exist(self._admin, self._ids, missing)
+            self._next_check = time.monotonic() + _QUIET_SECONDS
+        for partition, batch in columns(messages, self._on_error):
+            if partition not in missing:  # fetched before the log was removed from the consumer
                 continue
-            if batch.offsets[-1] >= ends[at]:
-                batch = _before(batch, ends[at])
-            for environment in self._untouched.pop(at, ()):
+            if batch.offsets[-1] >= ends[partition]:
+                batch = _before(batch, ends[partition])
+            for environment in self._untouched.pop(partition, ()):
                 forget_inputs(environment)
-            for applier in self._appliers[at]:
-                applier.apply(batch)
-            told.records += len(batch)
-            told.batches += 1
-            done, left = told.tasks[self._tasks_of[at][0]]
-            told.tasks[self._tasks_of[at][0]] = (done + len(batch), left)
+            for restorer in self._restorers[partition]:
+                restorer.apply(batch)
+            counts.records += len(batch)
+            counts.batches += 1
+            task = self._tasks_of[partition][0]
+            done, left = counts.tasks[task]
+            counts.tasks[task] = (done + len(batch), left)
         reached = positions(self._consumer, missing)
-        over = sorted(at for at, position in reached.items() if position >= ends[at])
+        over = sorted(partition for partition, position in reached.items() if position >= ends[partition])
         lacked = self.lacking if over else set()
-        for at in over:
-            missing.discard(at)
-            for applier in self._appliers.pop(at):
-                applier.finish(min(reached[at], ends[at]))  # records beyond a limit were cut off and are read again later
+        for partition in over:
+            missing.discard(partition)
+            for restorer in self._restorers.pop(partition):
+                restorer.finish(min(reached[partition], ends[partition]))  # records beyond a limit were cut off and are read again later
         if over and missing:
             unassign(self._consumer, over)
         if not missing or time.monotonic() >= self._next_report:
@@ -193,7 +202,7 @@ class ChangelogReader:
             self.close()
         complete = lacked - self.lacking
         for name in complete:
-            done, _ = told.tasks.get(name, (0, 0))
+            done, _ = counts.tasks.get(name, (0, 0))
             _LOG.info("restored %d records in %.1f s", done, time.monotonic() - self._began, extra={"task": name})
         return complete
 
@@ -211,34 +220,34 @@ class ChangelogReader:
             role="restore",
             queued_max_messages_kbytes=128 * 1024,
         )
-        assign(self._consumer, {at: self._starts[at] for at in self.missing})
+        assign(self._consumer, {partition: self._starts[partition] for partition in self.missing})
 
     def _report(self, reached: Mapping[TopicPartition, int]) -> None:
-        told = self._told
+        counts = self._counts
         self._next_report = time.monotonic() + _REPORT_SECONDS
         left_of: dict[str, int] = {}
-        for at in self.missing:
-            name = self._tasks_of[at][0]
-            left_of[name] = left_of.get(name, 0) + self._ends[at] - reached.get(at, self._starts[at])
-        told.remaining = sum(left_of.values())
-        told.tasks = {name: (done, left_of.get(name, 0)) for name, (done, _) in told.tasks.items()}
-        self.progress = told.copied()
+        for partition in self.missing:
+            name = self._tasks_of[partition][0]
+            left_of[name] = left_of.get(name, 0) + self._ends[partition] - reached.get(partition, self._starts[partition])
+        counts.remaining = sum(left_of.values())
+        counts.tasks = {name: (done, left_of.get(name, 0)) for name, (done, _) in counts.tasks.items()}
+        self.progress = counts.copied()
 
     def _on_error(self, message: Any, error: Any) -> None:
         if not is_partition_end(error) and not is_passing(error):
             raise translate(error, "restoring a store", topic=message.topic(), bootstrap_servers=self._settings.bootstrap_servers)
 
 
-def _check_there(admin: Admin, ids: Mapping[str, str], missing: set[TopicPartition]) -> None:
+def _check_exist(admin: Admin, ids: Mapping[str, str], missing: set[TopicPartition]) -> None:
     """Raise for a log that was deleted while it was read: the client would wait for the topic to come back."""
-    now = admin.describe_topics({at.topic for at in missing})
-    for at in missing:
-        if at.topic not in now or now[at.topic].id != ids.get(at.topic):
+    now = admin.describe_topics({partition.topic for partition in missing})
+    for partition in missing:
+        if partition.topic not in now or now[partition.topic].id != ids.get(partition.topic):
             raise TaskCorruptedError(
-                f"the changelog {at.topic} was deleted while a store was restored from it",
-                hint="reset the application, so that it builds its state anew from its input",
-                topic=at.topic,
-                partition=at.partition,
+                f"the changelog topic {partition.topic} was deleted while a store was restored from it",
+                hint="reset the application, so that it rebuilds its state from its input",
+                topic=partition.topic,
+                partition=partition.partition,
             )
 
 

@@ -52,7 +52,7 @@ def floors_of(
         for name, number in metadata.entries.items():
             entries[name] = max(number, entries.get(name, number))
     named = {log.partition: floor_name(log, topic_ids) for log in logs if log.is_timed}
-    return {at: entries[name] for at, name in named.items() if name in entries}
+    return {partition: entries[name] for partition, name in named.items() if name in entries}
 
 
 def check_whole(environment: Environment, log: Changelog, first: int, floor: int | None) -> None:
@@ -73,8 +73,8 @@ def check_whole(environment: Environment, log: Changelog, first: int, floor: int
     if floor is None:
         _LOG.warning(
             "the changelog %s of store %s begins at offset %d: %d records were deleted, by the broker's clock, before the application "
-            "looked after them. Windows that they held are missing in the store, unless they had expired by stream time. "
-            "Hint: reset the application to build its state from its input",
+            "managed their retention. Their windows are missing in the store, unless they had expired by stream time. "
+            "Hint: reset the application to rebuild its state from its input",
             log.partition, log.store.name, first, first - position,
         )  # fmt: skip
     elif first > floor:
@@ -85,8 +85,7 @@ def check_whole(environment: Environment, log: Changelog, first: int, floor: int
         raise TaskCorruptedError(
             f"the changelog {log.partition} of store {log.store.name} begins at offset {first}, but the store needs its records from "
             f"{needed} on: {first - needed} were deleted{which}, and {local}",
-            hint="reset the application, so that it builds its state from its input; and find out what deletes records of this topic "
-            f"(its {setting})",
+            hint=f"reset the application, so that it rebuilds its state from its input; check the settings of this topic: its {setting}",
             store=log.store.name,
             topic=log.partition.topic,
             partition=log.partition.partition,
@@ -150,31 +149,31 @@ class ChangelogFloors:
 
     def written(self, ends: Mapping[TopicPartition, int]) -> None:
         """Take the end offsets of logs after a commit."""
-        self._ends.update((at, end) for at, end in ends.items() if at in self._logs)
+        self._ends.update((log, end) for log, end in ends.items() if log in self._logs)
 
     def note(self, environment: Environment) -> None:
         """Run steps 1 and 2. Call after the local stores wrote the commit, when their attributes are current."""
         ends, self._ends = self._ends, {}
-        for at, end in ends.items():
-            kept = environment.attribute(f"{self._logs[at].log.store.name}/observed-time")
-            if kept is not None:
-                self._logs[at].note(end, _LONG.unpack(kept)[0])
+        for partition, end in ends.items():
+            observed = environment.attribute(f"{self._logs[partition].log.store.name}/observed-time")
+            if observed is not None:
+                self._logs[partition].note(end, _LONG.unpack(observed)[0])
 
     def entries(self) -> dict[str, int]:
         """Run step 3: return the entries of the next commit."""
-        self._open = {at: log.floor for at, log in self._logs.items()}
+        self._open = {partition: log.floor for partition, log in self._logs.items()}
         return {log.name: log.floor for log in self._logs.values()}
 
-    def committed(self, told: bool = True) -> None:
+    def committed(self, included: bool = True) -> None:
         """Run step 4, after a commit succeeded.
 
         Args:
-            told: the commit carried the entries.
+            included: whether the commit contained the entries.
         """
-        if told:
-            self.deletable = {at: floor for at, floor in self._open.items() if floor > self._deleted.get(at, 0)}
+        if included:
+            self.deletable = {log: floor for log, floor in self._open.items() if floor > self._deleted.get(log, 0)}
 
     def deleted(self, floors: Mapping[TopicPartition, int]) -> None:
         """Note that the records below these floors were deleted."""
-        self._deleted.update((at, floor) for at, floor in floors.items() if at in self._logs)
-        self.deletable = {at: floor for at, floor in self.deletable.items() if floor > self._deleted.get(at, 0)}
+        self._deleted.update((log, floor) for log, floor in floors.items() if log in self._logs)
+        self.deletable = {log: floor for log, floor in self.deletable.items() if floor > self._deleted.get(log, 0)}

@@ -1,4 +1,4 @@
-"""What an environment records beside its rows and positions: its task, the time of its rows, topic ids, and input offsets."""
+"""What an environment records in addition to its rows and positions: its task, the time of its rows, topic ids, and input offsets."""
 
 from __future__ import annotations
 

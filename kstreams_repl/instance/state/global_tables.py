@@ -53,13 +53,13 @@ class GlobalTables:
         starts = self._admin.beginning_offsets(self._partitions)
         ends = self._admin.end_offsets(self._partitions, isolation="read_committed")
         assign(self._consumer, starts)
-        missing = {at for at in self._partitions if starts[at] < ends[at]}
+        missing = {partition for partition in self._partitions if starts[partition] < ends[partition]}
         while missing:
             if not go_on():
                 return False
             self._apply(self._consumer.consume(_BATCH, 0.02))
             reached = positions(self._consumer, missing)
-            missing = {at for at in missing if reached.get(at, 0) < ends[at]}
+            missing = {partition for partition in missing if reached.get(partition, 0) < ends[partition]}
         return True
 
     def follow(self) -> int:
@@ -68,8 +68,8 @@ class GlobalTables:
 
     def _apply(self, messages: Sequence[Any]) -> int:
         count = 0
-        for at, batch in columns(list(messages), self._on_error):
-            self.task.update(at.topic, at.partition, batch)
+        for partition, batch in columns(list(messages), self._on_error):
+            self.task.update(partition.topic, partition.partition, batch)
             count += len(batch)
         self.loaded += count
         return count

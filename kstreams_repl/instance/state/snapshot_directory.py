@@ -60,24 +60,24 @@ def snapshot_directory(uri: str) -> SnapshotDirectory:
         ConfigError: the scheme is unknown, or needs fsspec or a file system package that is not installed.
     """
     parts = urlsplit(uri)
-    shown = shown_address(uri)
+    address = shown_address(uri)
     if parts.scheme in ("", "file"):
         root = Path(unquote(parts.path) if parts.scheme else uri).expanduser().absolute()
-        return _TellingDirectory(lambda: LocalDirectory(root), shown)
+        return _TypedErrorsDirectory(lambda: LocalDirectory(root), address)
     try:
         import fsspec
 
         fsspec.get_filesystem_class(parts.scheme)
     except (ImportError, ValueError) as error:
-        install = f"pip install fsspec and the package it names for {parts.scheme}://, or give a local directory"
-        raise ConfigError(f"snapshots cannot be kept at {shown}: {error}", hint=install, key="repl.snapshot.dir") from error
+        install = f"pip install fsspec and the package that it requires for {parts.scheme}://, or set a local directory"
+        raise ConfigError(f"cannot store snapshots at {address}: {error}", hint=install, key="repl.snapshot.dir") from error
     if parts.scheme == "memory":
         raise ConfigError(
-            f"snapshots cannot be kept at {shown}: each process has a memory of its own, which goes with it",
-            hint="give a directory, or an address that other hosts reach too",
+            f"cannot store snapshots at {address}: this file system is private to each process",
+            hint="set a directory, or an address that other hosts can reach",
             key="repl.snapshot.dir",
         )
-    return _TellingDirectory(lambda: RemoteDirectory(*fsspec.core.url_to_fs(uri)), shown)
+    return _TypedErrorsDirectory(lambda: RemoteDirectory(*fsspec.core.url_to_fs(uri)), address)
 
 
 def check_directory(directory: SnapshotDirectory) -> None:
@@ -92,17 +92,17 @@ def check_directory(directory: SnapshotDirectory) -> None:
         directory.read(name)
     except FileNotFoundError as error:
         raise SnapshotError(
-            f"what is written to the directory of snapshots is not there afterwards: {error}", key="repl.snapshot.dir"
+            f"a file written to the snapshot directory cannot be read back: {error}", key="repl.snapshot.dir"
         ) from error
     directory.remove(name)
 
 
-class _TellingDirectory:
+class _TypedErrorsDirectory:
     """Raises every error of a file system as one class with a hint. Connects at its first use, and again after a failure."""
 
-    def __init__(self, connect: Callable[[], SnapshotDirectory], shown: str) -> None:
+    def __init__(self, connect: Callable[[], SnapshotDirectory], address: str) -> None:
         self._connect = connect
-        self._shown = shown
+        self._address = address
         self._files: SnapshotDirectory | None = None
 
     def children(self, name: str) -> list[str]:
@@ -134,26 +134,26 @@ class _TellingDirectory:
             if absent and isinstance(error, FileNotFoundError):
                 raise
             self._files = None
-            raise _told(self._shown, doing, error) from error
+            raise _typed(self._address, doing, error) from error
 
 
-def _told(where: str, doing: str, error: Exception) -> SnapshotError:
+def _typed(address: str, doing: str, error: Exception) -> SnapshotError:
     if isinstance(error, FileNotFoundError | NotADirectoryError | FileExistsError):
-        hint = "make the directory (or bucket), or give another one: a part of the path is missing or is no directory"
+        hint = "create the directory (or bucket), or set another one: a part of the path is missing or not a directory"
     elif isinstance(error, PermissionError):
-        hint = "let this user write there, or give the file system its credentials, as its fsspec package reads them"
+        hint = "allow this user to write there, or configure the credentials that the fsspec package of this file system reads"
     elif isinstance(error, OSError) and is_full(error):
-        hint = "make room there, keep fewer snapshots (repl.snapshot.retention), or give another directory"
+        hint = "free space there, keep fewer snapshots (repl.snapshot.retention), or set another directory"
     else:
-        hint = "look whether the address answers, and what its fsspec package wants for credentials"
+        hint = "check that the address is reachable, and which credentials its fsspec package requires"
     what = str(error) or type(error).__name__
-    return SnapshotError(f"snapshots at {where}: {doing}: {what}", hint=hint, path=where, key="repl.snapshot.dir")
+    return SnapshotError(f"{doing} snapshots at {address} failed: {what}", hint=hint, path=address, key="repl.snapshot.dir")
 
 
 def _checked(name: str) -> PurePosixPath:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\x00" in name:
-        raise InvalidNameError(f"{name!r} leads out of the snapshot directory", hint="names are relative")
+        raise InvalidNameError(f"{name!r} is outside the snapshot directory", hint="use a relative name without '..'")
     return path
 
 
@@ -170,7 +170,7 @@ class LocalDirectory:
             return []
 
     def upload(self, source: Path, name: str) -> None:
-        target = self._place(name)
+        target = self._target(name)
         shutil.copyfile(source, target)
         _sync(target)
 
@@ -178,7 +178,7 @@ class LocalDirectory:
         shutil.copyfile(self._root / _checked(name), target)
 
     def publish(self, name: str, content: bytes) -> None:
-        target = self._place(name)
+        target = self._target(name)
         new = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
         new.write_bytes(content)
         _sync(new)
@@ -194,10 +194,10 @@ class LocalDirectory:
         else:
             path.unlink(missing_ok=True)
 
-    def _place(self, name: str) -> Path:
+    def _target(self, name: str) -> Path:
         """Return a file's path; directories created for it are readable by their user alone, because they hold state."""
         target = self._root / _checked(name)
-        for folder in reversed([at for at in target.parents if at == self._root or self._root in at.parents]):
+        for folder in reversed([parent for parent in target.parents if parent == self._root or self._root in parent.parents]):
             if not folder.exists():
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return target
@@ -211,10 +211,10 @@ class RemoteDirectory:
         self._root = root.rstrip("/")
 
     def children(self, name: str) -> list[str]:
-        at = self._at(name)
-        self._files.invalidate_cache(at)
+        directory = self._path(name)
+        self._files.invalidate_cache(directory)
         try:
-            return sorted(PurePosixPath(path).name for path in self._files.ls(at, detail=False))
+            return sorted(PurePosixPath(path).name for path in self._files.ls(directory, detail=False))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except Exception as error:
@@ -223,30 +223,30 @@ class RemoteDirectory:
             raise
 
     def upload(self, source: Path, name: str) -> None:
-        self._files.makedirs(str(PurePosixPath(self._at(name)).parent), exist_ok=True)
-        self._files.put_file(str(source), self._at(name))
+        self._files.makedirs(str(PurePosixPath(self._path(name)).parent), exist_ok=True)
+        self._files.put_file(str(source), self._path(name))
 
     def download(self, name: str, target: Path) -> None:
-        self._files.get_file(self._at(name), str(target))
+        self._files.get_file(self._path(name), str(target))
 
     def publish(self, name: str, content: bytes) -> None:
-        self._files.makedirs(str(PurePosixPath(self._at(name)).parent), exist_ok=True)
-        self._files.pipe_file(self._at(name), content)
+        self._files.makedirs(str(PurePosixPath(self._path(name)).parent), exist_ok=True)
+        self._files.pipe_file(self._path(name), content)
 
     def read(self, name: str) -> bytes:
-        return bytes(self._files.cat_file(self._at(name)))
+        return bytes(self._files.cat_file(self._path(name)))
 
     def remove(self, name: str) -> None:
         parent, _, last = name.rpartition("/")
         if last not in self.children(parent):  # rm reports a missing name differently from one file system to the next
             return
-        at = self._at(name)
-        if self._files.isdir(at):
-            self._files.rm(at, recursive=True)
+        path = self._path(name)
+        if self._files.isdir(path):
+            self._files.rm(path, recursive=True)
         else:
-            self._files.rm_file(at)
+            self._files.rm_file(path)
 
-    def _at(self, name: str) -> str:
+    def _path(self, name: str) -> str:
         return f"{self._root}/{_checked(name)}"
 
 

@@ -65,10 +65,10 @@ class Manifest:
         Raises:
             ValueError: the content is not a manifest.
         """
-        said = json.loads(content)
-        if not isinstance(said, dict) or set(said) != set(cls.__dataclass_fields__) or said["format"] != _FORMAT:
+        fields = json.loads(content)
+        if not isinstance(fields, dict) or set(fields) != set(cls.__dataclass_fields__) or fields["format"] != _FORMAT:
             raise ValueError(f"expected a snapshot manifest of format {_FORMAT}")
-        made = cls(**said)
+        made = cls(**fields)
         numbers = (made.commit_id, made.size, made.at_ms, *made.positions.values())
         if not all(isinstance(number, int) for number in numbers) or _NAME.fullmatch(made.name) is None:
             raise ValueError("a field of the manifest has the wrong type or form")

@@ -31,7 +31,7 @@ def application_directory(root: Path, application_id: str) -> Path:
     """
     path = (root / application_id).resolve()
     if path.parent != root.resolve() or application_id in ("", ".", ".."):
-        raise InvalidNameError(f"{application_id!r} cannot name a state directory", hint="use letters, digits, '.', '_' and '-'")
+        raise InvalidNameError(f"{application_id!r} is not a valid name of a state directory", hint="use letters, digits, '.', '_' and '-'")
     return path
 
 

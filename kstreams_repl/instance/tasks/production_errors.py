@@ -131,11 +131,11 @@ class ProductionErrors:
 def _answered(response: Response, error: ProductionError, context: ErrorContext) -> KStreamsError:
     """Return the error for RETRY and FAIL, with the source record that the rejected record was made from."""
     kind = OutputRetryError if response is Response.RETRY else ProductionError
-    at = f"\n  in node {context.node}, task {context.task}"
+    where = f"\n  in node {context.node}, task {context.task}"
     if context.topic is not None:
-        at += f", from the record at {context.topic}-{context.partition} offset {context.offset}"
+        where += f", from the record at {context.topic}-{context.partition} offset {context.offset}"
     fields = {"node": context.node, "task": context.task, "topic": context.topic, "partition": context.partition}
-    return kind(error.message + at, hint=error.hint, **fields, offset=context.offset, sink_topic=error.fields.get("topic"))
+    return kind(error.message + where, hint=error.hint, **fields, offset=context.offset, sink_topic=error.fields.get("topic"))
 
 
 def _without_site(error: KStreamsError, topic: str) -> KStreamsError:

@@ -39,7 +39,7 @@ class TaskCounters:
         self.terminals = tuple(node.name for node in nodes if node.name not in parents)
         self.cached = spec.config["statestore.cache.max.bytes"] > 0 and any(s.caching for s in spec.subtopology.stores)
         self._record = task.services.record
-        self._sources = {(at.topic, at.partition): self.source_ages[name] for at, name in spec.partitions.items()}
+        self._sources = {(partition.topic, partition.partition): self.source_ages[name] for partition, name in spec.partitions.items()}
         self._oldest: int | None = None
         self._newest = 0
 

@@ -129,7 +129,7 @@ class TaskMeter:
                 setattr(store, method, timed)
 
     def collector(self, collector: RecordCollector) -> RecordCollector:
-        return _CountingCollector(collector, self._cells_of)
+        return _CountingCollector(collector, self._counters_of)
 
     # ---- internals
 
@@ -170,8 +170,8 @@ class TaskMeter:
 
         return aged
 
-    def _cells_of(self, topic: str) -> tuple[Cell, Cell] | None:
-        """Return the topic's cells; None for topics that no sink writes: changelogs and dead letters."""
+    def _counters_of(self, topic: str) -> tuple[Cell, Cell] | None:
+        """Return the topic's counters; None for topics that no sink writes: changelogs and dead letters."""
         node = self._sinks.get(topic) or (None if topic.endswith("-changelog") else self._chooser)
         return None if node is None else self.produced.setdefault((node, topic), ([0], [0]))
 
@@ -254,14 +254,14 @@ class _Rows:
 class _CountingCollector:
     """A record collector that counts records and bytes by topic."""
 
-    def __init__(self, inner: RecordCollector, cells_of: Callable[[str], tuple[Cell, Cell] | None]) -> None:
+    def __init__(self, inner: RecordCollector, counters_of: Callable[[str], tuple[Cell, Cell] | None]) -> None:
         self._inner = inner
-        self._cells_of = cells_of
+        self._counters_of = counters_of
         self.partitions = inner.partitions
         self.partition_of = inner.partition_of
 
     def sender(self, topic: str, site: Site | None = None) -> Send:
-        send, cells = self._inner.sender(topic, site), self._cells_of(topic)
+        send, cells = self._inner.sender(topic, site), self._counters_of(topic)
         if cells is None:
             return send
         records, size = cells

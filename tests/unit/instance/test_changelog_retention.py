@@ -62,7 +62,7 @@ def test_only_what_was_committed_is_deleted_and_only_once() -> None:
     assert floors.deletable == {}
     floors.entries()
     assert floors.deletable == {}
-    floors.committed(told=False)
+    floors.committed(included=False)
     assert floors.deletable == {}
     floors.committed()
     assert floors.deletable == {AT: 10}

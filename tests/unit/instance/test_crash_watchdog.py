@@ -181,15 +181,15 @@ def stack() -> str:
 def test_a_stack_tells_the_node_and_the_users_line() -> None:
     death = crash_of_stack(stack(), {"user"})
     assert (death.node, death.file, death.line) == ("user", "/home/me/mine.py", 42)
-    assert str(death) == "died at work (Segmentation fault) in node user"
+    assert str(death) == "died while processing (Segmentation fault) in node user"
 
 
 def test_a_stack_outside_of_nodes_tells_the_cause_alone() -> None:
-    assert crash_of_stack(stack(), {"another"}) == WorkerCrash(cause="died at work (Segmentation fault)")
+    assert crash_of_stack(stack(), {"another"}) == WorkerCrash(cause="died while processing (Segmentation fault)")
 
 
 def test_the_timer_of_a_call_that_lets_nobody_else_run_is_told_as_such() -> None:
-    assert "let no other thread run" in crash_of_stack("Timeout (0:00:01)!\nThread 0x1 (most recent call first):\n", ()).cause
+    assert "held the interpreter lock" in crash_of_stack("Timeout (0:00:01)!\nThread 0x1 (most recent call first):\n", ()).cause
 
 
 def test_what_is_known_of_a_place_comes_from_both() -> None:

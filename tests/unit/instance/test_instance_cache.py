@@ -78,7 +78,7 @@ def warm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[InstanceCa
     made = InstanceCache(0.0)
     yield made
     made.close()
-    settle(lambda: made._watch is None)
+    settle(lambda: made._thread is None)
 
 
 def test_stores_that_the_watching_thread_still_closes_are_waited_for(warm: InstanceCache, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_path_that_cannot_be_made_is_told_with_a_way_out(address: str, tmp_pat
     (tmp_path / "file").write_text("no directory")
     with pytest.raises(SnapshotError, match="writing") as raised:
         check_directory(snapshot_directory(address.format(tmp_path)))
-    assert "make the directory" in str(raised.value)
+    assert "create the directory" in str(raised.value)
 
 
 def test_a_server_that_does_not_let_us_write_is_told_without_the_password(ftp: str) -> None:
@@ -164,7 +164,7 @@ def test_a_snapshotter_tells_what_is_wrong_and_stops_telling_when_it_is_mended(t
     snapshotter = Snapshotter(
         [("0_0", environment)], snapshot_directory(str(blocked)), "app", seconds=0.01, keep=1, work=tmp_path / "work"
     ).start()
-    settle(lambda: snapshotter.error is not None and "make the directory" in snapshotter.error)
+    settle(lambda: snapshotter.error is not None and "create the directory" in snapshotter.error)
     blocked.unlink()
     settle(lambda: snapshotter.taken == {"0_0": 1})
     assert snapshotter.error is None
