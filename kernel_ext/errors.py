@@ -18,8 +18,8 @@ from kstreams_repl.display.markup import clean_text, one_line
 from kstreams_repl.errors import KStreamsError, SerializationError
 from kstreams_repl.runtime.user_error import is_users
 from kstreams_repl.session import Application
-from kstreams_repl.session.source.error_source import cell_of_error, place_name, user_place, with_source
-from kstreams_repl.session.views.failed_record import place_of, shown
+from kstreams_repl.session.source.error_source import cell_of_error, location_name, user_location, with_source
+from kstreams_repl.session.views.failed_record import position_of, shown
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -41,7 +41,7 @@ def show_error(
 def _show_buttons(shell: Any, error: BaseException, trace: TracebackType | None) -> None:
     """Show buttons below the error output, as a separate output, because the error output itself is text."""
     session = Workspace(shell).current
-    buttons = failure_buttons(error, user_place(error) or line_in_cell(trace), () if session is None else session.applications)
+    buttons = failure_buttons(error, user_location(error) or line_in_cell(trace), () if session is None else session.applications)
     if buttons:
         shell.display_pub.publish(data={"text/html": buttons, "text/plain": ""}, metadata={})
 
@@ -51,7 +51,7 @@ def error_lines(error: BaseException, trace: TracebackType | None) -> list[str]:
     message = error.message if isinstance(error, KStreamsError) else str(error)
     first, *rest = clean_text(message).splitlines() or [""]
     lines = [f"{type(error).__name__}: {first}"]
-    place = user_place(error) or line_in_cell(trace)
+    place = user_location(error) or line_in_cell(trace)
     if place is not None and place[2]:
         lines.append(f"  {one_line(_short(place[0]))}, line {place[1]}: {one_line(_as_written(place[2]), limit=160)}")
     elif rest:
@@ -65,7 +65,7 @@ def error_lines(error: BaseException, trace: TracebackType | None) -> list[str]:
 
 def record_line(error: BaseException) -> list[str]:
     """Return node, task and record of an error on one line; empty if the error names none of them."""
-    place, fields = place_of(error), getattr(error, "fields", {})
+    place, fields = position_of(error), getattr(error, "fields", {})
     names = [f"{what} {one_line(fields[what])}" for what in ("node", "task") if fields.get(what)]
     if place is None:
         return [f"  in {', '.join(names)}"] if len(names) == 2 else []
@@ -76,13 +76,13 @@ def record_line(error: BaseException) -> list[str]:
 
 def recovery_lines(error: BaseException, variables: Mapping[str, Any]) -> list[str]:
     """Return the calls that continue after an application failed at a record: show it, skip it, edit the function."""
-    place, fields = place_of(error), getattr(error, "fields", {})
+    place, fields = position_of(error), getattr(error, "fields", {})
     name, node = fields.get("application"), fields.get("node")
     if place is None or name is None:
         return []
     held = [key for key, value in variables.items() if isinstance(value, Application) and value.name == name and not key.startswith("_")]
     app = held[0] if held else f"session.applications[{name!r}]"
-    line, cell = user_place(error), cell_of_error(error)
+    line, cell = user_location(error), cell_of_error(error)
     if cell and line:
         edit = f"edit the function: {cell}, line {line[1]}, then {app}.edit(builder)"
     elif isinstance(error, SerializationError):  # a sink has no function
@@ -111,4 +111,4 @@ def _as_written(text: str) -> str:
 
 def _short(file: str) -> str:
     """Return a readable name of a cell's file: its number instead of ``ipykernel_123/456.py`` or ``<ipython-input-…>``."""
-    return place_name(file)
+    return location_name(file)

@@ -12,9 +12,9 @@ from collections.abc import Collection
 from kstreams_repl.display.markup import Markup, clean_text, element, one_line
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.session import Application, Records
-from kstreams_repl.session.source.cell_history import CellPlace, history
-from kstreams_repl.session.source.error_source import user_place
-from kstreams_repl.session.views.failed_record import place_of, with_record
+from kstreams_repl.session.source.cell_history import CellLocation, history
+from kstreams_repl.session.source.error_source import user_location
+from kstreams_repl.session.views.failed_record import position_of, with_record
 from kstreams_repl.types import RecordPosition
 
 MESSAGE_CHARACTERS = 4000
@@ -29,9 +29,9 @@ def failure_of(app: Application, node: str, *, record: bool = False) -> Markup:
     error = app.error if app.status == "failed" else None
     if error is None or error.fields.get("node") != node:
         return Markup("")
-    error = with_record(app.session, app.name, error)
-    place = place_of(error)
-    function = user_place(error)
+    error = with_record(app.client, app.name, error)
+    place = position_of(error)
+    function = user_location(error)
     cell = history.cell_of(function[0]) if function is not None else None
     if cell is not None and function is not None:
         edit = [_cell_button("edit the function", cell.cell, function[1])]
@@ -58,8 +58,8 @@ def failure_buttons(error: BaseException, place: tuple[str, int, str] | None, ap
         applications: names of the applications that this kernel has attached.
     """
     fields = getattr(error, "fields", {})
-    name, record = fields.get("application"), place_of(error)
-    cell: CellPlace | None = None if place is None else history.cell_of(place[0])
+    name, record = fields.get("application"), position_of(error)
+    cell: CellLocation | None = None if place is None else history.cell_of(place[0])
     elsewhere = cell is not None and cell.number != history.number  # the cell that raised is visible already
     known = name is not None and name in applications and record is not None
     link = [] if cell is None or place is None else [_cell_button(f"{cell}, line {place[1]}", cell.cell, place[1])]

@@ -126,10 +126,10 @@ class LivePicture:
     def refresh(self) -> None:
         """Send the current state: the whole drawing if its shapes changed, else the numbers."""
         app = self.application
-        if app.session.closed:
+        if app.client.closed:
             self._show_closed()
             return
-        app = self.application = app.session.applications.get(app.name, app)  # it may have been deployed again
+        app = self.application = app.current  # it may have been deployed again
         whole = self._whole = replace(app.picture(), title=app.name)  # the status is sent separately: it changes more often
         reports = app.reports if app.status in ("running", "paused") else None
         rate, lag = (0.0, None) if reports is None else (reports.rate if app.status == "running" else 0.0, reports.lag)
@@ -220,7 +220,7 @@ class LivePicture:
         if not self._updating.acquire(blocking=False):
             return
         try:
-            while self._open_views.any and not self.application.session.closed:
+            while self._open_views.any and not self.application.client.closed:
                 self.refresh()
                 self._refresh_details()
                 self._read_tap()
@@ -279,8 +279,8 @@ class LivePicture:
         if plan is None or _content_of(plan) != self._shown_plan:
             self._plan("cells have run since the plan was shown; this is the current plan")
             return
-        plan.apply()
-        self.set(detail=str(plan.table().html()), about="", values="", planned=False)
+        applied = self.application.apply(plan)
+        self.set(detail=str(applied.table().html()), about="", values="", planned=False)
 
     # ---- details of the selected shape
 

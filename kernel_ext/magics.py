@@ -28,8 +28,8 @@ from kstreams_repl.instance.control.node_taps import MOST_ROWS
 from kstreams_repl.session import Application, ReadRecord, Records
 from kstreams_repl.session.application.edit import EditPlan
 from kstreams_repl.session.application.topology_resolution import topology_of
+from kstreams_repl.session.applications import applications_table
 from kstreams_repl.session.cleanup import Cleanup
-from kstreams_repl.session.left_applications import applications_table
 from kstreams_repl.session.source.cell_history import history
 from kstreams_repl.session.source.source_slice import deployed_as
 from kstreams_repl.session.topics.filtering import records_where

@@ -6,13 +6,15 @@ import linecache
 from collections.abc import Iterable
 from dataclasses import replace
 
+from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.markup import Markup, element, join
 from kstreams_repl.display.table import Table
 from kstreams_repl.display.wording import counted
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.session import Application, Records
-from kstreams_repl.session.source.error_source import place_name
+from kstreams_repl.session.source.error_source import location_name
 from kstreams_repl.session.topics.records import ReadRecord
+from kstreams_repl.session.views.sample_run import sampled_values as values_of_sample
 from kstreams_repl.topology.nodes import Node
 
 ROWS = 20
@@ -31,7 +33,7 @@ def rows_behind(app: Application, shape: str) -> Markup:
         if name.startswith(("/", "(")):
             return element("div", f"{name}: the topic is chosen per record")
         real = f"{app.name}-{name}" if name in app.topology.internal_topics else name
-        return _titled("last records" if real == name else f"last records of {real}", app.session.read(real, ROWS).table().html())
+        return _titled("last records" if real == name else f"last records of {real}", app.client.read(real, ROWS).table().html())
     stores = (_titled(f"store {store}", _rows_of(app, store)) for store in getattr(app.topology.node(name), "stores", ()))
     return join([_counts(app, name), *stores])
 
@@ -44,8 +46,8 @@ def about(app: Application, node: str) -> Markup:
 def sampled_values(app: Application, node: str) -> Markup:
     """Return a node's last values when the topology runs over a sample of its topics; shown until live values arrive."""
     try:
-        found = app.session.peek(node, ROWS, timeout=2.0, topology=app.topology)
-        shown = replace(found if isinstance(found, Table) else found.table(), title="").html()
+        found = values_of_sample(app.client, app.topology, node, ROWS, 2.0, StreamsConfig(app.client.config))
+        shown = replace(found.table(), title="").html()
     except KStreamsError as error:
         shown = element("pre", str(error))
     return _titled("last values, from a sample of its topics", shown)
@@ -89,7 +91,7 @@ def _source(node: Node, *, stale: bool) -> list[Markup]:
         for number, text in enumerate(lines[first : first + SOURCE_LINES], first + 1)
     ]
     go = element("button", "go to cell", class_="ks-go", data_cell=origin.cell, data_line=line or None, type="button")
-    title = f"defined in {place_name(origin.file)}, line {line}{'; its cell has changed' if stale else ''} "
+    title = f"defined in {location_name(origin.file)}, line {line}{'; its cell has changed' if stale else ''} "
     return [element("div", element("div", element("b", title), go), element("pre", *shown, class_="ks-source"))]
 
 

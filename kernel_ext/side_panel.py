@@ -28,7 +28,7 @@ from kstreams_repl.session.cleanup import Cleanup
 from kstreams_repl.session.left_applications import LeftApplication
 from kstreams_repl.session.session_directory import PROJECT
 from kstreams_repl.session.topics.internal_names import internal_names
-from kstreams_repl.session.views.failed_record import place_of
+from kstreams_repl.session.views.failed_record import position_of
 from kstreams_repl.session.views.store_view import StoreView
 
 TARGET = "kstreams_repl"
@@ -229,7 +229,7 @@ def _application_row(app: Application) -> dict[str, Any]:
 
 def _refuse_unless_failed_at(app: Application, at: str) -> None:
     """Raise KStreamsError unless the application is failed at this record."""
-    failed = place_of(app.error) if app.status == "failed" else None
+    failed = position_of(app.error) if app.status == "failed" else None
     if str(failed) != at:
         raise KStreamsError(f"expected {app.name} to have failed at {at}, but it {f'failed at {failed}' if failed else f'is {app.status}'}")
 

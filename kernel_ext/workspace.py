@@ -7,11 +7,10 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from kstreams_repl.dsl.builder import StreamsBuilder
+from kstreams_repl.dsl.builder import StreamsBuilder, builder_of
 from kstreams_repl.dsl.call_log import Handle
 from kstreams_repl.errors import did_you_mean
 from kstreams_repl.session import Application, Session, connect, current_session
-from kstreams_repl.session.application.topology_resolution import builder_of
 from kstreams_repl.session.left_applications import LeftApplication, left_applications
 from kstreams_repl.session.session_directory import PROJECT
 from kstreams_repl.topology.topology import Topology

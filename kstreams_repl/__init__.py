@@ -77,14 +77,15 @@ if TYPE_CHECKING:
     from kstreams_repl.session.application.savepoints import Savepoint
     from kstreams_repl.session.application.state import ApplicationState
     from kstreams_repl.session.application.versions import Version
+    from kstreams_repl.session.applications import Applications
     from kstreams_repl.session.cleanup import Cleanup
-    from kstreams_repl.session.left_applications import Applications, LeftApplication
+    from kstreams_repl.session.left_applications import LeftApplication
     from kstreams_repl.session.session_file import Saved, SavedVersion, SessionFiles
     from kstreams_repl.session.source.source_slice import Program
     from kstreams_repl.session.topics.records import ReadRecord, Records
     from kstreams_repl.session.views.metrics_view import MetricsView
     from kstreams_repl.session.views.record_counts import Counts, NodeRate
-    from kstreams_repl.session.views.sample_run import NodeSample, Sample
+    from kstreams_repl.session.views.sample import NodeSample, Sample
     from kstreams_repl.session.views.store_view import StoreView
     from kstreams_repl.spark.instance_reports import ApplicationReport, InstanceReport, TaskReport
     from kstreams_repl.testing import tables
@@ -152,14 +153,15 @@ _PLACES = {
     "kstreams_repl.session.application.savepoints": ("Savepoint",),
     "kstreams_repl.session.application.state": ("ApplicationState",),
     "kstreams_repl.session.application.versions": ("Version",),
+    "kstreams_repl.session.applications": ("Applications",),
     "kstreams_repl.session.cleanup": ("Cleanup",),
-    "kstreams_repl.session.left_applications": ("Applications", "LeftApplication"),
+    "kstreams_repl.session.left_applications": ("LeftApplication",),
     "kstreams_repl.session.session_file": ("Saved", "SavedVersion", "SessionFiles"),
     "kstreams_repl.session.source.source_slice": ("Program",),
     "kstreams_repl.session.topics.records": ("ReadRecord", "Records"),
     "kstreams_repl.session.views.metrics_view": ("MetricsView",),
     "kstreams_repl.session.views.record_counts": ("Counts", "NodeRate"),
-    "kstreams_repl.session.views.sample_run": ("NodeSample", "Sample"),
+    "kstreams_repl.session.views.sample": ("NodeSample", "Sample"),
     "kstreams_repl.session.views.store_view": ("StoreView",),
     "kstreams_repl.spark.instance_reports": ("ApplicationReport", "InstanceReport", "TaskReport"),
     "kstreams_repl.testing.driver": ("ProducedRecord", "TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDriver"),

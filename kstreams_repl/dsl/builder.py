@@ -469,3 +469,10 @@ def _check_store(builder: Any) -> None:
     if not isinstance(builder, StoreBuilder):
         raise TopologyError(f"a store builder is needed, not {builder!r}", hint='StoreBuilder("name", StoreKind.KEY_VALUE)')
     validate_name(builder.name, "store")
+
+
+def builder_of(handle: Handle) -> StreamsBuilder:
+    """Return the builder of a stream or table."""
+    builder = StreamsBuilder()
+    builder._log = handle._log
+    return builder

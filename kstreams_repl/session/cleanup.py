@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kstreams_repl.display.frames import Frames
 from kstreams_repl.display.table import Table
@@ -17,12 +17,11 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.session.application.driver_selection import refuse_driven, refuse_running
 from kstreams_repl.session.application.journal_lookup import deployed_names
+from kstreams_repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.session.cluster_client import ClusterClient
+from kstreams_repl.session.session_file import SessionFiles
 from kstreams_repl.session.topics.internal_names import is_called_internal, journals
 from kstreams_repl.topology.names import changelog_topic, internal_topic, validate_name
-
-if TYPE_CHECKING:
-    from kstreams_repl.session.application.application import Application
-    from kstreams_repl.session.session import Session
 
 
 class Cleanup(Frames):
@@ -80,7 +79,7 @@ class Cleanup(Frames):
         rows = [("topic", topic) for topic in self.topics]
         rows += [("consumer group", self.group)] if self.group else []
         rows += [("local state", str(self.directory))] if self.directory else []
-        stays = f"; {', '.join(self.left)} may be another application's and stay" if self.left else ""
+        stays = f"; {', '.join(self.left)} may belong to another application and stay" if self.left else ""
         if not rows:
             return Table.of((), (), note=f"{self.name}: nothing to delete{stays}")
         how = f"session.cleanup({self.name!r}, dry_run=False), or %topo_remove {self.name} --confirm, deletes this"
@@ -94,7 +93,7 @@ class Cleanup(Frames):
         return self.table()._repr_mimebundle_()
 
 
-def _own_topics(app: Application | None) -> set[str]:
+def _own_topics(app: ReadOnlyApplication | None) -> set[str]:
     """Return the internal topics of an application's present topology."""
     if app is None:
         return set()
@@ -106,32 +105,33 @@ _DESCRIBED = re.compile(r"\(topics: \[([^]]*)\]\)|\(topic: ([^)]*)\)")
 """Topics in the text of `describe()`."""
 
 
-def _used_topics(session: Session, name: str, app: Application | None) -> set[str]:
+def _used_topics(files: SessionFiles, name: str, app: ReadOnlyApplication | None) -> set[str]:
     """Return the names of the topics that its topology reads and writes, and its versions as far as the session file has them."""
     found = set() if app is None else {*app.topology.source_topics(), *app.topology.sink_topics()}
     with suppress(SessionFileError):
-        for version in session.files.read(name).versions:
+        for version in files.read(name).versions:
             for read, written in _DESCRIBED.findall(version.description):
                 found |= {written, *read.split(", ")}
     return found
 
 
-def cleanup_of(session: Session, name: str, *, dry_run: bool) -> Cleanup:
-    """List what belongs to an application, or delete it, as `Session.cleanup`."""
-    app = session._applications.get(name)
+def cleanup_of(client: ClusterClient, applications: Mapping[str, ReadOnlyApplication], name: str) -> Cleanup:
+    """List what belongs to an application, as `Session.cleanup`.
+
+    Raises:
+        KStreamsError: it is running.
+    """
+    app = applications.get(name)
     if app is not None and app.status in ("starting", "running"):
-        raise KStreamsError(f"{name} is {app.status}", hint=f"session.applications[{name!r}].stop() first")
-    root = session._state_root()
+        raise KStreamsError(
+            f"expected {name} to be stopped, paused or failed, but it is {app.status}",
+            hint=f"stop it first: session.applications[{name!r}].stop()",
+        )
+    root = client.state_root
     if app is None:
         refuse_driven(name, root)
-    refuse_running(name, root, app)
+    refuse_running(name, root, attached=app is not None)
     # includes those of other kernels and hosts: their journals, and the groups of Kafka Streams applications
-    others = {*session._applications, *deployed_names(session), *session.admin.groups()} - {name}
-    used = _used_topics(session, name, app)
-    found = Cleanup(session.admin, root, validate_name(name, "application"), others, _own_topics(app), used)
-    if not dry_run:
-        if app is not None:
-            app.stop()
-            del session._applications[name]
-        found.apply()
-    return found
+    others = {*applications, *deployed_names(client), *client.admin.groups()} - {name}
+    used = _used_topics(client.files, name, app)
+    return Cleanup(client.admin, root, validate_name(name, "application"), others, _own_topics(app), used)

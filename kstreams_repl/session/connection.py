@@ -80,7 +80,7 @@ def connect(
         report=report or default_report,
     )
     if spark is None and (os.environ.get("KSTREAMS_PRESTART") != "0" if prestart is None else prestart):
-        session.prestart = start_ahead(session.master, int(StreamsConfig(session.config)["num.stream.threads"]))
+        session.client.spark.prestart = start_ahead(session.master, int(StreamsConfig(session.config)["num.stream.threads"]))
     close_at_exit(session)
     _latest[:] = [(asked, session)]
     return session

@@ -6,32 +6,31 @@ Spark's log has the output of user functions on workers.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kstreams_repl.display.table import Table
-
-if TYPE_CHECKING:
-    from kstreams_repl.session.application.application import Application
-    from kstreams_repl.session.session import Session
+from kstreams_repl.instance.state.state_directory import state_root
+from kstreams_repl.session.application.detached.mailbox import Mailbox
+from kstreams_repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.session.cluster_client import ClusterClient
 
 _BYTES_PER_LINE = 400
 
 
-def session_logs(session: Session, name: str | None, n: int) -> Table:
+def session_logs(client: ClusterClient, applications: Mapping[str, ReadOnlyApplication], name: str | None, n: int) -> Table:
     """Return the table of `Session.logs`."""
-    apps = [app for app in session.applications.values() if name in (None, app.name)]
+    apps = [app for app in applications.values() if name in (None, app.name)]
     files: list[tuple[str, Path]] = []
-    broker = session._broker
+    broker = client.broker
     if name is None and broker is not None and broker.log is not None:
         files.append(("broker", broker.log))
-    if name is None and session._uses_spark():
+    if name is None and client.spark.used:
         files.append(("Spark", _spark_log()))
     for app in apps:
         if app.log is not None:
             files.append((app.name, app.log))
-        driver = None if app._apart is None else app._apart.mailbox.record
+        driver = Mailbox(state_root(app.config), app.name).record if app.detached else None
         if driver is not None:
             files.append((f"{app.name}, Spark", _spark_log(driver.pid)))
     return logs_table(apps, files, n)
@@ -43,7 +42,7 @@ def _spark_log(pid: int | None = None) -> Path:
     return spark_log(pid)
 
 
-def logs_table(applications: Iterable[Application], files: Iterable[tuple[str, Path]], n: int) -> Table:
+def logs_table(applications: Iterable[ReadOnlyApplication], files: Iterable[tuple[str, Path]], n: int) -> Table:
     """Return warnings, restarts and failures of the applications, then the last `n` lines of each file."""
     rows: list[tuple[str, str]] = []
     for app in applications:
@@ -55,11 +54,11 @@ def logs_table(applications: Iterable[Application], files: Iterable[tuple[str, P
         if error is not None:
             trace = error.fields.get("worker_trace")
             rows += [(app.name, line) for line in [str(error), *str(trace or "").splitlines()[-n:]] if line.strip()]
-    told = []
+    shown = []
     for name, path in files:
         rows += [(name, line) for line in last_lines(path, n)]
-        told.append(f"{name}: {path}")
-    return Table.of(("from", "line"), rows, note=("; ".join(told) or "no log files") if rows else "nothing was logged")
+        shown.append(f"{name}: {path}")
+    return Table.of(("from", "line"), rows, note=("; ".join(shown) or "no log files") if rows else "nothing was logged")
 
 
 def last_lines(path: Path, n: int) -> list[str]:

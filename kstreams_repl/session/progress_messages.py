@@ -39,19 +39,19 @@ def step(report: Report, doing: str, done: Callable[[], str]) -> Iterator[None]:
     report(f"{done()} ({time.monotonic() - started:.1f} s)")
 
 
-class Patience:
+class PolledStep:
     """The same two lines for an operation that is polled, and only when it takes longer than a second."""
 
     def __init__(self, report: Report, doing: str, done: str) -> None:
         self._report, self._doing, self._done = report, doing, done
-        self._began = time.monotonic()
-        self._told = False
+        self._started = time.monotonic()
+        self._reported = False
 
-    def look(self, busy: bool) -> None:
-        seconds = time.monotonic() - self._began
-        if busy and not self._told and seconds > 1:
-            self._told = True
+    def update(self, busy: bool) -> None:
+        seconds = time.monotonic() - self._started
+        if busy and not self._reported and seconds > 1:
+            self._reported = True
             self._report(f"{self._doing} …")
-        elif self._told and not busy:
-            self._told = False
+        elif self._reported and not busy:
+            self._reported = False
             self._report(f"{self._done} ({seconds:.1f} s)")

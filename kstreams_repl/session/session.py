@@ -13,31 +13,26 @@ from types import TracebackType
 from typing import Any
 
 from kstreams_repl.call_checks import checked_calls
-from kstreams_repl.config import StreamsConfig
 from kstreams_repl.deprecation import renamed
 from kstreams_repl.display.table import Table
-from kstreams_repl.instance.state.state_directory import state_root
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.session.application.application import Application
-from kstreams_repl.session.application.attach import attached
-from kstreams_repl.session.application.deploy import begin_at, checked_topology, deploy, is_time
-from kstreams_repl.session.application.deploy_preview import planned
+from kstreams_repl.session.application.attach import attach
+from kstreams_repl.session.application.deploy import deploy, preview
 from kstreams_repl.session.application.detached.mailbox import mailboxes
-from kstreams_repl.session.application.driver_selection import refuse_closed
-from kstreams_repl.session.application.factory import make_application
+from kstreams_repl.session.application.registry import ApplicationRegistry
 from kstreams_repl.session.application.savepoints import savepoints_table
-from kstreams_repl.session.broker import SessionBroker
+from kstreams_repl.session.applications import Applications
 from kstreams_repl.session.cleanup import Cleanup, cleanup_of
-from kstreams_repl.session.left_applications import Applications
+from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.logs import session_logs
 from kstreams_repl.session.progress_messages import Report, default_report
 from kstreams_repl.session.session_directory import SessionDirectory
 from kstreams_repl.session.session_file import SessionFiles
-from kstreams_repl.session.shutdown import end_all, spark_steps
+from kstreams_repl.session.shutdown import end_all
+from kstreams_repl.session.spark_host import SparkHost
 from kstreams_repl.session.topic_access import TopicAccess
-from kstreams_repl.session.topics.topic_serdes import KnownSerdes
-from kstreams_repl.topology.names import validate_application_id
 
 
 @checked_calls
@@ -62,28 +57,20 @@ class Session(TopicAccess):
         client_settings: Mapping[str, Any] | None = None,
         report: Report = default_report,
     ) -> None:
-        self.directory = directory or SessionDirectory(None)
-        self.report = report
-        self.config = dict(config or {})
-        StreamsConfig(self.config)  # reject an unknown setting now, not at deploy
-        self._given = settings
-        self._client_settings = dict(client_settings or {})
-        self._broker = None if settings is not None else SessionBroker(self.directory.broker, lambda line: self.report(line))
-        if self._broker is not None:
-            broker = self._broker
-            self.directory.home = lambda: broker.start().directory
-        self._spark = spark
-        self._asked_for_spark = False
-        self._master = master
-        self.prestart: Any = None
-        """The `Prestart` that starts Spark ahead of the first deploy; None: no prestart."""
-        self._known = KnownSerdes()
-        self._applications: dict[str, Application] = {}
-        self.topic_configs: dict[str, str] = {"retention.ms": "-1"} if self._broker is not None else {}
+        self.client = ClusterClient(
+            settings,
+            spark=SparkHost(spark, master),
+            config=config,
+            directory=directory,
+            client_settings=client_settings,
+            report=report,
+        )
+        """The cluster, Spark, directory and settings, which the applications share."""
+        self.config = self.client.config
+        self.directory = self.client.directory
+        self.topic_configs = self.client.topic_configs
         """Settings of the topics that this session creates."""
-        self.variables: Mapping[str, Any] = {}
-        """The notebook's variables: SQL looks up dataframes here last."""
-        self.closed = False
+        self._applications = ApplicationRegistry(self.client)
 
     # ---- the cluster
 
@@ -95,11 +82,7 @@ class Session(TopicAccess):
             >>> session.settings.bootstrap_servers == session.bootstrap_servers
             True
         """
-        refuse_closed(self)
-        if self._given is not None:
-            return self._given
-        assert self._broker is not None
-        return ClientSettings(self._broker.start().bootstrap_servers, self._client_settings)
+        return self.client.settings
 
     @property
     def started(self) -> bool:
@@ -109,7 +92,7 @@ class Session(TopicAccess):
             >>> session.started
             True
         """
-        return not self.closed and (self._broker is None or self._broker.started)
+        return self.client.started
 
     @property
     def bootstrap_servers(self) -> str:
@@ -128,11 +111,30 @@ class Session(TopicAccess):
             >>> session.admin.partitions('words')
             2
         """
-        settings = self.settings
-        cached: Admin | None = self.__dict__.get("_admin")
-        if cached is None or cached.settings != settings:
-            cached = self.__dict__["_admin"] = Admin(settings)
-        return cached
+        return self.client.admin
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed.
+
+        Example:
+            >>> session.closed
+            False
+        """
+        return self.client.closed
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """The notebook's variables: SQL looks up dataframes there last.
+
+        Example:
+            >>> session.variables = globals()
+        """
+        return self.client.variables
+
+    @variables.setter
+    def variables(self, variables: Mapping[str, Any]) -> None:
+        self.client.variables = variables
 
     def start(self) -> Session:
         """Start the embedded broker now, or check that the given cluster answers.
@@ -155,7 +157,7 @@ class Session(TopicAccess):
         Example:
             >>> session.applications
         """
-        return Applications(self._applications, None if self.closed or self.directory.temporary else self._state_root())
+        return Applications(self._applications, None if self.closed or self.directory.temporary else self.client.state_root)
 
     def deploy(
         self,
@@ -200,7 +202,17 @@ class Session(TopicAccess):
             True
         """
         given = {**(config or {}), **{key.replace("_", "."): value for key, value in settings.items()}}
-        return deploy(self, topology, name, given, start, detached=detached, create_topics=create_topics, from_savepoint=from_savepoint)
+        return deploy(
+            self.client,
+            self._applications,
+            topology,
+            name,
+            given,
+            start,
+            detached=detached,
+            create_topics=create_topics,
+            from_savepoint=from_savepoint,
+        )
 
     def savepoints(self) -> Table:
         """Return the savepoints in this session's directory, by application and time.
@@ -208,7 +220,7 @@ class Session(TopicAccess):
         Example:
             >>> session.savepoints()
         """
-        return savepoints_table(self)
+        return savepoints_table(self.directory.path)
 
     @property
     def detached(self) -> dict[str, str]:
@@ -222,7 +234,7 @@ class Session(TopicAccess):
         """
         if self.directory.temporary:
             return {}
-        return {box.application: driver.state for box in mailboxes(self._state_root()) if (driver := box.driven) is not None}
+        return {box.application: driver.state for box in mailboxes(self.client.state_root) if (driver := box.driven) is not None}
 
     def plan(self, topology: Any, name: str, *, config: Mapping[str, Any] | None = None, start: Any = None) -> Table:
         """Return what `deploy` would create and run: internal topics, tasks, starting offsets if `start` is a time.
@@ -235,10 +247,7 @@ class Session(TopicAccess):
         Example:
             >>> session.plan(builder, 'word-count')
         """
-        given = self._config(name, dict(config or {}))
-        built, checked = checked_topology(self, topology, name, given, self._applications.get(name))
-        begins = begin_at(self, name, built, checked, start) if is_time(start) else {}
-        return planned(self.admin, built, name, checked, begins)
+        return preview(self.client, self._applications, topology, name, config or {}, start)
 
     def attach(
         self, name: str, topology: Any = None, *, config: Mapping[str, Any] | None = None, trust: bool = False
@@ -267,10 +276,7 @@ class Session(TopicAccess):
         if known is not None and not known.outdated:
             known.definition = known.definition if topology is None else topology  # the running code stays
             return known
-        app = attached(self, name, topology, dict(config or {}), trust=trust)
-        self._applications[name] = app
-        self._learn(app)
-        return app
+        return attach(self.client, self._applications, name, topology, config or {}, trust=trust)
 
     @renamed(confirm=("dry_run", not_))
     def cleanup(self, name: str, *, dry_run: bool = True) -> Cleanup:
@@ -281,7 +287,13 @@ class Session(TopicAccess):
         Example:
             >>> session.cleanup('word-count')
         """
-        return cleanup_of(self, name, dry_run=dry_run)
+        found = cleanup_of(self.client, self._applications, name)
+        if dry_run:
+            return found
+        if name in self._applications:
+            self._applications[name].stop()
+            del self._applications[name]
+        return found.apply()
 
     def logs(self, name: str | None = None, *, n: int = 20) -> Table:
         """Return the last `n` lines of the broker's and Spark's logs, and the warnings and failures of applications.
@@ -293,20 +305,13 @@ class Session(TopicAccess):
         Example:
             >>> session.logs(n=5)
         """
-        return session_logs(self, name, n)
-
-    def _learn(self, application: Application) -> None:
-        """Add the serdes of an application's topics to those that SQL and reading use."""
-        self._known.learn(application.topology, application.name, application.config)
+        return session_logs(self.client, self._applications, name, n)
 
     @property
     def spark(self) -> Any:
         """The Spark session that hosts this session's applications. Starts it if it is not running."""
-        from kstreams_repl.spark.spark_session import get_session
-
-        refuse_closed(self)
-        self._asked_for_spark = True
-        return self._spark if self._spark is not None else get_session(self._master)
+        self.client.ensure_open()
+        return self.client.spark.session
 
     # ---- the end
 
@@ -320,18 +325,14 @@ class Session(TopicAccess):
         """
         if self.closed:
             return
-        gone = self._broker is not None and self._broker.has_ended
+        broker = self.client.broker
+        broker_ended = broker is not None and broker.has_ended
         running = [app for app in self._applications.values() if not app.detached and app.status not in ("created", "stopped")]
-        steps: list[Any] = [app._abandon if gone else app.stop for app in running]
-        if self._spark is None:
-            steps += spark_steps(self._uses_spark(), self.prestart)
-        if self._broker is not None:
-            steps.append(self._broker.stop)
-        end_all([*steps, self.directory.close, self._ended])
-
-    def _ended(self) -> None:
-        self.closed = True
-        self.__dict__.pop("_admin", None)
+        steps: list[Any] = [app.abandon if broker_ended else app.stop for app in running]
+        steps += self.client.spark.closing_steps()
+        if broker is not None:
+            steps.append(broker.stop)
+        end_all([*steps, self.client.directory.close, self.client.close])
 
     def __enter__(self) -> Session:
         return self
@@ -345,20 +346,15 @@ class Session(TopicAccess):
             error.add_note(f"while closing: {closing}")  # the caller should see the original error
 
     def __reduce__(self) -> Any:  # a copy on a worker would start a broker of its own
-        raise TypeError("a Session lives in the process that opened it")
+        raise TypeError("a Session cannot be pickled: it belongs to the process that opened it")
 
     def __repr__(self) -> str:
         if self.closed:
             return "Session(closed)"
         embedded = f"embedded Kafka at {self.bootstrap_servers}" if self.started else "embedded Kafka, not started"
-        where = self.bootstrap_servers if self._broker is None else embedded
+        where = self.bootstrap_servers if self.client.broker is None else embedded
         apps = ", ".join(f"{app.name} {app.standing}" for app in self._applications.values())
         return f"Session({where}, {apps or 'no applications'})"
-
-    # ---- inside
-
-    def _uses_spark(self) -> bool:
-        return any(not app.detached for app in self._applications.values()) or self._asked_for_spark
 
     @property
     def master(self) -> str | None:
@@ -367,16 +363,7 @@ class Session(TopicAccess):
         Example:
             >>> session.master
         """
-        return self._master if self._spark is None else str(self._spark.sparkContext.master)
-
-    def _state_root(self) -> Any:
-        return state_root(StreamsConfig({"state.dir": str(self.directory.state), **self.config}))
-
-    def _config(self, name: str, settings: Mapping[str, Any]) -> StreamsConfig:
-        validate_application_id(name)
-        state = {} if "state.dir" in self.config or "state.dir" in settings else {"state.dir": str(self.directory.state)}
-        own = {"application.id": name, "bootstrap.servers": self.bootstrap_servers}
-        return StreamsConfig({**self.config, **state, **settings, **own})
+        return self.client.spark.master
 
     @property
     def files(self) -> SessionFiles:
@@ -385,7 +372,4 @@ class Session(TopicAccess):
         Example:
             >>> session.files.names()
         """
-        return SessionFiles(self.directory.path)
-
-    def _application(self, *about: Any, **more: Any) -> Application:
-        return make_application(self, *about, **more)
+        return self.client.files

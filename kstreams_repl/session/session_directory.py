@@ -16,7 +16,7 @@ PROJECT = ".kstreams"
 
 def closed_error() -> KStreamsError:
     """Return the error for calls on a closed session."""
-    return KStreamsError("this session is closed", hint="session = kstreams_repl.connect(...) opens another")
+    return KStreamsError("this session is closed", hint="open another: session = kstreams_repl.connect(...)")
 
 
 class SessionDirectory:
@@ -51,8 +51,8 @@ class SessionDirectory:
             self._path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise KStreamsError(
-                f"the directory {self._path} cannot be made: {error.strerror or error}",
-                hint='connect(directory="temporary") keeps nothing',
+                f"the directory {self._path} cannot be created: {error.strerror or error}",
+                hint='choose another: connect(directory="…"), or connect(directory="temporary"), which is removed at the end',
                 path=str(self._path),
             ) from error
         return self._path

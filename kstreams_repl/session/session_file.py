@@ -51,13 +51,18 @@ class SavedVersion:
         return Program(self.text, self.missing)
 
     @property
+    def topology_program(self) -> Program:
+        """The program without the line of settings."""
+        return Program(self.text.partition("\n")[2], self.missing)
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The settings in the first line; empty when there are none."""
         first = self.text.partition("\n")[0]
         if not first.startswith(_CONFIG):
             return {}
-        said = json.loads(first.removeprefix(_CONFIG))
-        return said if isinstance(said, dict) else {}
+        settings = json.loads(first.removeprefix(_CONFIG))
+        return settings if isinstance(settings, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ class SessionFiles:
                 new.unlink()
             raise SessionFileError(
                 f"the session file {path} cannot be written: {error.strerror or error}",
-                hint="make room there, or let its folder be written to; or connect(directory=...) with another one",
+                hint="free disk space, or allow writing to its directory; or choose another: connect(directory=...)",
                 path=str(path),
                 application=application,
             ) from error
@@ -146,26 +151,26 @@ class SessionFiles:
         except FileNotFoundError as error:
             raise SessionFileError(
                 f"there is no session file of {application!r} at {path}",
-                hint=f"session.attach({application!r}, builder), or connect(directory=...) with the directory it was deployed from",
+                hint=f"give the topology: session.attach({application!r}, builder); or connect(directory=...) as when it was deployed",
                 path=str(path),
                 application=application,
             ) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SessionFileError(
                 f"the session file {path} cannot be read: {error}",
-                hint=f"session.attach({application!r}, builder) goes on without it",
+                hint=f"continue without it: session.attach({application!r}, builder)",
                 path=str(path),
                 application=application,
             ) from error
 
-    def _check_owner(self, told: os.stat_result, path: Path, application: str) -> None:
-        mode = stat.S_IMODE(told.st_mode)
-        if told.st_uid == os.getuid() and not mode & 0o077 and stat.S_ISREG(told.st_mode):
+    def _check_owner(self, file: os.stat_result, path: Path, application: str) -> None:
+        mode = stat.S_IMODE(file.st_mode)
+        if file.st_uid == os.getuid() and not mode & 0o077 and stat.S_ISREG(file.st_mode):
             return
-        why = f"has mode {mode:04o}" if told.st_uid == os.getuid() else "belongs to another user"
+        why = f"has mode {mode:04o}" if file.st_uid == os.getuid() else "belongs to another user"
         raise SessionFileError(
-            f"the session file {path} {why}: others could have written it",
-            hint=f"look at it, then chmod 600 it, or session.attach({application!r}, builder)",
+            f"expected the session file {path} to be yours with mode 0600, but it {why}: others could have written it",
+            hint=f"read it, then chmod 600 it; or continue without it: session.attach({application!r}, builder)",
             path=str(path),
             application=application,
         )
@@ -179,30 +184,30 @@ def confirm(saved: SavedVersion, hashes: Mapping[int, str], application: str, pa
     """
     if hashes.get(saved.number) == saved.program.hash:
         return
-    what = "is not what ran: its hash differs from the journal's" if saved.number in hashes else "is unknown to the journal"
+    what = "is not the text that ran: its hash differs from the journal's" if saved.number in hashes else "is not in the journal"
     raise SessionFileError(
         f"version {saved.number} of {application!r} in {path} {what}",
-        hint=f"session.attach({application!r}, builder) with the topology of your notebook; nothing of the file was executed",
+        hint=f"nothing of the file was executed; give the topology of your notebook: session.attach({application!r}, builder)",
         path=path,
         application=application,
     )
 
 
-def _saved(said: Any, application: str) -> Saved:
-    if not isinstance(said, dict) or said.get("format") != FORMAT or said.get("version") != 1:
+def _saved(content: Any, application: str) -> Saved:
+    if not isinstance(content, dict) or content.get("format") != FORMAT or content.get("version") != 1:
         raise ValueError("not a session file of version 1")
-    if said["application"] != application:
-        raise ValueError(f"it is of {str(said['application'])[:80]!r}")
-    return Saved(application, tuple(_version(item) for item in said["versions"]))
+    if content["application"] != application:
+        raise ValueError(f"it belongs to the application {str(content['application'])[:80]!r}")
+    return Saved(application, tuple(_version(item) for item in content["versions"]))
 
 
-def _version(said: Any) -> SavedVersion:
-    texts = (said["text"], said["description"])
-    numbers = (said["number"], said["at_ms"])
-    lists = (said["missing"], said["unsaved"], said.get("migrated", []))
+def _version(item: Any) -> SavedVersion:
+    texts = (item["text"], item["description"])
+    numbers = (item["number"], item["at_ms"])
+    lists = (item["missing"], item["unsaved"], item.get("migrated", []))
     sound = all(isinstance(text, str) for text in texts) and all(isinstance(n, int) for n in numbers)
     if not sound or not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists):
-        raise ValueError("a version with a field that does not fit")
+        raise ValueError("a version has a field of the wrong type")
     return SavedVersion(numbers[0], numbers[1], texts[0], texts[1], tuple(lists[0]), tuple(lists[1]), tuple(lists[2]))
 
 

@@ -10,12 +10,9 @@ import atexit
 import sys
 import weakref
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kstreams_repl.errors import KStreamsError
-
-if TYPE_CHECKING:
-    from kstreams_repl.spark.prestart import Prestart
 
 
 class Closable(Protocol):
@@ -56,11 +53,3 @@ def end_all(steps: Iterable[Callable[[], object]]) -> None:
     if errors:
         raise errors[0]
 
-
-def spark_steps(uses_it: bool, prestart: Prestart | None) -> list[Callable[[], object]]:
-    """Return the calls that end Spark with a session: all of it if the session used it, else only the prestart."""
-    if uses_it:
-        from kstreams_repl.spark.spark_session import stop_session
-
-        return [stop_session]
-    return [] if prestart is None else [prestart.stop]

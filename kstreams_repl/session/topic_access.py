@@ -3,47 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
-from kstreams_repl import serdes as serde_library
 from kstreams_repl.call_checks import checked_calls
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.deprecation import renamed
 from kstreams_repl.display.table import Table
-from kstreams_repl.inspection import Limits, SqlResult, run_sql
-from kstreams_repl.session.application.deploy import DEFAULT_PARTITIONS
-from kstreams_repl.session.broker import SessionBroker
-from kstreams_repl.session.topics.produce import TopicProducer, milliseconds, parts_of
-from kstreams_repl.session.topics.read import read_records, topics_table
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.inspection import SqlResult
+from kstreams_repl.session.application.registry import ApplicationRegistry
+from kstreams_repl.session.cluster_client import DEFAULT_PARTITIONS, ClusterClient
+from kstreams_repl.session.topics.produce import TopicProducer, parts_of
+from kstreams_repl.session.topics.read import topics_table
 from kstreams_repl.session.topics.record import record_topics
 from kstreams_repl.session.topics.records import Records
 from kstreams_repl.session.topics.schemas import schema_of
-from kstreams_repl.session.topics.source_serdes import built_with_serdes, recognised
-from kstreams_repl.session.topics.topic_serdes import KnownSerdes
+from kstreams_repl.session.topics.source_serdes import built_with_serdes
 from kstreams_repl.session.views.peek import peek
-from kstreams_repl.session.views.sample_run import Sample, sample
-from kstreams_repl.session.views.spark_frames import spark_frame
-from kstreams_repl.session.views.sql_catalog import SessionTables, callers_names
+from kstreams_repl.session.views.sample import Sample
+from kstreams_repl.session.views.sample_run import sample
+from kstreams_repl.session.views.spark_frames import refuse_bounds, spark_frame
+from kstreams_repl.session.views.sql_query import run_query
+from kstreams_repl.session.views.store_view import StoreView
 from kstreams_repl.testing.recording import Recording
-from kstreams_repl.topology.names import validate_name
-
-if TYPE_CHECKING:
-    from kstreams_repl.session.session import Session
 
 
 @checked_calls
 class TopicAccess:
     """The topic methods of `Session`."""
 
-    config: dict[str, Any]
-    topic_configs: dict[str, str]
-    variables: Mapping[str, Any]
-    _broker: SessionBroker | None
-    _known: KnownSerdes
-
-    @property
-    def _itself(self) -> Session:
-        return cast("Session", self)
+    client: ClusterClient
+    _applications: ApplicationRegistry
 
     def topics(self, *, internal: bool = False) -> Table:
         """List topics with their partitions and numbers of records (offsets).
@@ -54,7 +44,7 @@ class TopicAccess:
         Example:
             >>> session.topics()
         """
-        return topics_table(self._itself.admin, internal=internal)
+        return topics_table(self.client.admin, internal=internal)
 
     def schema(self, topic: str) -> Table:
         """Return the columns of a topic in SQL, their types and an example of each, from its last 200 records.
@@ -62,7 +52,7 @@ class TopicAccess:
         Example:
             >>> [row[0] for row in session.schema('words').rows]
         """
-        return schema_of(self._itself, topic)
+        return schema_of(self.client, self._applications, topic)
 
     def create_topic(
         self, topic: str, *, partitions: int = DEFAULT_PARTITIONS, configs: Mapping[str, str] | None = None, exist_ok: bool = True
@@ -79,9 +69,7 @@ class TopicAccess:
             >>> session.create_topic('orders', partitions=2)
             True
         """
-        return self._itself.admin.create_topic(
-            validate_name(topic, "topic"), partitions, configs={**self.topic_configs, **(configs or {})}, exist_ok=exist_ok
-        )
+        return self.client.create_topic(topic, partitions=partitions, configs=configs, exist_ok=exist_ok)
 
     def produce(
         self,
@@ -112,13 +100,14 @@ class TopicAccess:
             >>> session.produce('orders', [('ada', {'amount': 3}), ('bob', {'amount': 5})])
             2
         """
-        self.create_topic(topic, partitions=partitions)
-        chosen = self._serdes(topic, key_serde, value_serde)
-        producer = TopicProducer(self._itself.settings, topic, *chosen, watch=None if self._broker is None else self._broker.check)
+        client, broker = self.client, self.client.broker
+        client.create_topic(topic, partitions=partitions)
+        key_serde, value_serde = client.serdes_of(topic, key_serde, value_serde)
+        producer = TopicProducer(client.settings, topic, key_serde, value_serde, watch=None if broker is None else broker.check)
         try:
             return producer.send_all(parts_of(records, key=key, timestamp=timestamp))
         finally:
-            self._known.note(topic, producer.key_serde, producer.value_serde)
+            client.serdes.remember(topic, producer.key_serde, producer.value_serde)
 
     def read(
         self,
@@ -143,8 +132,7 @@ class TopicAccess:
             >>> [record.value for record in session.read('words', n=2)]
             ['not', 'to']
         """
-        key, value = self._serdes(topic, key_serde, value_serde)
-        return read_records(self._itself.admin, topic, n, start=start, key_serde=key, value_serde=value)
+        return self.client.read(topic, n, start=start, key_serde=key_serde, value_serde=value_serde)
 
     @renamed(seconds="timeout")
     def record(
@@ -166,13 +154,7 @@ class TopicAccess:
             >>> len(recording)
             5
         """
-        return record_topics(self._itself.admin, topics, n=n, seconds=timeout, offsets=offsets)
-
-    def _serdes(self, topic: str, *given: Any) -> tuple[Any, Any]:
-        key, value = (
-            known if serde is None else serde_library.resolve(serde) for known, serde in zip(self._known.of(topic), given, strict=True)
-        )
-        return key, value
+        return record_topics(self.client.admin, topics, n=n, seconds=timeout, offsets=offsets)
 
     def serdes_of(self, topic: str) -> tuple[Any, Any]:
         """Return (key serde, value serde) of a topic; None for a side that this session does not know.
@@ -180,10 +162,7 @@ class TopicAccess:
         Example:
             >>> key_serde, value_serde = session.serdes_of('words')
         """
-        return self._known.of(topic)
-
-    def _recognised(self, topic: str) -> tuple[Any, Any]:
-        return recognised(self._itself.admin, topic)
+        return self.client.serdes_of(topic)
 
     @renamed(seconds="timeout")
     def peek(
@@ -208,7 +187,9 @@ class TopicAccess:
             >>> session.peek('words', n=2)
             >>> session.peek('long', topology=builder)
         """
-        return peek(self._itself, target, n, seconds=timeout, topology=topology, config=dict(config or {}))
+        return peek(
+            self.client, self._applications, target, n, seconds=timeout, topology=topology, config=config or {}
+        )
 
     @renamed(seconds="timeout")
     def sample(self, topology: Any, *, n: int = 10, timeout: float = 5.0, config: Mapping[str, Any] | None = None) -> Sample:
@@ -217,8 +198,8 @@ class TopicAccess:
         Example:
             >>> sample = session.sample(builder, n=3)
         """
-        built, checked = built_with_serdes(self._itself, topology, StreamsConfig({**self.config, **(config or {})}))
-        return sample(self._itself.admin, built, node=None, n=n, seconds=timeout, config=checked)
+        built, checked = built_with_serdes(self.client, topology, StreamsConfig({**self.client.config, **(config or {})}))
+        return sample(self.client.admin, built, node=None, n=n, seconds=timeout, config=checked)
 
     @renamed(since="start", until="end")
     def sql(
@@ -251,8 +232,9 @@ class TopicAccess:
             >>> session.sql('SELECT value AS word, count(*) AS n FROM words GROUP BY ALL ORDER BY word').fetchall()[0]
             ('be', 1)
         """
-        first, last = (None if moment is None else milliseconds(moment) for moment in (start, end))
-        return run_sql(query, SessionTables(self._itself, frames, callers_names(self.variables)), limits=Limits(records, rows, first, last))
+        return run_query(
+            self.client, self._applications, query, frames=frames, records=records, rows=rows, start=start, end=end
+        )
 
     @renamed(since="start", until="end")
     def spark_frame(
@@ -278,4 +260,14 @@ class TopicAccess:
             >>> frame.count()
             5
         """
-        return spark_frame(self._itself, name, records=records, offsets=offsets, start=start, end=end, piece=piece)
+        if isinstance(name, StoreView):
+            refuse_bounds(records, offsets, start, end)
+            return name.spark_frame()
+        if not isinstance(name, str):
+            raise KStreamsError(
+                f"expected the name of a topic or store, or a store, got a {type(name).__name__}",
+                hint='session.spark_frame("flights"), or session.spark_frame(app.store("counts"))',
+            )
+        return spark_frame(
+            self.client, self._applications, name, records=records, offsets=offsets, start=start, end=end, piece=piece
+        )

@@ -132,7 +132,7 @@ def test_a_picture_without_its_kernel_says_so_within_two_seconds(lab: tuple[str,
     """Killed from outside: JupyterLab itself notices seconds later. Then its server starts another one, and the picture stays grey."""
     address, folder = lab
     builds = "import kstreams_repl as ks\n%load_ext kstreams_repl\nfrom types import SimpleNamespace\nfrom kernel_ext.panel import Panel"
-    shows = "import os\nPanel(SimpleNamespace(name='shop', session=SimpleNamespace(closed=True)))"  # what it shows does not matter here
+    shows = "import os\nPanel(SimpleNamespace(name='shop', client=SimpleNamespace(closed=True)))"  # what it shows does not matter here
     write_notebook(folder / "killed.ipynb", [builds, shows])
     run_all(page, address.format("killed.ipynb"), seconds=120)
     page.locator(".ks-panel").wait_for()

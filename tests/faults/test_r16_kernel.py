@@ -75,7 +75,7 @@ class Notebook:
         assert sorted(out) == sorted(str(n) for n in range(self.sent))
         tag = out[value]
         assert tag in tags, (tag, tags)
-        desired = journal_of(self.session, self.name).desired
+        desired = journal_of(self.session.client, self.name).desired
         present = app.versions[-1]
         assert desired is not None and desired.version == present.number
         saved = self.session.files.read(self.name).version(present.number)  # one behind it never reached the journal: it is no version

@@ -39,7 +39,7 @@ def counts(app: ks.Application) -> dict[str, int]:
 
 def family(app: ks.Application) -> list[psutil.Process]:
     """The driver process and all below it."""
-    driver = app._apart.mailbox.driven  # type: ignore[union-attr]
+    driver = app._driver_process.mailbox.driven  # type: ignore[union-attr]
     assert driver is not None
     process = psutil.Process(driver.pid)
     return [process, *process.children(recursive=True)]
@@ -88,9 +88,9 @@ def test_it_goes_on_when_its_kernel_is_killed_and_another_one_controls_it(broker
         first.send_signal(signal.SIGKILL)
         first.wait()
         assert session.detached == {name: "running"}
-        with pytest.raises(DeployError, match="driven by another process"):
+        with pytest.raises(DeployError, match="running, driven by process"):
             session.deploy(ks.StreamsBuilder(), name)
-        with pytest.raises(KStreamsError, match="is driven by process"):
+        with pytest.raises(KStreamsError, match="driven by process"):
             session.cleanup(name)
         session.produce(topic, [("a", "word", 2000)])
         app = session.attach(name)

@@ -39,7 +39,7 @@ def counting(topic: str) -> ks.StreamsBuilder:
 
 def kept_application(session: ks.Session, name: str, builder: ks.StreamsBuilder) -> ks.Application:
     """An application with its text kept, not started."""
-    config = session._config(name, {"commit.interval.ms": 50})
+    config = session.client.application_config(name, {"commit.interval.ms": 50})
     history = VersionHistory(session.files, name)
     topology = builder.build(config)
     topic = f"{name}-in"
@@ -50,7 +50,7 @@ def kept_application(session: ks.Session, name: str, builder: ks.StreamsBuilder)
         with deployed_as("counting(topic)"):
             program = program_of(builder, topology)
     history.keep(program, topology, config)
-    return session._application(name, topology, config, history)
+    return session._applications.create(name, topology, config, history)
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -66,7 +66,7 @@ def test_from_dicts_to_an_application_that_outlives_its_topic(broker: Any, tmp_p
         # Ctrl-C ends the waiting and nothing else.
         timer = threading.Timer(0.5, _thread.interrupt_main)
         timer.start()
-        with pytest.raises(WaitInterrupted, match=f"{name} goes on: it is running"):
+        with pytest.raises(WaitInterrupted, match=f"{name} continues: it is running"):
             app.wait(60, until=lambda app: False)
         assert app.status == "running"
 

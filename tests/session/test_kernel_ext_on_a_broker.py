@@ -71,7 +71,7 @@ def test_topics_and_status_are_listed(shell: InteractiveShell, topic: str) -> No
 def test_a_dry_run_shows_the_plan(shell: InteractiveShell, topic: str) -> None:
     run(shell, f"%%topo demo\nbuilder.stream('{topic}').group_by_key().count(store='n')")
     rows = run(shell, "%topo_deploy demo --dry-run")[0].result.rows
-    assert ("topic", "demo-n-changelog", 4, "to be made") in rows
+    assert ("topic", "demo-n-changelog", 4, "to be created") in rows
 
 
 def test_a_dry_run_from_a_date_shows_where_it_would_begin(shell: InteractiveShell, topic: str) -> None:
@@ -119,7 +119,7 @@ def test_a_dead_application_is_listed_and_removed_once_it_is_confirmed(
     session, name = shell.user_ns["session"], f"{topic}-dead"
     changelog = f"{name}-n-changelog"
     session.create_topic(changelog)
-    folder = control_directory(session._state_root(), name)
+    folder = control_directory(session.client.state_root, name)
     folder.mkdir(parents=True)
     write_whole(folder / LEASE, {"generation": 3, "signal": "stopped", "pid": 0})
     assert f"%topo_remove {name}" in run(shell, "%topo")[0].result.note

@@ -100,7 +100,7 @@ def test_an_edit_keeps_counts_and_a_rollback_goes_back(session: ks.Session, name
     plan = app.edit(counting(topic, lambda key, value: value != "skip"), dry_run=True)
     assert plan.diff.code_only and not plan.applied
     assert "code only" in repr(plan) and "kept" in repr(plan)
-    plan.apply()
+    app.apply(plan)
     session.produce(topic, [("a", "skip", 2000), ("a", "word", 2001)])
     assert app.wait(60)
     assert counts(app) == {"a": 101}

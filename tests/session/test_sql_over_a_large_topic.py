@@ -118,5 +118,6 @@ def test_what_does_not_fit_into_memory_lies_on_disk(
     session, topic, _ = large
     real = sandbox.open_sandbox
     monkeypatch.setattr("kstreams_repl.inspection.query.open_sandbox", lambda: real(memory_limit="60MB", threads=1))
-    result = run_sql(f'SELECT count(*), sum(n), max(length(pad)) FROM "{topic}"', SessionTables(session, {}, {}), limits=Limits())
+    tables = SessionTables(session.client, {}, {}, {})
+    result = run_sql(f'SELECT count(*), sum(n), max(length(pad)) FROM "{topic}"', tables, limits=Limits())
     assert [tuple(map(int, row)) for row in result.fetchall()] == [(RECORDS, RECORDS * (RECORDS - 1) // 2, len(PAD))]

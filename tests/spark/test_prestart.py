@@ -22,7 +22,7 @@ def jvms():
     return [p for p in psutil.Process().children(recursive=True) if p.name() == "java"]
 
 session = ks.connect(directory="state", prestart=True)
-started = session.prestart
+started = session.client.spark.prestart
 while not jvms():
     time.sleep(0.02)
 assert started.running
@@ -30,7 +30,7 @@ session.close()
 assert not started.running and not jvms()
 
 session = ks.connect(directory="state", prestart=True)     # nothing is left that a second one would trip over
-assert session.prestart.wait(120) and len(jvms()) == 1
+assert session.client.spark.prestart.wait(120) and len(jvms()) == 1
 assert hosting.runs_already()
 pool, = hosting._pools
 session.produce("words", ["a b", "b"])

@@ -16,7 +16,7 @@ HEAVY = {
     "IPython", "anywidget", "asyncio", "click", "confluent_kafka", "duckdb", "graphviz", "ipywidgets", "jgo", "jupyterlab", "lmdb",
     "numpy", "pandas", "py4j", "pyarrow", "pyspark", "rich",
 }  # fmt: skip
-WITH_CYCLES = {"display", "runtime", "session", "spark"}
+WITH_CYCLES = {"display", "runtime", "spark"}
 """Packages that still have an import cycle. None may be added."""
 PRINT_WHAT_IMPORT_BRINGS = """
 import sys, threading
@@ -110,3 +110,36 @@ def test_no_modules_import_each_other() -> None:
     found = {module.split(".")[1]: sorted(group) for group in cycles() for module in group}
     assert {package: group for package, group in found.items() if package not in WITH_CYCLES} == {}
     assert found.keys() == WITH_CYCLES, "a package without cycles: take it off the list"
+
+
+OF_OTHERS = {"_fields", "_getframe", "_repr_mimebundle_"}
+"""Names with an underscore that others document: `namedtuple`, `sys` and IPython."""
+
+
+def trees_of_session() -> dict[str, ast.Module]:
+    folder = ROOT / "kstreams_repl" / "session"
+    return {str(path.relative_to(folder)): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.py"))}
+
+
+def test_nothing_in_session_touches_private_attributes_of_other_objects() -> None:
+    assert [
+        f"{path}:{node.lineno} {ast.unparse(node)}"
+        for path, tree in trees_of_session().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and re.match(r"_(?!_)", node.attr) and node.attr not in OF_OTHERS
+        if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    ] == []
+
+
+def test_only_a_session_itself_takes_a_session() -> None:
+    """Its parts take a `ClusterClient`, the applications, or less; they know no session."""
+    assert [
+        f"{path}:{function.lineno} {function.name}"
+        for path, tree in trees_of_session().items()
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and path != "session.py"
+        for argument in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+        if argument.annotation is not None and re.search(r"\bSession\b", ast.unparse(argument.annotation))
+    ] == []
+    importers = [name for name, imported in imports().items() if "kstreams_repl.session.session" in imported]
+    assert [name for name in importers if name.startswith("kstreams_repl.session.")] == ["kstreams_repl.session.connection"]

@@ -34,14 +34,13 @@ EXPECTED = [
 ]  # fmt: skip
 
 SESSION = [
-    "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "create_topic", "deploy", "detached", "files", "logs",
-    "master", "peek", "plan",
-    "produce", "read",
-    "record", "sample", "savepoints", "schema", "serdes_of", "settings", "spark", "spark_frame", "sql", "start", "started", "topics",
+    "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "closed", "create_topic", "deploy", "detached", "files",
+    "logs", "master", "peek", "plan", "produce", "read", "record", "sample", "savepoints", "schema", "serdes_of", "settings", "spark",
+    "spark_frame", "sql", "start", "started", "topics", "variables",
 ]  # fmt: skip
 APPLICATION = [
-    "bootstrap_servers", "changes", "counts", "describe", "edit", "error", "export", "failed_record", "generation", "listen", "log",
-    "metrics", "node_rates", "outdated", "pause", "peek",
+    "abandon", "apply", "bootstrap_servers", "changes", "counts", "current", "describe", "edit", "error", "export",
+    "failed_record", "generation", "listen", "log", "metrics", "node_rates", "outdated", "pause", "peek",
     "picture", "remaining", "reports", "restarts", "resume", "rollback", "savepoint", "skip", "sql", "standing", "start", "status",
     "stop", "store", "stores", "tail", "versions", "wait",
 ]  # fmt: skip

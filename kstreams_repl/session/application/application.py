@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, MutableMapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,33 +18,31 @@ from kstreams_repl.call_checks import checked_calls
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.deprecation import renamed
 from kstreams_repl.display.mimebundle import mimebundle, text_of
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import DeployError, KStreamsError
 from kstreams_repl.session.application.application_view import ApplicationView
 from kstreams_repl.session.application.control_thread import CaughtUp, Work, wait_until
-from kstreams_repl.session.application.deploy import take_what_changed
 from kstreams_repl.session.application.deploy_preview import check
-from kstreams_repl.session.application.driver_selection import refuse_replaced
-from kstreams_repl.session.application.edit import Conversions, EditPlan, back_to_before
+from kstreams_repl.session.application.edit import Conversions, EditPlan, migrations_of, plan_edit, plan_rollback, refuse_misreads
 from kstreams_repl.session.application.listeners import Listeners
-from kstreams_repl.session.application.savepoints import Savepoint, take_savepoint
+from kstreams_repl.session.application.savepoint_writer import savepoint_path, write_savepoint
+from kstreams_repl.session.application.savepoints import Savepoint
+from kstreams_repl.session.application.skip import config_without, position_to_skip
 from kstreams_repl.session.application.state import ApplicationState
 from kstreams_repl.session.application.topology_resolution import topology_of
 from kstreams_repl.session.application.versions import VersionHistory
-from kstreams_repl.session.source.source_slice import Program
+from kstreams_repl.session.cluster_client import ClusterClient
+from kstreams_repl.session.source.source_slice import Program, program_of
 from kstreams_repl.session.topics.records import ReadRecord
 from kstreams_repl.session.topics.source_serdes import built_with_serdes
-from kstreams_repl.session.views.consumer_lag import remaining_records
-from kstreams_repl.session.views.failed_record import skip
+from kstreams_repl.session.views.counts_reader import CountsReader
 from kstreams_repl.session.views.picture_overlay import Rates, silent_lines, summary_of
-from kstreams_repl.session.views.record_counts import Counting
 from kstreams_repl.topology.diff import NodeChange, whole_code
+from kstreams_repl.topology.names import changelog_topic
 from kstreams_repl.topology.topology import Topology
 
 if TYPE_CHECKING:
     from kstreams_repl.session.application.detached.client import DetachedDeployment
-    from kstreams_repl.session.session import Session
     from kstreams_repl.spark.deployment import Deployment
-    from kstreams_repl.spark.state_migration import Migration
 
 
 @checked_calls
@@ -57,35 +56,40 @@ class Application(ApplicationView):
 
     def __init__(
         self,
-        session: Session,
+        client: ClusterClient,
+        applications: MutableMapping[str, Application],
         name: str,
         topology: Topology,
         config: StreamsConfig,
         deployment: Deployment | DetachedDeployment,
         history: VersionHistory,
         *,
+        definition: Any = None,
         found: str | None = None,
         detached: bool = False,
+        failure: BaseException | None = None,
     ) -> None:
         self.name = name
         self.topology = topology
         self.config = config
-        self.session = session
-        self.definition: Any = None
+        self.client = client
+        self.definition = definition
         """The builder, stream, table or topology it was deployed or edited with: `changes` compares with it."""
-        self._rates, self._counting = Rates(), Counting(self)
+        self._rates = Rates()
+        self._counts_reader = CountsReader(self, self._instances)
         self.stale: frozenset[str] = frozenset()
         """Nodes that a notebook cell has changed since the last deploy or edit; they still run the earlier code."""
-        self.ran = whole_code(topology)
+        self.running_code = whole_code(topology)
         """Code of its nodes as last sent to the workers: `edit` compares with it."""
         self.detached = detached
         """Whether a process of its own drives it, which continues when this process ends."""
+        self._applications = applications
         self._deployment = deployment
         self._history = history
         self._found = found
         self._control = threading.Lock()
         self._starting: Work | None = None
-        self._start_error: BaseException | None = None
+        self._start_error = failure
         self._listeners: Listeners | None = None
 
     # ---- life
@@ -103,10 +107,10 @@ class Application(ApplicationView):
         """
         if self.status.is_running_or_rebalancing():
             return self
-        refuse_replaced(self)
-        self._check()
-        self.session._applications.setdefault(self.name, self)  # `cleanup` removed it from the session
-        take_what_changed(self)
+        self._refuse_replaced()
+        check(self.client.admin, self.topology, self.name, self.config)
+        self._applications.setdefault(self.name, self)  # `cleanup` removed it from the session
+        self._version_changed_code()
         self._start_error = None
         self._starting = Work(self._control, self._deployment.start, name=f"deploy-{self.name}", on_error=self._start_failed)
         return self
@@ -140,7 +144,23 @@ class Application(ApplicationView):
         Example:
             >>> app.skip(app.failed_record).resume()      # doctest: +SKIP
         """
-        return skip(self, at)
+        # 1. Refuse.
+        position = position_to_skip(self, at)
+        if position is None:
+            return self
+        # 2. Stop.
+        self.stop()
+        # 3. Write the version.
+        saved = self._history.saved(self.versions[-1].number) if self.versions else None
+        program = Program("", ("its text",)) if saved is None else saved.topology_program
+        config = config_without(self, position)
+        self._deployment.version = self._history.keep(program, self.topology, config)
+        self.config = self._deployment.config = config
+        dead_letters = self.config["errors.dead.letter.queue.topic.name"]
+        target = f"the record goes to {dead_letters}" if dead_letters else "no dead-letter topic is set"
+        self.client.report(f"{self.name} continues without {position}; {target}")
+        # 4. Start.
+        return self.resume()
 
     def edit(
         self,
@@ -179,12 +199,47 @@ class Application(ApplicationView):
             >>> plan.applied
             True
         """
-        built, config = built_with_serdes(self.session, topology, self.config, settled=self.topology.source_topics(), tell=not dry_run)
+        built, config = built_with_serdes(self.client, topology, self.config, settled=self.topology.source_topics(), report=not dry_run)
         stores = (reset_state,) if isinstance(reset_state, str) else tuple(reset_state)
-        plan = EditPlan(self, built, topology, config=config, reset_state=stores, migrate=migrate, migrate_rows=migrate_rows)
-        if dry_run:
-            return plan
-        return plan.apply()
+        plan = plan_edit(
+            self,
+            built,
+            topology,
+            running_code=self.running_code,
+            config=config,
+            reset_state=stores,
+            migrate=migrate,
+            migrate_rows=migrate_rows,
+        )
+        return plan if dry_run else self.apply(plan)
+
+    def apply(self, plan: EditPlan) -> EditPlan:
+        """Carry out the plan of an edit, as `edit` does. Return it with the version as which it was applied.
+
+        Does nothing when nothing changes, or the plan was applied already.
+
+        Raises:
+            TopologyError: a store's rows would be read wrongly, or the topology does not fit the cluster.
+
+        Example:
+            >>> plan = app.edit(builder, dry_run=True)
+            >>> app.apply(plan).applied
+            True
+        """
+        if plan.applied or plan.diff.empty:
+            return plan if plan.applied else replace(plan, version=self.versions[-1].number)
+        # 1. Refuse.
+        refuse_misreads(plan)
+        # 2. Check.
+        check(self.client.admin, plan.topology, self.name, self.config)
+        # 3. History, pause, replace, start.
+        program = plan.program or program_of(plan.definition, plan.topology, self.client.variables)
+        self.config = plan.config
+        self._refuse_replaced()
+        if self._starting is not None:
+            self._starting.wait()
+        self._run(lambda: self._replace(plan, program))  # on the control thread, so that it completes even if the wait is interrupted
+        return replace(plan, version=self.versions[-1].number)
 
     def changes(self) -> EditPlan | None:
         """Return the edit that would apply the notebook's present builder; None when it equals what runs, or cannot be built.
@@ -196,7 +251,7 @@ class Application(ApplicationView):
         if self.definition is None:
             return None
         try:
-            plan = EditPlan(self, topology_of(self.definition, self.config), self.definition)
+            plan = plan_edit(self, topology_of(self.definition, self.config), self.definition, running_code=self.running_code)
         except KStreamsError:  # the cells are inconsistent for now: there is nothing to compare with
             return None
         self.stale = frozenset(node.name for node in plan.diff.nodes if node.change not in (NodeChange.UNCHANGED, NodeChange.NEW))
@@ -217,7 +272,8 @@ class Application(ApplicationView):
             >>> app.versions[-1].number
             3
         """
-        return back_to_before(self, self._history, migrate=migrate, migrate_rows=migrate_rows)
+        plan = plan_rollback(self, self._history, running_code=self.running_code, migrate=migrate, migrate_rows=migrate_rows)
+        return self.apply(plan)
 
     def savepoint(self, name: str) -> Savepoint:
         """Keep state and offsets as of one commit under a name. A running application is paused for it, then resumed.
@@ -231,7 +287,20 @@ class Application(ApplicationView):
             >>> saved.application == app.name
             True
         """
-        return take_savepoint(self, name)
+        path = savepoint_path(self.client, self.name, name)
+        if self.status not in ("starting", "running", "paused", "stopped"):
+            raise KStreamsError(
+                f"{self.name} is {self.status}: its state and offsets may not be of the same commit",
+                hint="resume it or stop it, then take the savepoint",
+            )
+        runs = self.status in ("starting", "running")
+        if runs:
+            self.pause()
+        try:
+            return write_savepoint(self.client, self.name, self.topology, self.config, path)
+        finally:
+            if runs:
+                self.resume()
 
     def export(self, folder: str | os.PathLike[str], *, records: int = 200) -> Path:
         """Write a small Python package: ``app.py`` (the topology; ``python app.py`` deploys it) and a test made from a recording.
@@ -251,7 +320,9 @@ class Application(ApplicationView):
         """
         from kstreams_repl.session.source.export import export
 
-        return export(self, folder, records=records)
+        saved = self._history.saved(self.versions[-1].number)
+        assert saved is not None
+        return export(self.client.admin, self.name, self.topology, saved, folder, records=records)
 
     def pause(self) -> Application:
         """Pause at a commit boundary. Returns when everything processed is committed. Pausing twice does nothing.
@@ -276,8 +347,12 @@ class Application(ApplicationView):
         self._run(self._deployment.stop)
         return self
 
-    def _abandon(self) -> None:
-        """Release its resources when no broker is left to commit to."""
+    def abandon(self) -> None:
+        """Release its resources without a commit, because its broker has ended. What was committed stays.
+
+        Example:
+            >>> app.abandon()     # doctest: +SKIP
+        """
         if self._starting is not None:
             self._starting.wait()
         self._run(self._deployment.abandon)
@@ -303,7 +378,7 @@ class Application(ApplicationView):
             >>> app.wait(60)
             True
         """
-        return wait_until(self, timeout, until or CaughtUp())
+        return wait_until(self, timeout, until or CaughtUp(self._instances))
 
     def listen(
         self,
@@ -328,29 +403,17 @@ class Application(ApplicationView):
         self._listeners = Listeners(self, self._listeners, state=state, restore=restore, standby=standby, uncaught=uncaught)
         return self._listeners
 
-    def remaining(self) -> int:
-        """Return the number of records on its topics, repartition topics included, that are not processed and committed yet.
-
-        Example:
-            >>> app.remaining()
-            0
-        """
-        return remaining_records(self.session.admin, self.name, self.topology)
-
     # ---- showing
 
     def __repr__(self) -> str:
         return summary_of(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        error = self._told
+        error = self._error_with_record()
         note = repr(self) if error is None else f"{self!r}\n{error}"
         return mimebundle(self.picture(), "\n".join([text_of(self.topology), *silent_lines(self)]), note=note)
 
     # ---- inside
-
-    def _check(self) -> None:
-        check(self.session.admin, self.topology, self.name, self.config)
 
     def _start_failed(self, error: BaseException) -> None:
         self._start_error = error
@@ -362,53 +425,80 @@ class Application(ApplicationView):
             if self._start_error is not None:
                 raise self._start_error
 
-    def _replace(
-        self,
-        topology: Topology,
-        program: Program,
-        emptied: tuple[str, ...] = (),
-        migrations: Sequence[Migration] = (),
-        *,
-        definition: Any = None,
-    ) -> None:
-        """Run step 3 of an edit on the control thread, so that it completes even when the waiting is interrupted.
+    def _instances(self) -> int:
+        """Return how many instances run, as far as this process knows."""
+        return getattr(self._deployment.plan, "instances", None) or 1
 
-        Args:
-            emptied: changelogs of the stores that are reset.
-            migrations: the stores whose rows are converted.
-            definition: the definition that `changes` compares with from now on; None: keep the present one.
+    def _refuse_replaced(self) -> None:
+        """Raise if the session has deployed or attached the application again since, and so has another object for it.
+
+        Raises:
+            DeployError: the session has another object for it.
         """
-        refuse_replaced(self)
-        if self._starting is not None:
-            self._starting.wait()
-        self._run(lambda: self._put_in_place(topology, program, emptied, migrations, definition))
+        if not self.detached and self.current is not self:
+            raise DeployError(
+                f"the session has another object for {self.name}: it was deployed or attached again",
+                hint=f"use session.applications[{self.name!r}]",
+            )
 
-    def _put_in_place(
-        self, topology: Topology, program: Program, emptied: tuple[str, ...], migrations: Sequence[Migration], definition: Any
-    ) -> None:
-        history, apart = self._history, self._apart
+    def _version_changed_code(self) -> None:
+        """Write a version if a start, other than a resume, sends changed functions with the notebook's present values.
+
+        An attach or a rollback would otherwise restore the earlier ones. A detached process has only the text of the functions, so
+        it gets the changed ones as a new version or not at all.
+        """
+        driver = self._driver_process
+        if self.status == "paused" or (driver is not None and driver.mailbox.driven is not None):
+            return
+        code = whole_code(self.topology)
+        if code == self.running_code:
+            return
+        program = self._program_of_definition(code)
+        if program is not None:
+            self._deployment.version = self._history.keep(program, self.topology, self.config)
+        if program is not None or driver is None:
+            self.running_code = code
+
+    def _program_of_definition(self, code: Any) -> Program | None:
+        """Return the program of the definition, if that is the code about to run, and complete; else None."""
+        if self.definition is None:
+            return None
+        try:
+            built = topology_of(self.definition, self.config)
+        except KStreamsError:
+            return None
+        if str(built.describe()) != str(self.topology.describe()) or whole_code(built) != code:
+            return None
+        program = program_of(self.definition, self.topology, self.client.variables)
+        return None if program.missing else program
+
+    def _replace(self, plan: EditPlan, program: Program) -> None:
+        """Run step 3 of `apply`."""
+        history, driver, migrations = self._history, self._driver_process, migrations_of(plan)
         more = {"migrations": migrations} if migrations else {}
-        with nullcontext() if apart is None else apart.editing(history.versions[-1].number):
+        emptied = tuple(changelog_topic(self.name, store) for store in plan.diff.reset)
+        with nullcontext() if driver is None else driver.editing(history.versions[-1].number):
             count = len(history.versions)
-            text = history.keep(program, topology, self.config, migrated=[migration.store for migration in migrations])
+            text = history.keep(program, plan.topology, self.config, migrated=[migration.store for migration in migrations])
             try:
-                self._deployment.replace(topology, version=text, emptied=emptied, **more)
+                self._deployment.replace(plan.topology, version=text, emptied=emptied, **more)
             except Exception:
-                if self._deployment.topology is topology:  # its rows are converted: it stays, and starts once the obstacle is removed
-                    self.topology = topology
+                if self._deployment.topology is plan.topology:  # its rows are converted: it stays, and starts after the next resume
+                    self.topology = plan.topology
                 elif len(history.versions) > count:
                     history.forget_last()
                 raise
-        self.topology = topology
-        self.ran = whole_code(topology)
-        self.definition = definition if definition is not None else self.definition
+        self.topology = plan.topology
+        self.running_code = whole_code(plan.topology)
+        if plan.program is None and plan.definition is not None:
+            self.definition = plan.definition
         self.stale = frozenset()
         self._start_error = None
-        self.session._learn(self)
+        self.client.serdes.learn(self.topology, self.name, self.config)
 
     def _run(self, call: Callable[[], Any]) -> None:
         work = Work(self._control, call, name=f"control-{self.name}")
         work.wait()
-        self._counting.forget()
+        self._counts_reader.forget()
         if work.error is not None:
             raise work.error

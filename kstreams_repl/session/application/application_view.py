@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,22 +16,26 @@ from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.session.application.control_thread import Work
 from kstreams_repl.session.application.state import ApplicationState
 from kstreams_repl.session.application.versions import Version, VersionHistory
+from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.source.error_source import with_source
+from kstreams_repl.session.topics.read import refuse_no_number
 from kstreams_repl.session.topics.records import ReadRecord, Records
-from kstreams_repl.session.views.failed_record import place_of, record_at, with_record
+from kstreams_repl.session.views.consumer_lag import remaining_records
+from kstreams_repl.session.views.counts_reader import CountsReader
+from kstreams_repl.session.views.failed_record import position_of, record_at, with_record
 from kstreams_repl.session.views.live_taps import live_peek, live_tail, node_name
 from kstreams_repl.session.views.metrics_view import MetricsView
-from kstreams_repl.session.views.picture_overlay import Rates, marks_of
-from kstreams_repl.session.views.record_counts import Counting, Counts, NodeRate
+from kstreams_repl.session.views.picture_overlay import Rates, overlay_of
+from kstreams_repl.session.views.record_counts import Counts, NodeRate
+from kstreams_repl.session.views.sample_run import sampled_values
 from kstreams_repl.session.views.sql_catalog import all_stores
+from kstreams_repl.session.views.sql_query import run_query
 from kstreams_repl.session.views.store_view import StoreView
 from kstreams_repl.topology.describe import TopologyDescription
 from kstreams_repl.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from kstreams_repl.session.application.application import Application
     from kstreams_repl.session.application.detached.client import DetachedDeployment
-    from kstreams_repl.session.session import Session
     from kstreams_repl.spark.deployment import Deployment
     from kstreams_repl.spark.instance_reports import ApplicationReport
 
@@ -43,19 +47,18 @@ class ApplicationView:
     name: str
     topology: Topology
     config: StreamsConfig
-    session: Session
+    client: ClusterClient
     detached: bool
+    stale: frozenset[str]
+    running_code: Mapping[str, Any]
+    _applications: MutableMapping[str, Any]
     _deployment: Deployment | DetachedDeployment
     _history: VersionHistory
     _found: str | None
     _starting: Work | None
     _start_error: BaseException | None
     _rates: Rates
-    _counting: Counting
-
-    @property
-    def _itself(self) -> Application:
-        return cast("Application", self)
+    _counts_reader: CountsReader
 
     @property
     def versions(self) -> list[Version]:
@@ -106,8 +109,8 @@ class ApplicationView:
         Example:
             >>> app.log
         """
-        apart = self._apart
-        return None if apart is None else apart.mailbox.log
+        driver = self._driver_process
+        return None if driver is None else driver.mailbox.log
 
     @property
     def outdated(self) -> bool:
@@ -117,8 +120,8 @@ class ApplicationView:
             >>> app.outdated
             False
         """
-        apart = self._apart
-        return apart is not None and bool(self.versions) and not apart.is_at(self.versions[-1].number)
+        driver = self._driver_process
+        return driver is not None and bool(self.versions) and not driver.is_at(self.versions[-1].number)
 
     @property
     def error(self) -> KStreamsError | None:
@@ -143,8 +146,8 @@ class ApplicationView:
             >>> app.failed_record is None
             True
         """
-        place = place_of(self.error)
-        return None if place is None else record_at(self.session, place)
+        position = position_of(self.error)
+        return None if position is None else record_at(self.client, position)
 
     @property
     def reports(self) -> ApplicationReport:
@@ -164,8 +167,8 @@ class ApplicationView:
             >>> app.restarts
             []
         """
-        apart = self._apart
-        return list(cast("Deployment", self._deployment).restarts.told) if apart is None else apart.restarts
+        driver = self._driver_process
+        return list(cast("Deployment", self._deployment).restarts.told) if driver is None else driver.restarts
 
     @property
     def metrics(self) -> MetricsView:
@@ -186,7 +189,16 @@ class ApplicationView:
             >>> app.counts.records, app.counts.lag
             (5, 0)
         """
-        return self._counting.look()
+        return self._counts_reader.read()
+
+    def remaining(self) -> int:
+        """Return the number of records on its topics, repartition topics included, that are not processed and committed yet.
+
+        Example:
+            >>> app.remaining()
+            0
+        """
+        return remaining_records(self.client.admin, self.name, self.topology)
 
     def node_rates(self) -> dict[str, NodeRate]:
         """Rates of the nodes, as in `counts.nodes`.
@@ -203,7 +215,7 @@ class ApplicationView:
         Example:
             >>> host, port = session.bootstrap_servers.split(":")
         """
-        return self.session.bootstrap_servers
+        return self.client.settings.bootstrap_servers
 
     def describe(self) -> TopologyDescription:
         """Return the topology as Kafka Streams' ``describe()`` prints it.
@@ -223,7 +235,7 @@ class ApplicationView:
         Example:
             >>> picture = app.picture()
         """
-        return picture_of(self.topology, title=f"{self.name} ({self.status})", marks=marks_of(self._itself, self._rates), state=self.status)
+        return picture_of(self.topology, title=f"{self.name} ({self.status})", marks=overlay_of(self, self._rates), state=self.status)
 
     def store(self, name: str) -> StoreView:
         """Return a store for reading, live while the application runs.
@@ -234,7 +246,7 @@ class ApplicationView:
             >>> app.store('counts').get('a')
             2
         """
-        return StoreView(self._itself, self.topology.store(name))
+        return StoreView(self, self.topology.store(name))
 
     @property
     def stores(self) -> dict[str, StoreView]:
@@ -244,7 +256,7 @@ class ApplicationView:
             >>> sorted(app.stores)
             ['counts']
         """
-        return {builder.name: StoreView(self._itself, builder) for builder in all_stores(self._itself)}
+        return {builder.name: StoreView(self, builder) for builder in all_stores(self)}
 
     @renamed(since="start", until="end")
     def sql(
@@ -258,7 +270,9 @@ class ApplicationView:
         """
         if query.strip() in self.stores:
             query = f"SELECT * FROM {quote_identifier(f'application {self.name}')}.{quote_identifier(query.strip())}"
-        return self.session.sql(query, records=records, rows=rows, start=start, end=end, **frames)
+        return run_query(
+            self.client, self._applications, query, frames=frames, records=records, rows=rows, start=start, end=end
+        )
 
     @renamed(seconds="timeout")
     def peek(self, node: Any, n: int = 10, *, timeout: float = 5.0) -> Records:
@@ -278,12 +292,12 @@ class ApplicationView:
         Example:
             >>> app.peek("long", n=3, timeout=0.1)
         """
-        name = node_name(self._itself, node)
+        name = node_name(self, node)
         if self.status != "running":
-            found = self.session.peek(name, n, timeout=timeout, topology=self.topology, config=dict(self.config))
-            assert isinstance(found, Records)
-            return found
-        return live_peek(self._itself, name, n, timeout)
+            refuse_no_number(n)
+            config = StreamsConfig({**self.client.config, **self.config})
+            return sampled_values(self.client, self.topology, name, n, timeout, config)
+        return live_peek(self, name, n, timeout)
 
     @renamed(seconds="timeout")
     def tail(self, node: Any, *, timeout: float | None = None) -> Iterator[ReadRecord]:
@@ -293,7 +307,7 @@ class ApplicationView:
             >>> for record in app.tail("long", timeout=0.1):
             ...     print(record.key, record.value)
         """
-        return live_tail(self._itself, node_name(self._itself, node), timeout)
+        return live_tail(self, node_name(self, node), timeout)
 
     @property
     def generation(self) -> int:
@@ -307,11 +321,21 @@ class ApplicationView:
         return 0 if plan is None else plan.generation
 
     @property
-    def _told(self) -> KStreamsError | None:
-        """The error, with the record that caused it, which is read from the broker."""
+    def current(self) -> Any:
+        """The session's object for this application: itself, unless it was deployed or attached again since.
+
+        Example:
+            >>> app.current is app
+            True
+        """
+        return self._applications.get(self.name, self)
+
+    def _error_with_record(self) -> KStreamsError | None:
+        """Return the error, with the record that caused it, which is read from the broker."""
         error = self.error
-        return None if error is None else with_record(self.session, self.name, error)
+        return None if error is None else with_record(self.client, self.name, error)
 
     @property
-    def _apart(self) -> DetachedDeployment | None:
+    def _driver_process(self) -> DetachedDeployment | None:
+        """The client of the process that drives a detached application; None: this process drives it."""
         return cast("DetachedDeployment", self._deployment) if self.detached else None

@@ -7,112 +7,156 @@ The topology comes, in this order: 1. from the argument · 2. from the session f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
-from kstreams_repl.errors import SessionFileError
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.errors import KStreamsError, SessionFileError
 from kstreams_repl.instance.state.state_directory import state_root
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.serdes.by_topic import SETTING
 from kstreams_repl.session.application import journal_lookup
-from kstreams_repl.session.application.deploy import refuse_misfit
+from kstreams_repl.session.application.application import Application
+from kstreams_repl.session.application.compatibility import earlier_run, refuse_misfit
 from kstreams_repl.session.application.detached.mailbox import Mailbox
+from kstreams_repl.session.application.registry import ApplicationRegistry
 from kstreams_repl.session.application.topology_resolution import topology_of
 from kstreams_repl.session.application.versions import VersionHistory, make_topology
+from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.left_applications import failure_left
 from kstreams_repl.session.session_file import SavedVersion
-from kstreams_repl.session.source.source_slice import Program, program_of
+from kstreams_repl.session.source.source_slice import program_of
+from kstreams_repl.spark.generation_fencing import VersionText
+from kstreams_repl.topology.topology import Topology
 
-if TYPE_CHECKING:
-    from kstreams_repl.session.application.application import Application
-    from kstreams_repl.session.session import Session
 
-def attached(
-    session: Session, name: str, topology: Any, config: Mapping[str, Any], *, trust: bool, here: bool = False
+@dataclass(frozen=True, slots=True)
+class FoundApplication:
+    """An application as the journal and the session file have it.
+
+    Attributes:
+        status: paused or stopped.
+        version: to announce with the next start; None: the one in force stays.
+    """
+
+    topology: Topology
+    config: StreamsConfig
+    history: VersionHistory
+    status: str
+    version: VersionText | None = None
+
+
+def attach(
+    client: ClusterClient, applications: ApplicationRegistry, name: str, topology: Any, config: Mapping[str, Any], *, trust: bool
 ) -> Application:
-    """Attach to an application, as `Session.attach`.
+    """Attach to an application, as `Session.attach`."""
+    mailbox = Mailbox(state_root(client.application_config(name, config)), name)
+    if topology is None or mailbox.driven is not None:  # with a live driver process: the code that it runs
+        found = find_application(client, name, config, trust=trust)
+    else:
+        found = _with_topology(client, name, topology, config)
+    detached = Mailbox(state_root(found.config), name).record is not None
+    application = applications.create(
+        name,
+        found.topology,
+        found.config,
+        found.history,
+        version=found.version,
+        definition=topology,
+        found=found.status,
+        detached=detached,
+        failure=None if detached else _earlier_failure(found.config, name),
+    )
+    applications[name] = application
+    client.serdes.learn(found.topology, name, found.config)
+    return application
+
+
+def find_application(client: ClusterClient, name: str, config: Mapping[str, Any], *, trust: bool = False) -> FoundApplication:
+    """Return an application with the text of its version in force.
 
     Args:
-        here: this process drives it, although it is a detached application.
+        config: settings that differ from those it was deployed with.
+        trust: take the text from the journal.
+
+    Raises:
+        KStreamsError: there is no application of that name on the cluster.
+        SessionFileError: the text is missing, is not confirmed, or does not rebuild the topology.
     """
-    state = journal_lookup.journal_of(session, name)
-    mailbox = Mailbox(state_root(session._config(name, config)), name)
-    detached = False if here else None
-    if topology is not None and not here and mailbox.driven is not None:
-        app = attached(session, name, None, config, trust=trust)  # this is the code that the process runs
-        app.definition = topology
-        return app
-    found = "paused" if state.desired is not None and state.desired.state == "paused" else "stopped"
-    history = VersionHistory(session.files, name)
-    if topology is not None:
-        checked = session._config(name, {**_settings_left(session, state, name, config), **config})
-        built = topology_of(topology, checked)
-        refuse_misfit(session, name, built, checked, None)
-        history.continue_or_begin(checked)
-        app = _still_failed(session._application(name, built, checked, history, found=found, detached=detached))
-        app.definition = topology
-        app._deployment.version = history.keep(program_of(topology, built, session.variables), built, checked)
-        return app
+    state = journal_lookup.journal_of(client, name)
     number = state.desired.version if state.desired is not None else 1
-    saved = _trusted(state, number) if trust else None
-    checked = session._config(name, config)
+    history = VersionHistory(client.files, name)
+    saved = _journaled_text(state, name, number) if trust else None
+    given = client.application_config(name, config)
     if saved is None:
-        history.load(checked)
+        history.load(given)
         history.present(number)
-        saved = journal_lookup.confirmed(session, state, history, name, number)
+        saved = journal_lookup.confirmed(client, state, history, name, number)
     else:
-        history.continue_or_begin(checked)
-    _refuse_lacking(session, saved, name, config)
-    checked = session._config(name, {**saved.settings, **config})
-    app = session._application(name, make_topology(saved, name, checked), checked, history, found=found, detached=detached)
-    app = app if here else _still_failed(app)
-    if config or trust:
-        app._deployment.version = history.keep(_without_settings(saved), app.topology, checked)
-    return app
+        history.continue_or_begin(given)
+    _refuse_lacking(client, saved, name, config)
+    checked = client.application_config(name, {**saved.settings, **config})
+    topology = make_topology(saved, name, checked)
+    version = history.keep(saved.topology_program, topology, checked) if config or trust else None
+    return FoundApplication(topology, checked, history, _status(state), version)
 
 
-def _still_failed(app: Application) -> Application:
-    """Mark an application that failed under an earlier kernel, from this directory, as failed until it is started again."""
+def _with_topology(client: ClusterClient, name: str, topology: Any, config: Mapping[str, Any]) -> FoundApplication:
+    """Return an application with the topology of the notebook, checked against the state that is there."""
+    state = journal_lookup.journal_of(client, name)
+    checked = client.application_config(name, {**_earlier_settings(client, state, name, config), **config})
+    built = topology_of(topology, checked)
+    refuse_misfit(client, name, built, checked, earlier_run(client, name, checked))
+    history = VersionHistory(client.files, name)
+    history.continue_or_begin(checked)
+    version = history.keep(program_of(topology, built, client.variables), built, checked)
+    return FoundApplication(built, checked, history, _status(state), version)
+
+
+def _status(state: JournalState) -> str:
+    return "paused" if state.desired is not None and state.desired.state == "paused" else "stopped"
+
+
+def _earlier_failure(config: StreamsConfig, name: str) -> KStreamsError | None:
+    """Return the error with which it failed under an earlier kernel, from this directory; it stays failed until it is started."""
     from kstreams_repl.spark.failure_translation import error_from
 
-    failure = None if app.detached else failure_left(state_root(app.config), app.name)
-    if failure:
-        app._start_failed(error_from(failure))
-    return app
+    failure = failure_left(state_root(config), name)
+    return error_from(failure) if failure else None
 
 
-def _settings_left(session: Session, state: JournalState, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def _earlier_settings(client: ClusterClient, state: JournalState, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the version in force, if the journal confirms them; else only its source serdes."""
     if state.desired is None:
         return {}
-    history, number = VersionHistory(session.files, name), state.desired.version
+    history, number = VersionHistory(client.files, name), state.desired.version
     try:
-        history.load(session._config(name, config))
+        history.load(client.application_config(name, config))
         history.present(number)
-        saved = journal_lookup.confirmed(session, state, history, name, number)
+        saved = journal_lookup.confirmed(client, state, history, name, number)
     except SessionFileError:  # the comparison reports it
-        return {SETTING: told} if (told := journal_lookup.serdes_told(state)) else {}
-    _refuse_lacking(session, saved, name, config)
+        serdes = journal_lookup.serdes_in_journal(state)
+        return {SETTING: serdes} if serdes else {}
+    _refuse_lacking(client, saved, name, config)
     return saved.settings
 
 
-def _refuse_lacking(session: Session, saved: SavedVersion, name: str, config: Mapping[str, Any]) -> None:
-    lacking = set(saved.unsaved) - set(config) - set(session.config)
+def _refuse_lacking(client: ClusterClient, saved: SavedVersion, name: str, config: Mapping[str, Any]) -> None:
+    lacking = set(saved.unsaved) - set(config) - set(client.config)
     if lacking:
         raise SessionFileError(
-            f"{', '.join(sorted(lacking))} of {name!r} had values that cannot be written down",
-            hint=f"session.attach({name!r}, config={{{', '.join(f'{key!r}: …' for key in sorted(lacking))}}})",
+            f"{', '.join(sorted(lacking))} of {name!r} had values that a session file cannot hold: functions or objects",
+            hint=f"give them again: session.attach({name!r}, config={{{', '.join(f'{key!r}: …' for key in sorted(lacking))}}})",
             application=name,
         )
 
 
-def _trusted(state: JournalState, number: int) -> SavedVersion:
+def _journaled_text(state: JournalState, name: str, number: int) -> SavedVersion:
     record = state.versions.get(number)
     if record is None or not record.source:
         raise SessionFileError(
-            f"the journal has no text of version {number}", hint="session.attach(name, builder) with the topology of your notebook"
+            f"the journal of {name!r} has no text of version {number}",
+            hint=f"give the topology of your notebook: session.attach({name!r}, builder)",
+            application=name,
         )
     return SavedVersion(number, record.at_ms, record.source, record.description)
-
-
-def _without_settings(saved: SavedVersion) -> Any:
-    return Program(saved.text.partition("\n")[2], saved.missing)

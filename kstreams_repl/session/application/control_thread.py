@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kstreams_repl.errors import DeployError, WaitInterrupted
 from kstreams_repl.interrupts import wait_interruptibly
-from kstreams_repl.session.progress_messages import Patience
-
-if TYPE_CHECKING:
-    from kstreams_repl.session.application.application import Application
+from kstreams_repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.session.progress_messages import PolledStep
+from kstreams_repl.session.views.failed_record import with_record
 
 
 class Work:
@@ -59,32 +58,34 @@ class CaughtUp:
 
     PATIENCE_SECONDS = 3.0
 
-    def __init__(self) -> None:
+    def __init__(self, instances: Callable[[], int]) -> None:
+        self._instances = instances
         self._at: float | None = None
 
-    def __call__(self, app: Application) -> bool:
+    def __call__(self, app: ReadOnlyApplication) -> bool:
         if app.status != "running" or app.remaining() > 0:
             self._at = None
             return False
-        told, plan = app.reports.instances.values(), app._deployment.plan
-        if len(told) < getattr(plan, "instances", 1) or any(report.state != "running" for report in told):
+        reports = app.reports.instances.values()
+        if len(reports) < self._instances() or any(report.state != "running" for report in reports):
             self._at = None
             return False
         now = time.time()
         if self._at is None:
             self._at = now
-        return all(report.at_ms > self._at * 1000 for report in told) or now - self._at > self.PATIENCE_SECONDS
+        return all(report.at_ms > self._at * 1000 for report in reports) or now - self._at > self.PATIENCE_SECONDS
 
 
-def wait_until(app: Application, seconds: float | None, condition: Callable[[Application], bool]) -> bool:
+def wait_until(app: ReadOnlyApplication, seconds: float | None, condition: Callable[[Any], bool]) -> bool:
     """Wait until a condition holds, as `Application.wait`."""
     deadline = None if seconds is None else time.monotonic() + seconds
-    progress = Patience(app.session.report, f"{app.name} starts, and Spark if it does not run yet", f"{app.name} runs")
+    progress = PolledStep(app.client.report, f"{app.name} starts, and Spark if it does not run yet", f"{app.name} runs")
     try:
         while True:
-            progress.look(app.status == "starting")
+            progress.update(app.status == "starting")
             if app.status == "failed":
-                raise app._told or DeployError(f"{app.name} failed")
+                error = app.error
+                raise DeployError(f"{app.name} failed") if error is None else with_record(app.client, app.name, error)
             if condition(app):
                 return True
             at_rest = app.status in ("paused", "stopped")  # a failure since then is raised in the next round
@@ -92,4 +93,4 @@ def wait_until(app: Application, seconds: float | None, condition: Callable[[App
                 return False
             time.sleep(0.05)
     except KeyboardInterrupt:
-        raise WaitInterrupted(f"stopped waiting; {app.name} goes on: it is {app.status}") from None
+        raise WaitInterrupted(f"stopped waiting; {app.name} continues: it is {app.status}") from None

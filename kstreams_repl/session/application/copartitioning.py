@@ -44,7 +44,7 @@ class KeySample:
         return len(self.places) >= _ENOUGH and self.misplaced > _MISPLACED * len(self.places)
 
 
-class CopartitionLook:
+class CopartitionCheck:
     """A check of the inputs of a topology, on a thread of its own. It sends no request when there is nothing to compare."""
 
     def __init__(self, admin: Admin, topology: Topology, *, wanted: bool = True) -> None:
@@ -59,7 +59,7 @@ class CopartitionLook:
         if not self._groups:
             self._done.set()
             return
-        threading.Thread(target=self._look, args=(admin, counts, internal), name="copartitioning", daemon=True).start()
+        threading.Thread(target=self._check, args=(admin, counts, internal), name="copartitioning", daemon=True).start()
 
     def wait(self) -> list[str]:
         """Return the warnings. A check that takes longer than `PATIENCE_SECONDS` more logs them when it completes."""
@@ -68,13 +68,13 @@ class CopartitionLook:
             self._late = not self._done.is_set()
         return [] if self._late else list(self.warnings)
 
-    def _look(self, admin: Admin, counts: Mapping[str, int], internal: set[str]) -> None:
+    def _check(self, admin: Admin, counts: Mapping[str, int], internal: set[str]) -> None:
         try:
             topics = {topic for group in self._groups for topic in group if topic in counts and topic not in internal}
             samples = sampled(admin, {topic: counts[topic] for topic in topics})
             self.warnings = [line for group in self._groups for line in warnings_of(group, samples, internal)]
         except KStreamsError as error:  # the check must not fail a deploy, which contacts the broker itself
-            _LOG.info("the inputs' partitions were not looked at: %s", error)
+            _LOG.info("the partitions of the inputs were not checked: %s", error)
         finally:
             with self._lock:
                 self._done.set()

@@ -25,21 +25,21 @@ def check(admin: Admin, topology: Topology, application_id: str, config: Streams
     return resolve_partitions(topology, application_id, counts, grouper=config["partition.grouper"])
 
 
-def planned(
-    admin: Admin, topology: Topology, application_id: str, config: StreamsConfig, begins: Mapping[TopicPartition, int] | None = None
+def preview_table(
+    admin: Admin, topology: Topology, application_id: str, config: StreamsConfig, offsets: Mapping[TopicPartition, int] | None = None
 ) -> Table:
     """Return one row for each internal topic and sub-topology, and for each partition that begins at a given offset."""
     resolved = check(admin, topology, application_id, config)
-    there = admin.topics()
+    existing = admin.topics()
     rows: list[tuple[str, str, object, str]] = []
     for topic in (*resolved.repartition_topics, *resolved.changelog_topics):
-        rows.append(("topic", topic.name, topic.partitions, "there already" if topic.name in there else "to be made"))
+        rows.append(("topic", topic.name, topic.partitions, "exists" if topic.name in existing else "to be created"))
     for part in topology.subtopologies():
         tasks = sum(task.subtopology == part.id for task in resolved.tasks)
         rows.append(
             ("sub-topology", f"{part.id}: reads {', '.join(part.source_topics)}", tasks, "global" if part.global_ else "tasks")
         )
-    rows += [("partition", str(at), offset, "begins at this offset") for at, offset in sorted((begins or {}).items())]
+    rows += [("partition", str(at), offset, "begins at this offset") for at, offset in sorted((offsets or {}).items())]
     return Table.of(
         ("what", "name", "partitions, tasks or offset", ""), rows, note=f"nothing is started; deploy {application_id} to do so"
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import psutil
 
 from kstreams_repl.errors import BrokerUnavailableError, ConfigError, KStreamsError, SessionFileError, did_you_mean
@@ -14,76 +12,75 @@ from kstreams_repl.kafka.journal import JournalControl, JournalReader
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.serdes.by_topic import SETTING, parse, write
 from kstreams_repl.session.application.versions import VersionHistory
+from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.session_file import SavedVersion, confirm
 from kstreams_repl.session.topics.internal_names import JOURNAL, journals
-
-if TYPE_CHECKING:
-    from kstreams_repl.session.session import Session
 
 _OPEN_SECONDS = 25.0
 """A live writer's transaction takes milliseconds; the broker aborts a killed writer's after 10 s and checks for it every 10 s."""
 _LEFT_SECONDS = 2.0
 
 
-def deployed_names(session: Session) -> list[str]:
+def deployed_names(client: ClusterClient) -> list[str]:
     """Return the applications that were ever deployed on the cluster and not cleaned up."""
-    return [topic.removesuffix(JOURNAL) for topic in journals(session.admin)]
+    return [topic.removesuffix(JOURNAL) for topic in journals(client.admin)]
 
 
-def journal_of(session: Session, name: str) -> JournalState:
+def journal_of(client: ClusterClient, name: str) -> JournalState:
     """Return the present state of an application's journal.
 
     Raises:
         KStreamsError: there is no application of that name.
     """
-    known = deployed_names(session)
-    if journal_topic_name(name) not in session.admin.topics():
+    known = deployed_names(client)
+    if journal_topic_name(name) not in client.admin.topics():
         raise KStreamsError(
             f"there is no application {name!r} on this cluster",
-            hint=did_you_mean(name, known) or (f"there are {', '.join(known)}" if known else "none was ever deployed here"),
+            hint=did_you_mean(name, known)
+            or (f"its applications are {', '.join(known)}" if known else f"deploy it: session.deploy(builder, {name!r})"),
         )
-    reader = JournalReader(session.settings, name)
+    reader = JournalReader(client.settings, name)
     try:
-        return reader.catch_up(session.admin, seconds=_OPEN_SECONDS if _may_be_driven(session, name) else _LEFT_SECONDS)
+        return reader.catch_up(client.admin, seconds=_OPEN_SECONDS if _may_be_driven(client, name) else _LEFT_SECONDS)
     except BrokerUnavailableError:  # a killed kernel left an open transaction: abort it, then read
-        JournalControl(session.settings, name).close()
-        return reader.catch_up(session.admin)
+        JournalControl(client.settings, name).close()
+        return reader.catch_up(client.admin)
     finally:
         reader.close()
 
 
-def _may_be_driven(session: Session, name: str) -> bool:
+def _may_be_driven(client: ClusterClient, name: str) -> bool:
     """Return False only if the process that drove it last, from this directory, has ended."""
-    lease = read_lease(control_directory(session._state_root(), name))
+    lease = read_lease(control_directory(client.state_root, name))
     return lease is None or psutil.pid_exists(lease.pid)
 
 
-def serdes_told(state: JournalState) -> str:
+def serdes_in_journal(state: JournalState) -> str:
     """Return `repl.source.serdes` as the journal has it; "" if it has none.
 
     These are names of serdes, safe to use even from a text that may not be executed: the application must read its topics as
         before.
     """
     record = None if state.desired is None else state.versions.get(state.desired.version)
-    said = None if record is None else SavedVersion(record.version, 0, record.source, "").settings.get(SETTING)
+    text = None if record is None else SavedVersion(record.version, 0, record.source, "").settings.get(SETTING)
     try:
-        return write(parse(said)) if isinstance(said, str) else ""
+        return write(parse(text)) if isinstance(text, str) else ""
     except ConfigError:
         return ""
 
 
-def confirmed(session: Session, state: JournalState, history: VersionHistory, name: str, number: int) -> SavedVersion:
+def confirmed(client: ClusterClient, state: JournalState, history: VersionHistory, name: str, number: int) -> SavedVersion:
     """Return the version in force, if the journal confirms it and every earlier one that is kept.
 
     Versions from before a cleanup are dropped from the history: the cleanup deleted the journal that could confirm them.
     """
-    path = str(session.files.path(name))
+    path = str(client.files.path(name))
     hashes = {version: record.source_hash for version, record in state.versions.items()}
     saved = history.saved(number)
     if saved is None:
         raise SessionFileError(
-            f"the session file {path} has no version {number} of {name!r}, which the journal says is in force",
-            hint=f"session.attach({name!r}, builder) with the topology of your notebook",
+            f"the session file {path} does not have version {number} of {name!r}, the one in force according to the journal",
+            hint=f"give the topology of your notebook: session.attach({name!r}, builder)",
             path=path,
             application=name,
         )

@@ -12,14 +12,13 @@ import logging
 import threading
 from collections.abc import Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from kstreams_repl.session.application.application import Application
-    from kstreams_repl.session.application.state import ApplicationState
+from kstreams_repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.session.application.state import ApplicationState
 
 _LOG = logging.getLogger("kstreams_repl.session")
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
 class UncaughtResponse(StrEnum):
@@ -31,6 +30,14 @@ class UncaughtResponse(StrEnum):
     """Leave the application failed."""
     SHUTDOWN_APPLICATION = "shutdown_application"
     """Leave the application failed, as `SHUTDOWN_CLIENT`: the instances of an application stop together."""
+
+
+class Restartable(ReadOnlyApplication, Protocol):
+    """An `Application`, as far as its listeners use it."""
+
+    @property
+    def current(self) -> object: ...
+    def start(self) -> object: ...
 
 
 class Listeners:
@@ -46,7 +53,7 @@ class Listeners:
 
     def __init__(
         self,
-        application: Application,
+        application: Restartable,
         former: Listeners | None = None,
         *,
         state: Callable[[ApplicationState, ApplicationState], object] | None = None,
@@ -73,17 +80,16 @@ class Listeners:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(_LOOK_SECONDS) and self._counts():
+        while not self._over.wait(_POLL_SECONDS) and self._is_current():
             try:
-                self._look()
+                self._poll()
             except Exception as error:  # the broker is unreachable, or the session is closing: try again
                 _LOG.info("%s could not be looked at: %s", self._application.name, error)
 
-    def _counts(self) -> bool:
-        session, application = self._application.session, self._application
-        return not session.closed and session._applications.get(application.name, application) is application
+    def _is_current(self) -> bool:
+        return not self._application.client.closed and self._application.current is self._application
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         self._changed()
         if self._restore is not None or self._standby is not None:
             self._progress()
@@ -104,7 +110,7 @@ class Listeners:
             _LOG.warning(
                 "the handler of %s returned %r: expected %s", self._application.name, response, ", ".join(UncaughtResponse)
             )
-        if response != UncaughtResponse.REPLACE_THREAD or self._over.is_set() or not self._counts():
+        if response != UncaughtResponse.REPLACE_THREAD or self._over.is_set() or not self._is_current():
             return
         try:
             self._application.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kstreams_repl.dsl.builder import StreamsBuilder
+from kstreams_repl.dsl.builder import StreamsBuilder, builder_of
 from kstreams_repl.dsl.call_log import Handle
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.topology.topology import Topology
@@ -27,13 +27,6 @@ def topology_of(thing: Any, config: Mapping[str, Any] | None = None) -> Topology
     if isinstance(inner, Topology):
         return inner
     raise TopologyError(
-        f"{type(thing).__name__} has no topology",
-        hint="pass a StreamsBuilder, a stream or table of one, a Topology or an Application",
+        f"expected a builder, stream, table, topology or application, got a {type(thing).__name__}",
+        hint="pass the StreamsBuilder: session.deploy(builder, name)",
     )
-
-
-def builder_of(handle: Handle) -> StreamsBuilder:
-    """Return the builder of a stream or table."""
-    builder = StreamsBuilder()
-    builder._log = handle._log
-    return builder

@@ -139,9 +139,9 @@ class VersionHistory:
             return topology
         if saved is None or saved.missing:
             raise TopologyError(
-                f"functions or values that version {version.number} of {self._application} uses have changed since, and its text is not "
-                "complete",
-                hint="put them back as they were, and app.edit(builder)",
+                f"version {version.number} of {self._application} cannot be rebuilt: functions or values that it uses have changed, and "
+                "its text is not complete",
+                hint="define them as they were, then app.edit(builder)",
                 application=self._application,
             )
         return make_topology(saved, self._application, config)
@@ -176,10 +176,10 @@ def make_topology(saved: SavedVersion, application: str, config: Any) -> Topolog
     Raises:
         SessionFileError: names are missing from it, it raises, or it builds another topology than the one that ran.
     """
-    hint = f"session.attach({application!r}, builder) with the topology of your notebook"
+    hint = f"give the topology of your notebook: session.attach({application!r}, builder)"
     if saved.missing:
         raise SessionFileError(
-            f"the text of version {saved.number} of {application!r} lacks {', '.join(saved.missing)}",
+            f"the text of version {saved.number} of {application!r} does not define {', '.join(saved.missing)}",
             hint=hint,
             application=application,
             missing=list(saved.missing),
@@ -195,8 +195,8 @@ def make_topology(saved: SavedVersion, application: str, config: Any) -> Topolog
         ) from error
     if str(topology.describe()) != saved.description:
         raise SessionFileError(
-            f"the text of version {saved.number} of {application!r} makes another topology than the one that ran",
-            hint=f"it depends on something outside of itself (a module, a file); {hint}",
+            f"the text of version {saved.number} of {application!r} builds another topology than the one that ran",
+            hint=f"it depends on a module or file that has changed; {hint}",
             application=application,
         )
     return topology

@@ -31,7 +31,7 @@ class CellText:
 
 
 @dataclass(frozen=True, slots=True)
-class CellPlace:
+class CellLocation:
     """A cell as its user identifies it: the id from JupyterLab (or the hash of its text), and the number in ``In[7]``."""
 
     cell: str
@@ -81,13 +81,13 @@ class CellHistory:
     def files(self) -> set[str]:
         return {text.file for text in self._cells.values()}
 
-    def cell_of(self, file: str) -> CellPlace | None:
+    def cell_of(self, file: str) -> CellLocation | None:
         """Return the cell compiled under a file name, in any of its runs; None if the file is not a cell of this process."""
         while self._noted:
             cell, text = self._noted.pop(0)
             self._ids[text.file] = cell
         found = self._ids.get(file)
-        return None if found is None else CellPlace(found, self.number_of(file))
+        return None if found is None else CellLocation(found, self.number_of(file))
 
     @property
     def number(self) -> int | None:

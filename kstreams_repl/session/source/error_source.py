@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.session.source.cell_history import CellPlace, history
+from kstreams_repl.session.source.cell_history import CellLocation, history
 
 _CELL_FILE = re.compile(
     r"(?P<file>[^\s\"'(]*ipykernel_\d+[/\\]\d+\.py|<ipython-input-\d+-[0-9a-f]+>)"
@@ -43,12 +43,12 @@ def with_cell_numbers(text: str) -> str:
 
     def named(found: re.Match[str]) -> str:
         line = found["line"] or found["said"]
-        return place_name(found["file"]) + (f", line {line}" if line else "")
+        return location_name(found["file"]) + (f", line {line}" if line else "")
 
     return _CELL_FILE.sub(named, text)
 
 
-def place_name(file: str) -> str:
+def location_name(file: str) -> str:
     """Return a source file as a user knows it: ``cell [7]``, or the file."""
     cell = history.cell_of(file)
     if cell is not None:
@@ -56,7 +56,7 @@ def place_name(file: str) -> str:
     return "a cell of another kernel" if _CELL_FILE.fullmatch(file) else file
 
 
-def user_place(error: BaseException) -> tuple[str, int, str] | None:
+def user_location(error: BaseException) -> tuple[str, int, str] | None:
     """Return (file, line, text) of the user's code that an error names; None when it names none."""
     fields: dict[str, Any] = getattr(error, "fields", {})
     line = fields.get("user_line")
@@ -65,7 +65,7 @@ def user_place(error: BaseException) -> tuple[str, int, str] | None:
     return None
 
 
-def cell_of_error(error: BaseException) -> CellPlace | None:
+def cell_of_error(error: BaseException) -> CellLocation | None:
     """Return the cell of the user's line that an error names; None when that is not a cell of this notebook."""
-    place = user_place(error)
+    place = user_location(error)
     return None if place is None else history.cell_of(place[0])

@@ -11,17 +11,16 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kstreams_repl.errors import KStreamsError
+from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.reading import ranges_of
-from kstreams_repl.session.application.versions import Version
+from kstreams_repl.session.session_file import SavedVersion
 from kstreams_repl.session.topics.record import in_order, read_records_of
 from kstreams_repl.session.views.sample_run import source_topics
 from kstreams_repl.testing.recording import Recording, outputs_of
-
-if TYPE_CHECKING:
-    from kstreams_repl.session.application.application import Application
+from kstreams_repl.topology.topology import Topology
 
 _APP = '''"""The application {name}, exported from version {number} of a notebook's.
 
@@ -96,37 +95,41 @@ _README = """# {name}
 """
 
 
-def export(application: Application, folder: str | os.PathLike[str], *, records: int) -> Path:
-    """Export an application, as `Application.export`."""
-    version = application.versions[-1]
-    if not version.complete:
+def export(
+    admin: Admin, name: str, topology: Topology, version: SavedVersion, folder: str | os.PathLike[str], *, records: int
+) -> Path:
+    """Export an application, as `Application.export`.
+
+    Args:
+        version: as which the topology runs.
+    """
+    if version.missing:
         raise KStreamsError(
-            f"the source text of {application.name} is not complete, so it cannot be a package",
-            hint="deploy a builder that is made in cells, or by a function of a module: session.deploy(make(), name)",
-            application=application.name,
+            f"{name} cannot be exported: its source text does not define {', '.join(version.missing)}",
+            hint="define it in a cell or in a module, and edit the application: app.edit(builder)",
+            application=name,
         )
-    saved = application._history.saved(version.number)
-    if saved is not None and saved.unsaved:
+    if version.unsaved:
         raise KStreamsError(
-            f"{', '.join(saved.unsaved)} of {application.name} had values that cannot be written down, so it cannot be a package",
-            hint="use settings that are texts and numbers, and serdes by their names; or give serdes and extractors in the topology",
-            application=application.name,
+            f"{name} cannot be exported: expected texts and numbers, got functions or objects for {', '.join(version.unsaved)}",
+            hint="name serdes by their names, and set extractors and handlers in the topology",
+            application=name,
         )
-    recording = _recorded(application, records)
+    recording = _recorded(admin, topology, records)
     place = Path(folder).expanduser()
     place.mkdir(parents=True, exist_ok=True)
-    config = _settings(version)
-    body = version.source.partition("\n")[2]
+    config = version.settings
+    body = version.text.partition("\n")[2]
     future, _, rest = body.partition("\n")
     if not future.startswith("from __future__"):
         future, rest = "", body
-    with recording.replay(application.topology, config) as driver:
+    with recording.replay(topology, config) as driver:
         expected = outputs_of(driver)
     own = {name: _free(name, rest) for name in ("NAME", "CONFIG", "main")}
     texts = {
-        "app.py": _APP.format(name=application.name, number=version.number, future=future, body=rest.rstrip(), config=config, **own),
+        "app.py": _APP.format(name=name, number=version.number, future=future, body=rest.rstrip(), config=config, **own),
         "test_app.py": _TEST.replace("CONFIG", own["CONFIG"]),
-        "README.md": _README.format(name=application.name, records=len(recording), topics=", ".join(recording.topics) or "no topic"),
+        "README.md": _README.format(name=name, records=len(recording), topics=", ".join(recording.topics) or "no topic"),
         "requirements.txt": "kstreams-repl[spark]\npytest\n",
         "expected.json": json.dumps(expected, indent=1) + "\n",
     }
@@ -144,21 +147,13 @@ def _free(name: str, body: str) -> str:
     return name
 
 
-def _recorded(application: Application, records: int) -> Recording:
+def _recorded(admin: Admin, topology: Topology, records: int) -> Recording:
     """Return a recording of the first records of every source topic: the test begins with empty state."""
-    admin = application.session.admin
     known = admin.topics()
-    topics = [topic for topic in source_topics(application.topology, known) if topic in known]
+    topics = [topic for topic in source_topics(topology, known) if topic in known]
     taken: list[Any] = []
     for topic in topics:
         share = max(1, records // max(known[topic], 1))
         ranges = [type(item)(item.partition, item.start, min(item.end, item.start + share)) for item in ranges_of(admin, topic)]
         taken += read_records_of(admin, ranges)
     return Recording(in_order(taken), {topic: known[topic] for topic in topics}, note=f"the first {records:,} of each topic, for a test")
-
-
-def _settings(version: Version) -> dict[str, Any]:
-    first = version.source.partition("\n")[0]
-    said = json.loads(first.removeprefix("# config: ")) if first.startswith("# config: ") else {}
-    return said if isinstance(said, dict) else {}
-

@@ -61,7 +61,8 @@ def _rows(records: Any) -> Iterable[Any]:
         rows: Iterator[Any] = iter(records)
     except TypeError as error:
         raise KStreamsError(
-            f"a {type(records).__name__} is no collection of records", hint="a list, a generator, a pandas DataFrame, an Arrow table"
+            f"expected an iterable of records or a dataframe, got a {type(records).__name__}",
+            hint="session.produce(topic, [value, …]), or a generator, a pandas DataFrame, an Arrow table",
         ) from error
     return rows
 
@@ -83,7 +84,8 @@ def _field(value: Any, name: str) -> Any:
         return value[name]
     except (KeyError, TypeError, IndexError) as error:
         raise KStreamsError(
-            f"a record has no field {name!r}: {str(value)[:80]}", hint="key= and timestamp= name a field of each value"
+            f"expected a field {name!r} in each record, got {str(value)[:80]}",
+            hint="key= and timestamp= name a field that every value has",
         ) from error
 
 
@@ -106,7 +108,9 @@ def milliseconds(moment: Any) -> int:
             return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
         return int(moment)
     except (TypeError, ValueError, OverflowError) as error:
-        raise KStreamsError(f"{moment!r} is no time", hint="milliseconds since 1970, a date, a datetime, or ISO text") from error
+        raise KStreamsError(
+            f"cannot parse {moment!r} as a time", hint="give milliseconds since 1970, a date, a datetime or ISO text: '2013-03-01'"
+        ) from error
 
 
 def _as_text(timestamp: int) -> str:
@@ -211,10 +215,10 @@ class TopicProducer:
         if timestamp > self._checked_until:
             raise ProductionError(
                 f"record {index} for topic {self.topic!r} has the timestamp {timestamp} ({_as_text(timestamp)}), "
-                f"more than {ahead / 3_600_000:,.3g} h ahead: the topic does not take it; the {index:,} records before it are written",
-                hint="milliseconds since 1970 are expected, not micro- or nanoseconds"
+                f"but the topic takes at most {ahead / 3_600_000:,.3g} h ahead; the {index:,} records before it are written",
+                hint="give milliseconds since 1970, not micro- or nanoseconds"
                 if timestamp > 100_000_000_000_000
-                else f"mend the time, or let the topic take it: session.create_topic(topic, configs={{{setting!r}: ...}})",
+                else f"correct it, or create the topic with a larger limit: session.create_topic(topic, configs={{{setting!r}: ...}})",
                 topic=self.topic,
                 index=index,
                 timestamp=timestamp,
@@ -272,8 +276,8 @@ class TopicProducer:
         if not self._failed:
             servers = self._settings.bootstrap_servers
             return ProductionError(
-                f"{left:,} records for topic {self.topic!r} are still not on the broker at {servers}; they were given up",
-                hint="check that the broker runs; the records before them are there: session.read(topic)",
+                f"{left:,} records for topic {self.topic!r} did not reach the broker at {servers}; those before them did",
+                hint="check that the broker runs, then produce them again",
                 topic=self.topic,
                 bootstrap_servers=servers,
             )

@@ -63,7 +63,7 @@ def refuse_no_number(n: Any, *, all_of_them: bool = False) -> None:
         KStreamsError: it is not.
     """
     if not (isinstance(n, Integral) and int(n) >= 0) and not (all_of_them and n is None):
-        raise KStreamsError(f"n={n!r} is no number of records", hint=f"0 or more{'; None: all' if all_of_them else ''}")
+        raise KStreamsError(f"n must be >= 0{' or None' if all_of_them else ''}, got {n!r}", hint="give a number of records, such as n=10")
 
 
 def rows_of(

@@ -22,12 +22,16 @@ def record_topics(admin: Admin, topics: Iterable[str], *, n: int | None, seconds
     names = list(dict.fromkeys(topics))
     refuse_no_number(n, all_of_them=True)
     if sum(bound is not None for bound in (n, seconds, offsets)) > 1:
-        raise KStreamsError("record takes one bound", hint="n= (the last n), timeout= (what comes now), or offsets=(from, to)")
+        given = [name for name, bound in (("n", n), ("timeout", seconds), ("offsets", offsets)) if bound is not None]
+        raise KStreamsError(
+            f"record() takes one of n, timeout and offsets, got {' and '.join(given)}",
+            hint="n=100: the last 100; timeout=10: what is written in the next 10 s; offsets=(from, to)",
+        )
     if seconds is not None:
         before = {name: ranges_of(admin, name) for name in names}
         time.sleep(seconds)
         ranges = {name: ranges_of(admin, name, start={r.partition.partition: r.end for r in before[name]}) for name in names}
-        note = f"what came in {seconds:g} s"
+        note = f"written within {seconds:g} s"
     elif offsets is not None:
         ranges = {name: _between(admin, name, offsets) for name in names}
         note = "offsets as given"

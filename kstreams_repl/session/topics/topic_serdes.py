@@ -1,29 +1,39 @@
-"""The serdes a topic was written with, as far as the session knows: from its topologies, and from the records it produced."""
+"""The serdes a topic was written with: as far as the session knows, from its topologies and from the records it produced; else as far as
+the topic's last records show. Only JSON objects, and text keys with them, are recognised.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.inspection.columns import guess
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.reading import OffsetRange, ranges_of
 from kstreams_repl.serdes import Serde
+from kstreams_repl.session.topics.read import rows_of
 from kstreams_repl.topology.graph import TopologyGraph
 from kstreams_repl.topology.names import internal_topic
 from kstreams_repl.topology.nodes import SinkNode, SourceNode
 
 Pair = tuple[Serde | None, Serde | None]
+UNKNOWN: Pair = (None, None)
+_SAMPLED_RECORDS = 20
 
 
-class KnownSerdes:
+class TopicSerdes:
     """Serdes of keys and values by topic; None: unknown, so the bytes decide."""
 
     def __init__(self) -> None:
         self._known: dict[str, Pair] = {}
 
-    def note(self, topic: str, key: Serde | None, value: Serde | None) -> None:
+    def remember(self, topic: str, key: Serde | None, value: Serde | None) -> None:
         """Remember serdes. A known one stays if the new one is None or the bytes serde, which tells nothing about the data."""
         old_key, old_value = self._known.get(topic, (None, None))
-        self._known[topic] = (_telling(key) or old_key, _telling(value) or old_value)
+        self._known[topic] = (_informative(key) or old_key, _informative(value) or old_value)
 
     def learn(self, topology: TopologyGraph, application_id: str, config: StreamsConfig | None = None) -> None:
         """Remember the serdes of every topic that a topology reads or writes."""
@@ -34,16 +44,34 @@ class KnownSerdes:
             topics = node.topics if isinstance(node, SourceNode) else () if node.topic is None else (node.topic,)
             for topic in topics:
                 name = internal_topic(application_id, topic) if topic in topology.internal_topics else topic
-                self.note(name, _known(node.key_serde, defaults[0]), _known(node.value_serde, defaults[1]))
+                self.remember(name, _resolved(node.key_serde, defaults[0]), _resolved(node.value_serde, defaults[1]))
 
     def of(self, topic: str) -> Pair:
-        return self._known.get(topic, (None, None))
+        return self._known.get(topic, UNKNOWN)
 
 
-def _telling(serde: Serde | None) -> Serde | None:
+def recognise(admin: Admin, topic: str) -> Pair:
+    """Return the serdes recognised from a topic's last records: JSON objects, with or without text keys, nothing else."""
+    try:
+        rows, _ = rows_of(admin, _last(ranges_of(admin, topic)), _SAMPLED_RECORDS, first=False)
+    except KStreamsError:  # for example an unknown topic, which the deploy reports
+        return UNKNOWN
+    values, keys = [row[4] for row in rows], [row[3] for row in rows if row[3] is not None]
+    if guess(values) != "json":
+        return UNKNOWN
+    texts = [bytes(key) for key in keys]
+    plain = bool(texts) and all(text.isascii() and text.decode().isprintable() and text for text in texts)
+    return serdes.string if plain else None, serdes.json
+
+
+def _last(ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+    return [OffsetRange(item.partition, max(item.start, item.end - _SAMPLED_RECORDS), item.end) for item in ranges]
+
+
+def _informative(serde: Serde | None) -> Serde | None:
     return None if serde is serdes.bytes_ else serde
 
 
-def _known(serde: Any, default: Any) -> Serde | None:
+def _resolved(serde: Any, default: Any) -> Serde | None:
     chosen = serde if serde is not None else default
     return None if chosen is None else serdes.resolve(chosen)

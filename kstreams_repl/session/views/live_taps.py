@@ -6,15 +6,13 @@ import secrets
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kstreams_repl.errors import KStreamsError, TapUnavailableError
 from kstreams_repl.instance.control.node_taps import LEASE_SECONDS, LONGEST_SECONDS, MOST_ROWS, TapFiles, TapRequest
 from kstreams_repl.instance.state.state_directory import control_directory, state_root
+from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.topics.records import ReadRecord, Records
-
-if TYPE_CHECKING:
-    from kstreams_repl.session.application.application import Application
 
 POLL_SECONDS = 0.1
 _RENEW_SECONDS = LEASE_SECONDS / 4
@@ -31,7 +29,7 @@ class LiveTap:
         per_second: per instance; records beyond it are only counted.
     """
 
-    def __init__(self, application: Application, node: str, *, rows: int = 100, per_second: int = PER_SECOND) -> None:
+    def __init__(self, application: ReadOnlyApplication, node: str, *, rows: int = 100, per_second: int = PER_SECOND) -> None:
         self._application = application
         self._requests = TapFiles(control_directory(state_root(application.config), application.name))
         now_ms = int(time.time() * 1000)
@@ -81,16 +79,15 @@ class LiveTap:
 
     def _check(self) -> None:
         """Raise if instances run on another host: they would never answer, which would read as "nothing passed"."""
-        told = self._application.reports.instances.values()
-        away = sorted({report.place or f"slot {report.slot}" for report in told if not report.taps})
+        reports = self._application.reports.instances.values()
+        away = sorted({report.place or f"slot {report.slot}" for report in reports if not report.taps})
         if away:
             name, node = self._application.name, self._request.node
             raise TapUnavailableError(
-                f"what passes {node} of {name} cannot be looked at: its instances run in {', '.join(away)}, and the driver's "
-                "control directory, through which taps go, is not on their disks",
-                hint=f"session.peek({node!r}) runs a sample of the records there are; a sink's topic can be read: session.read(...); "
-                "stores are read from their changelogs as ever; or put the driver's state.dir on a disk that is mounted at the same "
-                "path on the executors' hosts",
+                f"the values at {node} of {name} cannot be shown live: its instances run in {', '.join(away)}, which do not share the "
+                "driver's control directory, through which taps go",
+                hint=f"session.peek({node!r}) runs a sample; session.read(...) reads a sink's topic; stores can be read as always; or "
+                "mount the driver's state.dir at the same path on the executors' hosts",
                 node=node,
                 application=name,
                 places=away,
@@ -107,7 +104,7 @@ class LiveTap:
         self._requests.put(self._request)
 
 
-def live_peek(application: Application, node: str, n: int, seconds: float) -> Records:
+def live_peek(application: ReadOnlyApplication, node: str, n: int, seconds: float) -> Records:
     """Return the next `n` values at a node of a running application, or those of `seconds`."""
     deadline = time.monotonic() + seconds
     found: list[ReadRecord] = []
@@ -121,7 +118,7 @@ def live_peek(application: Application, node: str, n: int, seconds: float) -> Re
     return Records(found[:n], note=f"{node}: live from {application.name}, {passed}", title=node)
 
 
-def live_tail(application: Application, node: str, seconds: float | None) -> Iterator[ReadRecord]:
+def live_tail(application: ReadOnlyApplication, node: str, seconds: float | None) -> Iterator[ReadRecord]:
     """Yield values at a node as they pass, for `seconds` or until the application no longer runs. Closing it removes the tap."""
     deadline = None if seconds is None else time.monotonic() + seconds
     with LiveTap(application, node) as tap:
@@ -130,7 +127,7 @@ def live_tail(application: Application, node: str, seconds: float | None) -> Ite
             yield from tap.new()
 
 
-def node_name(application: Application, target: Any) -> str:
+def node_name(application: ReadOnlyApplication, target: Any) -> str:
     """Return the name of a node, given by name, stream or table.
 
     Raises:
@@ -142,6 +139,8 @@ def node_name(application: Application, target: Any) -> str:
     shared = application.topology.global_stores()
     if shared is not None and any(node.name == name for node in shared.nodes):
         raise KStreamsError(
-            f"{name} feeds a global table; its records pass no task", hint="read its topic: session.read(...), or its store", node=name
+            f"expected a node that runs in a task, but {name} belongs to a global table",
+            hint="read its topic: session.read(...), or its store: app.store(...)",
+            node=name,
         )
     return name

@@ -47,7 +47,7 @@ class MetricsView(Frames):
         if not found:
             raise KStreamsError(
                 f"{self.application} has no metric {name!r}",
-                hint=did_you_mean(name, self.names) or "see docs/metrics.md for the level it is recorded at: metrics.recording.level",
+                hint=did_you_mean(name, self.names) or "docs/metrics.md lists the metrics, each with its metrics.recording.level",
             )
         return found
 
@@ -73,10 +73,10 @@ class MetricsView(Frames):
         found = self[name].filter(name, group=group, **tags)
         if len(found) != 1:
             raise KStreamsError(
-                f"{len(found)} metrics of {self.application} are called {name!r} with these tags",
-                hint="name more tags (task_id=, processor_node_id=), or take total() of them",
+                f"expected one metric {name!r} of {self.application} with these tags, got {len(found)}",
+                hint="give more tags (task_id=, processor_node_id=), or sum them: metrics.total(name)",
             )
-        return found._metrics[0].value
+        return next(iter(found)).value
 
     def total(self, name: str, *, group: str | None = None, **tags: str) -> float:
         """Return the sum over all instances, tasks and nodes that have it; 0 when none does.

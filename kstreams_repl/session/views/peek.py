@@ -3,95 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.table import Table
-from kstreams_repl.display.wording import counted
 from kstreams_repl.dsl.builder import StreamsBuilder
 from kstreams_repl.dsl.call_log import Handle
 from kstreams_repl.errors import KStreamsError, TopologyError, UnknownTopicError, did_you_mean
 from kstreams_repl.session.application.application import Application
-from kstreams_repl.session.source.error_source import with_source
+from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.topics.read import refuse_no_number
 from kstreams_repl.session.topics.records import Records
 from kstreams_repl.session.topics.source_serdes import built_with_serdes
-from kstreams_repl.session.views.sample_run import Sample, sample
+from kstreams_repl.session.views.sample_run import sample, sample_note, sampled_values
 from kstreams_repl.topology.graph import TopologyGraph
-from kstreams_repl.topology.topology import Topology
-
-if TYPE_CHECKING:
-    from kstreams_repl.session.session import Session
 
 
-def peek(session: Session, target: Any, n: int, *, seconds: float, topology: Any, config: Mapping[str, Any]) -> Records | Table:
+def peek(
+    client: ClusterClient,
+    applications: Mapping[str, Application],
+    target: Any,
+    n: int,
+    *,
+    seconds: float,
+    topology: Any,
+    config: Mapping[str, Any],
+) -> Records | Table:
     """Return the last values, as `Session.peek`."""
     refuse_no_number(n)
     if isinstance(target, str):
-        if topology is None and target in session.admin.topics():
-            return session.read(target, n)
-        place = _place_of(session, target) if topology is None else topology
-        return _at_node(session, place, target, n, seconds, _settings(session, place, config))
+        if topology is None and target in client.admin.topics():
+            return client.read(target, n)
+        owner = _owner_of(client, applications, target) if topology is None else topology
+        return sampled_values(client, owner, target, n, seconds, _settings(client, owner, config))
     if isinstance(target, StreamsBuilder | TopologyGraph | Application):
-        return _everywhere(session, target, n, seconds, _settings(session, target, config))
+        return _everywhere(client, target, n, seconds, _settings(client, target, config))
     if isinstance(target, Handle):
-        return _at_node(session, target, getattr(target, "name", ""), n, seconds, _settings(session, None, config))
+        return sampled_values(client, target, getattr(target, "name", ""), n, seconds, _settings(client, None, config))
     raise KStreamsError(
-        f"cannot peek at a {type(target).__name__}", hint="a topic's or node's name, a stream, a table or a builder"
+        f"expected the name of a topic or node, a stream, table, builder, topology or application, got a {type(target).__name__}",
+        hint='session.peek("topic"), session.peek(stream)',
     )
 
 
-def _settings(session: Session, place: Any, config: Mapping[str, Any]) -> StreamsConfig:
+def _settings(client: ClusterClient, owner: Any, config: Mapping[str, Any]) -> StreamsConfig:
     """Return the settings of the call, then an application's own (for example default serdes), then the session's."""
-    own = dict(place.config) if isinstance(place, Application) else {}
-    return StreamsConfig({**session.config, **own, **config})
+    own = dict(owner.config) if isinstance(owner, Application) else {}
+    return StreamsConfig({**client.config, **own, **config})
 
 
-def _place_of(session: Session, node: str) -> Application:
-    applications = session.applications.values()
-    found = [app for app in applications if node in app.topology.nodes]
+def _owner_of(client: ClusterClient, applications: Mapping[str, Application], node: str) -> Application:
+    found = [app for app in applications.values() if node in app.topology.nodes]
     if len(found) == 1:
         return found[0]
     if found:  # generated names occur in many topologies
         raise TopologyError(
-            f"{node!r} is a node of {', '.join(app.name for app in found)}",
-            hint=f"say of which: session.peek({node!r}, topology=session.applications[{found[0].name!r}])",
+            f"several applications have a node {node!r}: {', '.join(app.name for app in found)}",
+            hint=f"name one: session.peek({node!r}, topology=session.applications[{found[0].name!r}])",
             node=node,
         )
-    nodes = [name for app in applications for name in app.topology.nodes]
+    nodes = [name for app in applications.values() for name in app.topology.nodes]
     raise UnknownTopicError(
-        f"there is no topic {node!r}, nor a node of that name in an application",
-        hint=did_you_mean(node, [*session.admin.topics(), *nodes])
-        or "a node that is not deployed: session.peek(name, topology=builder)",
+        f"there is no topic {node!r}, and no application has a node of that name",
+        hint=did_you_mean(node, [*client.admin.topics(), *nodes])
+        or f"of a builder that is not deployed: session.peek({node!r}, topology=builder)",
         topic=node,
     )
 
 
-def _at_node(session: Session, thing: Any, node: str, n: int, seconds: float, config: StreamsConfig) -> Records:
-    topology, config = built_with_serdes(session, thing, config)
-    topology.node(node)
-    taken = sample(session.admin, topology, node=node, n=n, seconds=seconds, config=config)
-    found = taken.nodes[node]
-    if taken.error is not None and not found.count:
-        raise taken.error
-    return Records(found.last, note=f"{node}: {counted(found.count, 'value')} from {_said_of(taken, topology)}", title=node)
-
-
-def _everywhere(session: Session, thing: Any, n: int, seconds: float, config: StreamsConfig) -> Table:
-    topology, config = built_with_serdes(session, thing, config)
-    taken = sample(session.admin, topology, node=None, n=n, seconds=seconds, config=config)
+def _everywhere(client: ClusterClient, thing: Any, n: int, seconds: float, config: StreamsConfig) -> Table:
+    topology, config = built_with_serdes(client, thing, config)
+    taken = sample(client.admin, topology, node=None, n=n, seconds=seconds, config=config)
     rows = [
         (name, found.count, found.last[-1].key if found.last else None, found.last[-1].value if found.last else None)
         for name, found in taken.nodes.items()
     ]
-    return Table.of(("node", "records", "last key", "last value"), rows, note=_said_of(taken, topology))
-
-
-def _said_of(taken: Sample, topology: Topology) -> str:
-    """Return the description of the sample, for the line below it."""
-    said = f"a sample of {counted(taken.fed, 'record')}{', all there are' if taken.whole else ''}"
-    topics = topology.source_topics()
-    if taken.fed == 0 and topics:
-        said += f"; nothing is on {', '.join(topics)} yet: session.produce({topics[0]!r}, [...])"
-    said = "\n".join([said, *taken.ended])
-    return said if taken.error is None else f"{said}\nthe sample ended with {with_source(taken.error).message}"
+    return Table.of(("node", "records", "last key", "last value"), rows, note=sample_note(taken, topology))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from kstreams_repl.display.markup import one_line
 from kstreams_repl.display.picture import Mark
-from kstreams_repl.session.topics.source_serdes import serdes_said
+from kstreams_repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.session.topics.source_serdes import filled_in_serdes
 from kstreams_repl.session.views.record_counts import Counts, NodeRate, source_lag
 from kstreams_repl.session.views.silent_nodes import silent_nodes
 from kstreams_repl.session.views.sql_catalog import all_stores
@@ -16,7 +17,6 @@ from kstreams_repl.session.views.store_reader import count_rows
 from kstreams_repl.topology.nodes import Node, SourceNode
 
 if TYPE_CHECKING:
-    from kstreams_repl.session.application.application import Application
     from kstreams_repl.spark.instance_reports import ApplicationReport
 
 STATES = ("running", "paused", "stopped")
@@ -43,11 +43,11 @@ class Rates:
         return (records - seen[0][1]) / since if since >= 1.0 else None
 
 
-def marks_of(app: Application, rates: Rates) -> dict[str, Mark]:
-    """Return the marks by shape id. A failure takes precedence; a node whose cell has changed is marked as stale."""
+def overlay_of(app: ReadOnlyApplication, rates: Rates) -> dict[str, Mark]:
+    """Return the overlay by shape id. A failure takes precedence; a node whose cell has changed is marked as stale."""
     status, stale, error = app.status, app.stale, app.error
-    told = app.reports if status in ("running", "paused") else None
-    restoring = _restoring(told) if status == "running" else None
+    reports = app.reports if status in ("running", "paused") else None
+    restoring = _restoring(reports) if status == "running" else None
     failed = error.fields.get("node") if error is not None else None
     general = "restoring" if restoring is not None else status if status in STATES else None
     counts = app.counts if status in (*STATES, "failed") else None
@@ -67,10 +67,10 @@ def marks_of(app: Application, rates: Rates) -> dict[str, Mark]:
                 lines = (*lines, f"{speed:,.0f} records/s")
         if node.name in nothing_passes and known is not None and known.given:
             lines = (*lines, f"since version {app.versions[-1].number}: {nothing_passes[node.name].records:,} in, 0 out")
-        if isinstance(node, SourceNode) and (read := serdes_said(app.config, node.topics)) is not None:
+        if isinstance(node, SourceNode) and (read := filled_in_serdes(app.config, node.topics)) is not None:
             lines = (*lines, read)
         if isinstance(node, SourceNode) and counts is not None:
-            behind = source_lag(app, node, counts.lags)
+            behind = source_lag(app.topology, app.name, node, counts.lags)
             if behind is not None:
                 lines, lag = (*lines, f"lag {behind:,}" if behind >= 0 else "lag unknown"), behind if behind >= 0 else None
         if known is not None:
@@ -79,14 +79,14 @@ def marks_of(app: Application, rates: Rates) -> dict[str, Mark]:
         marks[f"node:{node.name}"] = Mark(state, lines, speed, lag)
     for builder in all_stores(app):
         rows = count_rows(app.config, app.topology, builder) if builder.on_disk(app.config["default.dsl.store"]) else None
-        said = [] if rows is None else [f"{rows:,} rows"]
-        marks[f"store:{builder.name}"] = Mark("restoring" if restoring else None, (*said, *([restoring] if restoring else [])))
+        counted = [] if rows is None else [f"{rows:,} rows"]
+        marks[f"store:{builder.name}"] = Mark("restoring" if restoring else None, (*counted, *([restoring] if restoring else [])))
     if error is not None and failed:
         marks[f"node:{failed}"] = Mark("failed", (one_line(error.message.splitlines()[0], limit=36),))
     return marks
 
 
-def summary_of(app: Application) -> str:
+def summary_of(app: ReadOnlyApplication) -> str:
     """Return one line: name, status, instances, input records, lag, a silent node, the error."""
     status, error = app.status, app.error
     numbers = ""
@@ -97,8 +97,8 @@ def summary_of(app: Application) -> str:
         if nothing_passes := [*silent(app, counts)]:
             more = f" and {len(nothing_passes) - 1:,} more" if len(nothing_passes) > 1 else ""
             numbers += f", ∅ nothing passes {one_line(nothing_passes[0], limit=60)}{more}"
-    told = len(app.reports.instances) if status in ("running", "paused") else 0
-    instances = f", {told} {plural('instance', told)}" if told else ""
+    reporting = len(app.reports.instances) if status in ("running", "paused") else 0
+    instances = f", {reporting} {plural('instance', reporting)}" if reporting else ""
     reason = "" if error is None else f", {one_line(error.message.splitlines()[0], limit=120)}"
     return f"Application({app.name!r}, {app.standing}{instances}{numbers}{reason})"
 
@@ -107,21 +107,21 @@ def plural(word: str, number: int) -> str:
     return word if number == 1 else f"{word}s"
 
 
-def silent(app: Application, counts: Counts | None) -> dict[str, NodeRate]:
+def silent(app: ReadOnlyApplication, counts: Counts | None) -> dict[str, NodeRate]:
     """Return the silent nodes of an application, which have taken many records and forwarded none in the present version."""
     nodes = {} if counts is None else (counts.this_version or counts).nodes
     passed = {name: (known.records, known.given) for name, known in nodes.items()}
     return {name: nodes[name] for name in silent_nodes(app.topology, passed, caches=app.status != "running")}
 
 
-def silent_lines(app: Application) -> list[str]:
+def silent_lines(app: ReadOnlyApplication) -> list[str]:
     """Return one line for each silent node, for the text form."""
     if app.status not in (*STATES, "failed"):
         return []
     return [f"∅ nothing passes {name}: {known.records:,} in, 0 out" for name, known in silent(app, app.counts).items()]
 
 
-def _of_version(app: Application, counts: Counts) -> str:
+def _of_version(app: ReadOnlyApplication, counts: Counts) -> str:
     """Return how many of the records this version has processed, if it is not the first."""
     mine = counts.this_version
     return "" if mine is None or mine.records == counts.records else f" ({mine.records:,} since version {app.versions[-1].number})"
@@ -139,9 +139,9 @@ def _short(count: int) -> str:
     return f"{count:,}" if count < 1_000_000 else f"{count / 1e6:.2f}M" if count < 1_000_000_000 else f"{count / 1e9:.2f}G"
 
 
-def _restoring(told: ApplicationReport | None) -> str | None:
+def _restoring(report: ApplicationReport | None) -> str | None:
     """Return the progress of restores, "" if nothing is left to count; None if none is running."""
-    instances = [] if told is None else [i for i in told.instances.values() if i.restore_remaining or i.state == "restoring"]
+    instances = [] if report is None else [i for i in report.instances.values() if i.restore_remaining or i.state == "restoring"]
     if not instances:
         return None
     done, left = sum(i.restored for i in instances), sum(i.restore_remaining for i in instances)

@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import copy
 import heapq
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.table import value_text
+from kstreams_repl.display.wording import counted
 from kstreams_repl.errors import KStreamsError, StreamsProcessingError, UnknownTopicError
 from kstreams_repl.inspection.topics import bounded
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.operators.table_source import TableSource
-from kstreams_repl.runtime.node_counts import NodeCount
 from kstreams_repl.runtime.tap_points import sends_changes
-from kstreams_repl.session.topics.records import ReadRecord
+from kstreams_repl.session.cluster_client import ClusterClient
+from kstreams_repl.session.source.error_source import with_source
+from kstreams_repl.session.topics.records import ReadRecord, Records
+from kstreams_repl.session.topics.source_serdes import built_with_serdes
+from kstreams_repl.session.views.sample import NodeSample, Sample
 from kstreams_repl.session.views.silent_nodes import where_values_end
 from kstreams_repl.testing.driver import TopologyTestDriver
 from kstreams_repl.topology.nodes import ProcessorNode, SourceNode
@@ -37,39 +40,6 @@ LARGEST_SAMPLE = 128_000
 
 _Input = tuple[int, int, str, bytes | None, bytes | None, Headers]
 """Rank (global tables 0, tables 1, streams 2), time, topic, key, value, headers."""
-
-
-@dataclass(slots=True)
-class NodeSample:
-    """Values that one node forwarded: their total number, the last of them, and the smallest and largest timestamp of all."""
-
-    last: deque[ReadRecord]
-    count: int = 0
-    earliest: int = sys.maxsize
-    latest: int = -1
-
-
-@dataclass(slots=True)
-class Sample:
-    """A run over a sample.
-
-    Attributes:
-        nodes: by node name, in the topology's order.
-        counts: what entered and left each node.
-        fed: records fed in, including the one at which a function failed.
-        whole: the sample has all records.
-        parts: of topics that the sample has in part, how many of their records it has, and how many there are.
-        ended: the nodes at which records ended, and why (`where_values_end`).
-        error: what a user function raised; the sample ends there.
-    """
-
-    nodes: dict[str, NodeSample] = field(default_factory=dict)
-    counts: Mapping[str, NodeCount] = field(default_factory=dict)
-    fed: int = 0
-    whole: bool = False
-    parts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    ended: list[str] = field(default_factory=list)
-    error: KStreamsError | None = None
 
 
 def sample(
@@ -101,6 +71,35 @@ def sample(
         if enough or taken.whole or size >= LARGEST_SAMPLE or time.monotonic() + 3 * spent > deadline:
             return taken
         size *= 4
+
+
+def sampled_values(client: ClusterClient, thing: Any, node: str, n: int, seconds: float, config: StreamsConfig) -> Records:
+    """Return the last `n` values that a node forwards when its topology runs over a sample of its topics.
+
+    Args:
+        thing: a builder, stream, table, topology or application.
+        seconds: begin no larger sample after that.
+
+    Raises:
+        UnknownTopicError, TopologyError: a source topic, or the node, does not exist.
+    """
+    topology, config = built_with_serdes(client, thing, config)
+    topology.node(node)
+    taken = sample(client.admin, topology, node=node, n=n, seconds=seconds, config=config)
+    found = taken.nodes[node]
+    if taken.error is not None and not found.count:
+        raise taken.error
+    return Records(found.last, note=f"{node}: {counted(found.count, 'value')} from {sample_note(taken, topology)}", title=node)
+
+
+def sample_note(taken: Sample, topology: Topology) -> str:
+    """Return the description of the sample, for the line below it."""
+    note = f"a sample of {counted(taken.fed, 'record')}{', all there are' if taken.whole else ''}"
+    topics = topology.source_topics()
+    if taken.fed == 0 and topics:
+        note += f"; there are no records on {', '.join(topics)}: session.produce({topics[0]!r}, [...])"
+    note = "\n".join([note, *taken.ended])
+    return note if taken.error is None else f"{note}\nthe sample ended with {with_source(taken.error).message}"
 
 
 def _run(
@@ -172,7 +171,7 @@ def source_topics(topology: Topology, known: Mapping[str, int]) -> list[str]:
             if topic not in known:
                 raise UnknownTopicError(
                     f"the topology reads topic {topic!r}, which is not on the broker",
-                    hint=f"session.produce({topic!r}, [...]) makes it",
+                    hint=f"create it with records: session.produce({topic!r}, [...])",
                     topic=topic,
                 )
             found[topic] = None

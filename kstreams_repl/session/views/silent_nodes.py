@@ -8,7 +8,7 @@ what the sample shows, and says so if the sample has only part of a table.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kstreams_repl.display.markup import one_line
 from kstreams_repl.operators.stream_branch import StreamBranch
@@ -24,11 +24,9 @@ from kstreams_repl.operators.table_suppress import TableSuppress
 from kstreams_repl.operators.table_table_join import TableTableJoin
 from kstreams_repl.operators.value_getters import StoreGetter
 from kstreams_repl.session.topics.records import time_text
+from kstreams_repl.session.views.sample import Sample
 from kstreams_repl.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.topology.topology import Topology
-
-if TYPE_CHECKING:
-    from kstreams_repl.session.views.sample_run import Sample
 
 MUCH = 100
 """A deployed node that has taken this many records and forwarded none is marked."""
@@ -74,7 +72,7 @@ def where_values_end(topology: Topology, sample: Sample, node: str | None, store
     passed = {name: (count.taken, count.given) for name, count in sample.counts.items()}
     above = set(topology.nodes) if node is None else _above(topology, node)
     silent = silent_nodes(topology, passed, at_least=1, waiting=True)
-    said = []
+    lines = []
     for name in topology.nodes:
         taken, given = passed.get(name, (0, 0))
         if name not in above:
@@ -82,13 +80,13 @@ def where_values_end(topology: Topology, sample: Sample, node: str | None, store
         numbers = f"{_word(topology, name)} {_label(topology, name)}: {taken:,} in, "
         if name in silent:
             why = _why(topology, name, sample, store)
-            said.append(f"{numbers}0 out{': ' if why else ''}{why}")
+            lines.append(f"{numbers}0 out{': ' if why else ''}{why}")
         elif node is not None and taken >= MUCH and 0 < given <= taken / MUCH:
-            said.append(f"{numbers}{given:,} out")
+            lines.append(f"{numbers}{given:,} out")
         elif node is not None and given and name != node:
             to = [child for child in topology.children(name) if child in above and not passed.get(child, (0, 0))[0]]
-            said += [f"{numbers}0 to {child}" for child in to]
-    return said
+            lines += [f"{numbers}0 to {child}" for child in to]
+    return lines
 
 
 def _may_be_silent(topology: Topology, name: str, passed: Mapping[str, tuple[int, int]], *, caches: bool, waiting: bool) -> bool:

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kstreams_repl import serdes
 from kstreams_repl.errors import SqlError, UnknownTopicError, did_you_mean
 from kstreams_repl.inspection import Limits, SqlResult, TableData, TopicScan, store_table
+from kstreams_repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.topics.records import Records
 from kstreams_repl.session.views.metrics_view import metrics_table
 from kstreams_repl.session.views.store_reader import StateRows, read_stores
 from kstreams_repl.topology.stores import StoreBuilder
-
-if TYPE_CHECKING:
-    from kstreams_repl.session.application.application import Application
-    from kstreams_repl.session.session import Session
 
 METRICS = "metrics"
 """The table of the applications' metrics."""
@@ -37,8 +35,15 @@ class SessionTables:
         around: names of the caller; dataframes among them come last.
     """
 
-    def __init__(self, session: Session, given: Mapping[str, Any], around: Mapping[str, Any]) -> None:
-        self._session = session
+    def __init__(
+        self,
+        client: ClusterClient,
+        applications: Mapping[str, ReadOnlyApplication],
+        given: Mapping[str, Any],
+        around: Mapping[str, Any],
+    ) -> None:
+        self._client = client
+        self._applications = applications
         self._given = given
         self._around = around
         self._topics: dict[str, int] | None = None
@@ -58,9 +63,9 @@ class SessionTables:
             topic = _match(name, self.topics)
             if topic is not None:
                 return self._read_topic(topic, limits)
-        if name == METRICS and schema in ("", *self._session.applications):
+        if name == METRICS and schema in ("", *self._applications):
             return metrics_table(
-                app.metrics for app in self._session.applications.values() if schema in ("", app.name)
+                app.metrics for app in [*self._applications.values()] if schema in ("", app.name)
             )
         return as_frame(self._around.get(name), name) if not schema else None
 
@@ -74,17 +79,17 @@ class SessionTables:
                 self._together.setdefault(store[0].name, {})[store[1].name] = store[1]
 
     def names(self) -> Iterable[str]:
-        stores = [builder.name for app in self._session.applications.values() for builder in all_stores(app)]
+        stores = [builder.name for app in [*self._applications.values()] for builder in all_stores(app)]
         frames = [name for name, value in self._around.items() if _is_frame(value)]
         return dict.fromkeys([*stores, *self.topics, *self._given, *frames, METRICS])
 
     @property
     def topics(self) -> dict[str, int]:
         if self._topics is None:
-            self._topics = self._session.admin.topics()
+            self._topics = self._client.admin.topics()
         return self._topics
 
-    def store(self, name: str) -> tuple[Application, StoreBuilder] | None:
+    def store(self, name: str) -> tuple[ReadOnlyApplication, StoreBuilder] | None:
         """Return the store for an unqualified name."""
         return self._store("", name)
 
@@ -102,11 +107,11 @@ class SessionTables:
             )  # fmt: skip
         return found
 
-    def _store(self, schema: str, name: str) -> tuple[Application, StoreBuilder] | None:
+    def _store(self, schema: str, name: str) -> tuple[ReadOnlyApplication, StoreBuilder] | None:
         if schema in ("topics", "frames"):
             return None
         found = []
-        for app in self._session.applications.values():
+        for app in self._applications.values():
             if schema in ("", "stores", app.name, f"application {app.name}"):
                 match = _match(name, {builder.name: builder for builder in all_stores(app)})
                 found += [(app, builder) for builder in all_stores(app) if builder.name == match]
@@ -115,10 +120,10 @@ class SessionTables:
             raise SqlError(f"several applications have a store {name!r}", hint=f"say which: {names}", table=name)
         return found[0] if found else None
 
-    def _read_store(self, app: Application, builder: StoreBuilder, limits: Limits) -> TableData:
+    def _read_store(self, app: ReadOnlyApplication, builder: StoreBuilder, limits: Limits) -> TableData:
         if (app.name, builder.name) not in self._rows:
             together = self._together.get(app.name, {}) | {builder.name: builder}
-            read = read_stores(self._session.admin, app.config, app.topology, list(together.values()), limit=limits.rows)
+            read = read_stores(self._client.admin, app.config, app.topology, list(together.values()), limit=limits.rows)
             self._rows |= {(app.name, name): rows for name, rows in read.items()}
         rows = self._rows[app.name, builder.name]
         key = serdes.resolve(builder.key_serde, app.config["default.key.serde"])
@@ -126,9 +131,9 @@ class SessionTables:
         return store_table(builder, rows.parts, key_serde=key, value_serde=value, as_of=rows.as_of, commits=rows.commits)
 
     def _read_topic(self, topic: str, limits: Limits) -> TopicScan:
-        key, value = self._session.serdes_of(topic)
+        key, value = self._client.serdes_of(topic)
         return TopicScan(
-            self._session.admin,
+            self._client.admin,
             topic,
             key_serde=key,
             value_serde=value,
@@ -137,7 +142,7 @@ class SessionTables:
             until_ms=limits.until_ms,
             columns=limits.columns,
             enough=limits.enough,
-            report=self._session.report,
+            report=self._client.report,
         )
 
 
@@ -154,7 +159,7 @@ def callers_names(variables: Mapping[str, Any]) -> dict[str, Any]:
     return {**variables, **caller.f_globals, **caller.f_locals}
 
 
-def all_stores(app: Application) -> list[StoreBuilder]:
+def all_stores(app: ReadOnlyApplication) -> list[StoreBuilder]:
     """Return the stores of an application, global ones included."""
     shared = app.topology.global_stores()
     return [*app.topology.stores.values(), *(shared.stores if shared is not None else ())]

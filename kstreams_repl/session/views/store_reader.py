@@ -110,7 +110,7 @@ def read_stores(
     if len(paths) > 1:  # all tasks of their instances are needed to check that they are at one commit
         paths |= _task_directories(config)
     with _views(paths, {str(task) for task in places}) as (views, agreed):
-        instances = instance_commits(_told(task, view) for task, view in views.items() if task in places)
+        instances = instance_commits(_task_commit(task, view) for task, view in views.items() if task in places)
         for task, view in views.items():
             for builder in places[task][1] if task in places else ():
                 with suppress(InvalidStateStoreError):  # the task has no commit yet
@@ -152,7 +152,7 @@ def _views(paths: Mapping[TaskId, Path], asked: Collection[str]) -> Iterator[tup
             with ExitStack() as taken:
                 views = {task: taken.enter_context(snapshot.transaction()) for task, snapshot in snapshots.items()}
                 agreed = len(views) < 2 or (
-                    at_one_commit((_told(task, view) for task, view in views.items()), asked)
+                    at_one_commit((_task_commit(task, view) for task, view in views.items()), asked)
                     and all(snapshots[task].commit_id == view.commit_id for task, view in views.items())
                 )
                 if agreed or attempt == _ATTEMPTS - 1:
@@ -161,7 +161,7 @@ def _views(paths: Mapping[TaskId, Path], asked: Collection[str]) -> Iterator[tup
             time.sleep(_PAUSE_SECONDS * (attempt + 1))
 
 
-def _told(task: TaskId, view: SnapshotView) -> TaskCommit:
+def _task_commit(task: TaskId, view: SnapshotView) -> TaskCommit:
     return TaskCommit(str(task), view.owner, view.commit_id, view.attribute(CUT))
 
 
@@ -219,7 +219,7 @@ def _from_changelog(admin: Admin, config: StreamsConfig, builder: StoreBuilder, 
     if not builder.logging and builder.source_topic is None:
         raise InvalidStateStoreError(
             f"store {builder.name!r} has no state on this machine and no changelog",
-            hint="deploy the application first; its rows show with its first commit",
+            hint="start the application: app.start(); its rows appear with its first commit",
             store=builder.name,
         )
     topic = builder.source_topic or changelog_topic(config["application.id"], builder.name)
@@ -228,7 +228,9 @@ def _from_changelog(admin: Admin, config: StreamsConfig, builder: StoreBuilder, 
         ranges = ranges_of(admin, topic)
     except UnknownTopicError as error:
         raise InvalidStateStoreError(
-            f"store {builder.name!r} has no state yet", hint="deploy the application first", store=builder.name
+            f"store {builder.name!r} has no state yet: its topic {topic} does not exist",
+            hint="start the application: app.start()",
+            store=builder.name,
         ) from error
     logs = {item.partition.partition: LogRows(builder, item.partition.partition) for item in ranges}
     for at, batch in read_ranges(admin.settings, ranges):
@@ -245,7 +247,7 @@ def refuse_what_a_processor_fills(builder: StoreBuilder) -> None:
     if builder.options.get("reprocess_on_restore"):
         topic = builder.source_topic
         raise InvalidStateStoreError(
-            f"the rows of global store {builder.name!r} are what its processor makes of topic {topic}, in the memory of each instance",
-            hint=f"processors read it; session.read({topic!r}) shows what it is made of",
+            f"the rows of global store {builder.name!r} cannot be read: its processor writes them, in the memory of each instance",
+            hint=f"read the topic that its processor reads: session.read({topic!r})",
             store=builder.name,
         )

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kstreams_repl import serdes
 from kstreams_repl.display.picture import store_detail
 from kstreams_repl.errors import InvalidStateStoreError
 from kstreams_repl.inspection.result import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
+from kstreams_repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.session.views.spark_frames import store_frame
 from kstreams_repl.session.views.store_reader import count_rows, get_row, read_store
 from kstreams_repl.stores.codec import Codec
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
-
-if TYPE_CHECKING:
-    from kstreams_repl.config import StreamsConfig
-    from kstreams_repl.session.application.application import Application
 
 _POINT_READS = {
     StoreKind.KEY_VALUE: False,
@@ -35,7 +33,7 @@ class StoreView:
         >>> app.store("counts").df()          # doctest: +SKIP
     """
 
-    def __init__(self, application: Application, builder: StoreBuilder) -> None:
+    def __init__(self, application: ReadOnlyApplication, builder: StoreBuilder) -> None:
         self._application = application
         self._builder = builder
 
@@ -46,11 +44,6 @@ class StoreView:
     @property
     def kind(self) -> str:
         return str(self._builder.kind)
-
-    @property
-    def place(self) -> tuple[str, StreamsConfig, StoreBuilder]:
-        """(application, its settings, the store as declared)."""
-        return self._application.name, self._application.config, self._builder
 
     def count(self) -> int | None:
         """Return the approximate number of rows on this machine; None when it has no state here.
@@ -73,8 +66,8 @@ class StoreView:
         stamped = _POINT_READS.get(self._builder.kind)
         if stamped is None:
             raise InvalidStateStoreError(
-                f"store {self.name!r} is a {self.kind} store",
-                hint="get() is for key-value stores; rows(), df() and sql() are for all",
+                f"get() expected a key-value store, got the {self.kind} store {self.name!r}",
+                hint="read its rows: rows(), df() or app.sql()",
                 store=self.name,
             )
         config = self._application.config
@@ -93,7 +86,7 @@ class StoreView:
                 return get_row(app.config, app.topology, builder, key)
             except InvalidStateStoreError:  # no state on this machine
                 pass
-        parts = read_store(app.session.admin, app.config, app.topology, builder, limit=None).parts
+        parts = read_store(app.client.admin, app.config, app.topology, builder, limit=None).parts
         return next((value for part in parts for own, value in zip(part.keys, part.values, strict=True) if own == key), None)
 
     def rows(self, columns: str = "*", *, rows: int | None = None) -> SqlResult:
@@ -107,7 +100,7 @@ class StoreView:
             [('a', 2), ('b', 3)]
         """
         place = f"{quote_identifier(f'application {self._application.name}')}.{quote_identifier(self.name)}"
-        return self._application.session.sql(f"SELECT {columns} FROM {place}", rows=rows)
+        return self._application.sql(f"SELECT {columns} FROM {place}", rows=rows)
 
     def df(self) -> Any:
         """Return its rows as a pandas DataFrame.
@@ -143,7 +136,7 @@ class StoreView:
             >>> app.store("counts").spark_frame().count()
             2
         """
-        return self._application.session.spark_frame(self)
+        return store_frame(self._application.client, self._application, self._builder)
 
     def __repr__(self) -> str:
         count = self.count()

@@ -48,7 +48,7 @@ def test_a_wrong_name_is_told_with_the_nearest(session: ks.Session, call: Callab
 
 def test_settings_pass_and_mistyped_settings_are_the_settings_own(session: ks.Session) -> None:
     with pytest.raises(KStreamsError, match="unknown configuration key 'commit.intervall.ms'"):
-        session._config("app", {"commit.intervall.ms": 1})
+        session.client.application_config("app", {"commit.intervall.ms": 1})
 
 
 @checked_calls

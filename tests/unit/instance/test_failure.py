@@ -8,7 +8,7 @@ import linecache
 from kstreams_repl.errors import StreamsProcessingError
 from kstreams_repl.instance.failures.failure_report import failure_of
 from kstreams_repl.runtime.user_error import UserLine
-from kstreams_repl.session.source.error_source import user_place, with_source
+from kstreams_repl.session.source.error_source import user_location, with_source
 from kstreams_repl.spark.failure_translation import error_from
 
 
@@ -17,7 +17,7 @@ def test_the_users_line_comes_back_through_a_report_and_the_notebook_fills_in_it
     line = UserLine("/tmp/ipykernel_1/2.py", 3, "")
     error = StreamsProcessingError(f"KeyError: 'price'\n  {line}\n  in node cents", user_line=line, node="cents", offset=4)
     told = error_from(json.loads(json.dumps(failure_of(error))))
-    assert user_place(told) == ("/tmp/ipykernel_1/2.py", 3, "")
+    assert user_location(told) == ("/tmp/ipykernel_1/2.py", 3, "")
     text = ["one\n", "two\n", "order['price'] * 100\n"]
     linecache.cache[line.file] = (1, None, text, line.file)
     try:
@@ -25,5 +25,5 @@ def test_the_users_line_comes_back_through_a_report_and_the_notebook_fills_in_it
     finally:
         del linecache.cache[line.file]
     assert "a cell of another kernel, line 3: order['price'] * 100" in shown.message
-    assert user_place(shown) == (line.file, 3, "order['price'] * 100")
+    assert user_location(shown) == (line.file, 3, "order['price'] * 100")
     assert shown.fields["node"] == "cents" and shown.fields["offset"] == 4

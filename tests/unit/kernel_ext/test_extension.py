@@ -276,7 +276,7 @@ def test_names_of_the_magics_own_hide_none_of_the_users(shell: InteractiveShell)
     frames = {name: pandas.DataFrame({"n": [1, 2]}) for name in ("history", "options", "line", "query", "given", "display")}
     shell.user_ns.update(frames)
     session = ks.Session(ClientSettings("nowhere:9092"))
-    session.__dict__["_admin"] = SimpleNamespace(settings=session.settings, topics=dict)
+    session.client._admin = SimpleNamespace(settings=session.settings, topics=dict)
     shell.user_ns["session"] = session
     for name in frames:
         result, _ = run(shell, f"%topo_sql SELECT sum(n) AS total FROM {name}")

@@ -21,7 +21,7 @@ from kernel_ext.node_details import about
 from kernel_ext.side_panel import SidePanel
 from kstreams_repl.errors import DeployError, StreamsProcessingError
 from kstreams_repl.session import Application
-from kstreams_repl.session.source.error_source import user_place
+from kstreams_repl.session.source.error_source import user_location
 from kstreams_repl.session.topics.records import ReadRecord
 from tests.unit.kernel_ext.test_topo_edit import cluster, shell  # noqa: F401 - fixtures
 
@@ -139,12 +139,12 @@ def test_defined_in_names_the_cell_by_its_number(failed: Application, shell: Int
 
 def test_the_buttons_below_a_red_box_wait_for_an_extension_that_hears_them(failed: Application) -> None:
     error: Any = failed.error
-    shown = failure_buttons(error, user_place(error), {"app"})
+    shown = failure_buttons(error, user_location(error), {"app"})
     assert shown.startswith('<div class="ks-ways" hidden="" data-application="app">')
     found = buttons(shown)
     assert [label for label, _ in found] == ["cell [3], line 2", "show this record", "skip it", "edit the function"]
     # what this kernel has not attached cannot be acted on; the cell is there all the same
-    assert [label for label, _ in buttons(failure_buttons(error, user_place(error), ()))] == ["cell [3], line 2"]
+    assert [label for label, _ in buttons(failure_buttons(error, user_location(error), ()))] == ["cell [3], line 2"]
     assert failure_buttons(ValueError("x"), None, {"app"}) == ""
     error.fields.update(application=HOSTILE, topic='a"><script>')
     assert "<img" not in failure_buttons(error, None, {HOSTILE}) and "<script" not in failure_buttons(error, None, {HOSTILE})
@@ -158,7 +158,7 @@ def test_a_cell_that_raised_itself_is_no_link(shell: InteractiveShell, failed: A
 
 def test_a_kernel_publishes_them_behind_the_box_and_a_terminal_does_not(failed: Application, shell: InteractiveShell) -> None:  # noqa: F811
     said: list[Any] = []
-    namespace = {"session": failed.session}
+    namespace = {"session": shell.user_ns["session"]}
     front = SimpleNamespace(
         kernel=object(), user_ns=namespace, _showtraceback=lambda kind, error, lines: said.append("box"),
         display_pub=SimpleNamespace(publish=lambda data, metadata: said.append(data["text/html"])),

@@ -70,7 +70,7 @@ def wired(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_panel() -> Panel:
-    return Panel(SimpleNamespace(name="app", session=SimpleNamespace(closed=True)))  # type: ignore[arg-type]
+    return Panel(SimpleNamespace(name="app", client=SimpleNamespace(closed=True)))  # type: ignore[arg-type]
 
 
 def test_two_threads_that_change_the_picture_lose_no_change(wired: None) -> None:
@@ -200,7 +200,8 @@ def test_nothing_of_a_button_is_printed_by_its_thread() -> None:
     def picture() -> Any:
         raise RuntimeError("<b>dictionary changed size")
 
-    app: Any = SimpleNamespace(name="app", session=SimpleNamespace(closed=False, applications={}), picture=picture)
+    app: Any = SimpleNamespace(name="app", client=SimpleNamespace(closed=False), picture=picture)
+    app.current = app
     live = LivePicture(app, lambda changed: None)
     live._open_views.heartbeat("one")
     live._update()

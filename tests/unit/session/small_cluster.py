@@ -28,8 +28,8 @@ from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal_records import DesiredState, Version
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.kafka.partitioning import murmur2
-from kstreams_repl.session.application.application import Application
-from kstreams_repl.session.application.versions import VersionHistory
+from kstreams_repl.session.application.registry import ApplicationRegistry
+from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.session import Session
 from kstreams_repl.session.session_directory import SessionDirectory
 from kstreams_repl.spark.generation_fencing import VersionText
@@ -343,32 +343,23 @@ class SmallDeployment:
             self._spares = {}
 
 
+class SmallApplications(ApplicationRegistry):
+    """Applications that run here."""
+
+    def __init__(self, client: ClusterClient, cluster: SmallCluster) -> None:
+        super().__init__(client)
+        self._cluster = cluster
+
+    def create_deployment(self, name: str, topology: Any, config: StreamsConfig, *, detached: bool) -> Any:
+        return SmallDeployment(topology, config, self._cluster)
+
+
 class SmallSession(Session):
     """A session whose applications run here."""
 
     def __init__(self, cluster: SmallCluster, directory: Path) -> None:
         super().__init__(cluster.settings, directory=SessionDirectory(directory))
         self._cluster = cluster
-        self.__dict__["_admin"] = cluster
-
-    @property
-    def admin(self) -> Any:
-        return self._cluster
-
-    def _recognised(self, topic: str) -> tuple[Any, Any]:
-        return None, None
-
-    def _application(  # type: ignore[override]
-        self,
-        name: str,
-        topology: Any,
-        config: Any,
-        history: VersionHistory,
-        known: Any = None,
-        *,
-        found: str | None = None,
-        detached: bool | None = None,
-    ) -> Application:
-        if known is not None:
-            known.stop()
-        return Application(self, name, topology, config, SmallDeployment(topology, config, self._cluster), history, found=found)  # type: ignore[arg-type]
+        self.client._admin = cluster  # type: ignore[assignment]
+        self.client.recognise_serdes = lambda topic: (None, None)  # type: ignore[method-assign]
+        self._applications = SmallApplications(self.client, cluster)

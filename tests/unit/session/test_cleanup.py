@@ -38,7 +38,7 @@ def test_a_cleanup_leaves_what_is_of_an_application_that_this_session_has_not_se
     found = session.cleanup("orders", dry_run=False)
     assert found.topics == ("orders-totals-changelog", "orders-journal")
     assert set(session.admin.topics()) == {*CHANGELOGS[1:], "orders-eu-journal", "in"}
-    assert "orders-eu-totals-changelog, orders-jvm-totals-changelog may be another application's and stay" in repr(found)
+    assert "orders-eu-totals-changelog, orders-jvm-totals-changelog may belong to another application and stay" in repr(found)
 
 
 def test_a_cleanup_takes_what_is_its_own_for_sure(session: SmallSession) -> None:
@@ -112,7 +112,7 @@ def test_what_another_kernel_runs_is_not_cleaned_up(session: SmallSession, tmp_p
     control.mkdir(parents=True)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as kernel:
         write_whole(control / LEASE, {"generation": 1, "signal": "running", "pid": kernel.pid})
-        with pytest.raises(KStreamsError, match=f"orders is running: process {kernel.pid}") as refused:
+        with pytest.raises(KStreamsError, match=f"orders is running, driven by process {kernel.pid}") as refused:
             session.cleanup("orders", dry_run=False)
         assert refused.value.hint
         os.utime(control / LEASE, (1.0, 1.0))

@@ -12,7 +12,7 @@ import kstreams_repl as ks
 from kstreams_repl.errors import DeployError, InvalidNameError, KStreamsError, SessionFileError, TopologyError, UnknownTopicError
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.session.application import journal_lookup
-from kstreams_repl.session.application.deploy import left_rows
+from kstreams_repl.session.application.compatibility import last_writer
 from kstreams_repl.session.application.versions import Version
 from kstreams_repl.types import TopicPartition
 from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession, partition_of
@@ -119,10 +119,10 @@ def test_a_text_that_the_journal_does_not_confirm_is_not_executed_and_this_is_sa
     file = session.files.path("app")
     file.write_text(file.read_text().replace("value_serde", "value_serdes"))
     said: list[str] = []
-    session.report = said.append
+    session.client.report = said.append
     session.deploy(summing("integer"), "app", config=CONFIG)._finish_start()
     session.applications["app"].stop()
-    assert len(said) == 1 and "not compared with what it left" in said[0] and "journal" in said[0]
+    assert len(said) == 1 and "is not compared with its earlier version" in said[0] and "journal" in said[0]
 
 
 def test_partitions_begin_at_the_first_record_of_a_time(session: SmallSession, cluster: SmallCluster) -> None:
@@ -157,8 +157,8 @@ def test_a_source_with_a_reset_of_its_own_keeps_it(session: SmallSession, cluste
     assert partitions == [f"in-{number}" for number in range(PARTITIONS)]
 
 
-def test_what_is_no_place_to_begin_is_told(session: SmallSession) -> None:
-    with pytest.raises(KStreamsError, match="start='yesterday' is no place to begin"):
+def test_a_start_that_is_neither_a_policy_nor_a_time_is_rejected(session: SmallSession) -> None:
+    with pytest.raises(KStreamsError, match="start must be 'earliest', 'latest' or a time, got 'yesterday'"):
         session.deploy(summing(), "app", start="yesterday")
 
 
@@ -218,7 +218,7 @@ def test_attaching_with_a_topology_wants_the_settings_that_could_not_be_written_
     module = MODULE.replace('max.bytes": 0', 'max.bytes": 0, "default.timestamp.extractor": lambda record, before: 1')
     monkeypatch.setitem(globals(), "MODULE", module)
     session = in_another_kernel(cluster, tmp_path, monkeypatch)
-    with pytest.raises(SessionFileError, match="default.timestamp.extractor of 'app' had values that cannot be written down"):
+    with pytest.raises(SessionFileError, match="default.timestamp.extractor of 'app' had values that a session file cannot hold"):
         session.attach("app", summing())
     session.config["default.timestamp.extractor"] = lambda record, before: 1  # the session's own do
     assert session.attach("app", summing()).config["default.timestamp.extractor"]
@@ -245,8 +245,8 @@ def test_a_new_store_does_not_need_the_texts_of_earlier_versions(cluster: SmallC
         raise SessionFileError("the text of version 1 of 'app' lacks x")
 
     versions = [Version(1, 0.0, "", False, for_reading_only), Version(2, 0.0, "", True, summing().build())]
-    assert left_rows(versions, "app", "new", {"in": 2}) is None
-    assert left_rows(versions, "app", "totals", {"app-totals-changelog": 2}) is versions[1].topology
+    assert last_writer(versions, "app", "new", {"in": 2}) is None
+    assert last_writer(versions, "app", "totals", {"app-totals-changelog": 2}) is versions[1].topology
 
 
 def test_attaching_with_another_topology_to_what_the_session_has_tells_what_would_change(session: SmallSession) -> None:
@@ -266,9 +266,9 @@ def test_the_object_of_before_does_nothing_to_what_was_deployed_anew(session: Sm
     new = session.deploy(summing(store="others"), "app", config=CONFIG)
     new._finish_start()
     for call in (old.resume, lambda: old.edit(summing(store="third"))):
-        with pytest.raises(DeployError, match="deployed or attached it anew") as refused:
+        with pytest.raises(DeployError, match="deployed or attached again") as refused:
             call()
-        assert refused.value.hint == "session.applications['app'] is the one that counts"
+        assert refused.value.hint == "use session.applications['app']"
     assert [version.number for version in session.files.read("app").versions] == [1, 2]
     old.stop().pause()
     assert new.status == "running"
@@ -349,7 +349,7 @@ def test_a_topic_that_is_read_is_not_made_unless_it_is_named_and_then_nothing_is
     with pytest.raises(TopologyError, match="create_topics names 'aa'") as caught:
         session.deploy(writing("a"), "app", create_topics={"aa": 1})
     assert caught.value.hint == "did you mean 'a'?"
-    with pytest.raises(KStreamsError, match="create_topics cannot be a str"):
+    with pytest.raises(KStreamsError, match="create_topics must be True or {topic: partitions}, got a str"):
         session.deploy(writing("a"), "app", create_topics="a")  # type: ignore[arg-type]
     assert not {"a", "aa", "inn"} & cluster.topics().keys()
 

@@ -167,7 +167,7 @@ def test_a_driver_without_a_whole_request_ends(tmp_path: Path) -> None:
 
 def test_a_broker_that_ends_with_the_kernel_refuses_a_detached_deploy(tmp_path: Path) -> None:
     session = ks.Session(None, directory=SessionDirectory(tmp_path))
-    with pytest.raises(DetachedApplicationError, match="broker ends with this process") as caught:
+    with pytest.raises(DetachedApplicationError, match="a broker that outlives this process") as caught:
         session.deploy(ks.StreamsBuilder(), "app", detached=True)
     assert "./kstreams broker start" in (caught.value.hint or "")
     assert not session.started
@@ -175,9 +175,9 @@ def test_a_broker_that_ends_with_the_kernel_refuses_a_detached_deploy(tmp_path: 
 
 def test_a_temporary_directory_refuses_a_detached_deploy() -> None:
     session = SmallSession(SmallCluster(), Path("unused"))
-    session.directory = SessionDirectory("temporary")
+    session.client.directory = SessionDirectory("temporary")
     try:
-        with pytest.raises(DetachedApplicationError, match="directory goes with this process"):
+        with pytest.raises(DetachedApplicationError, match="a directory that outlives this process"):
             session.deploy(ks.StreamsBuilder(), "app", detached=True)
     finally:
         session.directory.close()

@@ -34,7 +34,7 @@ def test_the_program_keeps_its_own_constants(tmp_path: Path, monkeypatch: pytest
     cluster = SmallCluster()
     cluster.create_topics([NewTopicSpec(name, PARTITIONS) for name in ("in", "out")])
     recording = Recording([RecordedRecord("in", 0, 0, 1, None, b"x")], {"in": 1})
-    monkeypatch.setattr(export, "_recorded", lambda application, records: recording)
+    monkeypatch.setattr(export, "_recorded", lambda admin, topology, records: recording)
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     space: dict[str, Any] = runpy.run_path(str(script), {"session": SmallSession(cluster, tmp_path)})
@@ -51,10 +51,10 @@ def test_settings_that_cannot_be_written_down_are_not_left_out(tmp_path: Path, m
     """The package was written without them, and did something else."""
     cluster = SmallCluster()
     cluster.create_topics([NewTopicSpec(name, PARTITIONS) for name in ("in", "out")])
-    monkeypatch.setattr(export, "_recorded", lambda application, records: Recording([], {"in": 1}))
+    monkeypatch.setattr(export, "_recorded", lambda admin, topology, records: Recording([], {"in": 1}))
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.replace('{"commit', '{"default.timestamp.extractor": lambda record, before: 1, "commit'))
     space: dict[str, Any] = runpy.run_path(str(script), {"session": SmallSession(cluster, tmp_path)})
-    with pytest.raises(KStreamsError, match="default.timestamp.extractor of app had values that cannot be written down"):
+    with pytest.raises(KStreamsError, match="expected texts and numbers, got functions or objects for default.timestamp.extractor"):
         space["app"].export(tmp_path / "package")
     assert not (tmp_path / "package").exists()

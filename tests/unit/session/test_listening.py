@@ -22,7 +22,8 @@ class Application:
 
     def __init__(self, status: str) -> None:
         self.status = status
-        self.session = SimpleNamespace(closed=False, _applications={"app": self})
+        self.client = SimpleNamespace(closed=False)
+        self.current = self
         self.reports = SimpleNamespace(instances={})
 
     def start(self) -> None:
@@ -107,10 +108,10 @@ def test_the_thread_ends_with_the_session_with_its_successor_and_with_another_ob
     first = Listeners(app)
     second = Listeners(app, first)
     assert not first._thread.is_alive()
-    app.session._applications["app"] = Application("running")
+    app.current = Application("running")
     assert ended(second)
     third = Listeners(Application("running"))  # type: ignore[arg-type]
-    third._application.session.closed = True
+    third._application.client.closed = True
     assert ended(third)
     inside = Application("running")
     listening: list[Listeners] = []

@@ -62,7 +62,7 @@ def sending(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_records_that_a_broker_which_is_away_does_not_take_are_given_up_and_told(sending: Any) -> None:
     """To close the client waited for them: the error came after five minutes, and no interrupt ended that."""
     client = Client()
-    with pytest.raises(ProductionError, match="2 records for topic 'words' are still not on the broker at nowhere:9092") as told:
+    with pytest.raises(ProductionError, match="2 records for topic 'words' did not reach the broker at nowhere:9092") as told:
         sending(client).send_all(parts_of(["to", "be"]))
     assert told.value.hint and client.calls[-2:] == [("purge", 2), ("close", 0)]
 

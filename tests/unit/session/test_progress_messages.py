@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kstreams_repl.session import progress_messages
-from kstreams_repl.session.progress_messages import Patience
+from kstreams_repl.session.progress_messages import PolledStep
 
 
 @pytest.fixture
@@ -17,15 +17,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_what_takes_longer_than_a_second_is_said_once_and_once_when_it_is_done(clock: list[float]) -> None:
     said: list[str] = []
-    patience = Patience(said.append, "it starts", "it runs")
+    patience = PolledStep(said.append, "it starts", "it runs")
     for clock[0], busy in ((0.5, True), (1.5, True), (2.5, True), (3.0, False), (4.0, False)):
-        patience.look(busy)
+        patience.update(busy)
     assert said == ["it starts …", "it runs (3.0 s)"]
 
 
 def test_what_is_done_within_a_second_is_not_spoken_of(clock: list[float]) -> None:
     said: list[str] = []
-    patience = Patience(said.append, "it starts", "it runs")
+    patience = PolledStep(said.append, "it starts", "it runs")
     for clock[0], busy in ((0.5, True), (0.9, False), (9.0, False)):
-        patience.look(busy)
+        patience.update(busy)
     assert said == []

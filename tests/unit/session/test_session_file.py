@@ -149,12 +149,12 @@ def test_a_changed_text_is_not_confirmed(tmp_path: Path, field: str) -> None:
     files.path("app").write_text(json.dumps(said))
     (changed,) = files.read("app").versions
     confirm(ran, {1: ran.program.hash}, "app", "path")
-    with pytest.raises(SessionFileError, match="hash|unknown"):
+    with pytest.raises(SessionFileError, match="hash|not in the journal"):
         confirm(changed, {1: ran.program.hash}, "app", "path")
 
 
 def test_a_text_that_is_incomplete_raises_or_makes_something_else_is_told() -> None:
-    with pytest.raises(SessionFileError, match="lacks limits"):
+    with pytest.raises(SessionFileError, match="does not define limits"):
         make_topology(SavedVersion(1, 0, TEXT, "", ("limits",)), "app", None)
     with pytest.raises(SessionFileError, match="ZeroDivisionError"):
         make_topology(SavedVersion(1, 0, "1 / 0", ""), "app", None)

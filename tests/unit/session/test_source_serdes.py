@@ -31,7 +31,7 @@ def session(tmp_path: Path) -> SmallSession:
 def gone_kernel(session: SmallSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The application ran in a process that is gone: its journal is there."""
     session._cluster.create_topics([NewTopicSpec("app-journal", 1)])
-    monkeypatch.setattr(journal_lookup, "journal_of", lambda session, name: session._cluster.journal or JournalState())
+    monkeypatch.setattr(journal_lookup, "journal_of", lambda client, name: client.admin.journal or JournalState())
 
 
 def counting() -> ks.StreamsBuilder:
@@ -46,7 +46,7 @@ def read_with(topology: Any, topic: str) -> tuple[Any, Any]:
 
 
 def test_a_source_reads_as_the_session_produced_and_what_follows_inherits_it(session: SmallSession) -> None:
-    session._known.note("orders", serdes.string, serdes.json)
+    session.client.serdes.remember("orders", serdes.string, serdes.json)
     builder = counting()
     builder.stream("customers", key_serde="bytes", value_serde="bytes").to("out")
     builder.stream("orders").map_values(lambda value: value).to("out")
@@ -65,14 +65,14 @@ def test_a_source_reads_as_the_session_produced_and_what_follows_inherits_it(ses
 @pytest.fixture(autouse=True)
 def told(session: SmallSession) -> None:
     session.told = []  # type: ignore[attr-defined]
-    session.report = session.told.append  # type: ignore[attr-defined]
+    session.client.report = session.told.append  # type: ignore[attr-defined]
 
 
 def test_the_serdes_are_recorded_and_hold_whatever_the_session_learns(session: SmallSession, gone_kernel: None, tmp_path: Path) -> None:
-    session._known.note("orders", serdes.string, serdes.json)
+    session.client.serdes.remember("orders", serdes.string, serdes.json)
     app = session.deploy(counting(), "app")
     assert app.versions[-1].source.splitlines()[0] == '# config: {"repl.source.serdes": "orders=string:json"}'
-    session._known.note("orders", serdes.long, serdes.string)
+    session.client.serdes.remember("orders", serdes.long, serdes.string)
     assert app.edit(counting(), dry_run=True).diff.empty
     app.stop()
     again = session.deploy(counting(), "app")
@@ -88,7 +88,7 @@ def test_the_serdes_are_recorded_and_hold_whatever_the_session_learns(session: S
 
 
 def test_without_its_session_file_an_application_reads_as_before(session: SmallSession, gone_kernel: None, tmp_path: Path) -> None:
-    session._known.note("orders", serdes.string, serdes.json)
+    session.client.serdes.remember("orders", serdes.string, serdes.json)
     session.deploy(counting(), "app").stop()
     session.files.remove("app")
     other = SmallSession(session._cluster, tmp_path)
@@ -98,8 +98,8 @@ def test_without_its_session_file_an_application_reads_as_before(session: SmallS
 def test_an_application_that_reads_bytes_goes_on_with_bytes(session: SmallSession) -> None:
     app = session.deploy(counting(), "app")
     assert read_with(app.topology, "orders") == (None, None)
-    session._known.note("orders", serdes.string, serdes.json)
-    session._known.note("customers", None, serdes.json)
+    session.client.serdes.remember("orders", serdes.string, serdes.json)
+    session.client.serdes.remember("customers", None, serdes.json)
     builder = counting()
     builder.stream("customers").to("out")
     plan = app.edit(builder)
@@ -112,7 +112,7 @@ def test_an_application_that_reads_bytes_goes_on_with_bytes(session: SmallSessio
 
 
 def test_a_default_that_was_set_and_a_finished_topology_are_left_alone(session: SmallSession) -> None:
-    session._known.note("orders", serdes.string, serdes.json)
+    session.client.serdes.remember("orders", serdes.string, serdes.json)
     app = session.deploy(counting(), "app", config={"default.value.serde": "bytes"})
     assert read_with(app.topology, "orders") == (serdes.string, None)
     assert read_with(session.deploy(counting().build(), "other").topology, "orders") == (None, None)
@@ -122,11 +122,11 @@ def test_a_default_that_was_set_and_a_finished_topology_are_left_alone(session: 
 
 def test_serdes_without_a_name_and_topics_that_differ_are_not_filled_in(session: SmallSession) -> None:
     own = serdes.Serde(lambda value: b"", lambda data: "", name="json")
-    session._known.note("orders", serdes.string, own)
-    session._known.note("customers", serdes.long, own)
+    session.client.serdes.remember("orders", serdes.string, own)
+    session.client.serdes.remember("customers", serdes.long, own)
     builder = ks.StreamsBuilder()
     builder.stream(["orders", "customers"]).to("out")
-    topology, config = built_with_serdes(session, builder, session._config("app", {}))
+    topology, config = built_with_serdes(session.client, builder, session.client.application_config("app", {}))
     assert read_with(topology, "orders") == (None, None) and config[SETTING] == "customers=long:, orders=string:"
 
 

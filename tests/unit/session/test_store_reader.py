@@ -127,11 +127,11 @@ def test_a_query_reads_all_its_stores_together(tmp_path: Path) -> None:
     grouped.reduce(lambda total, value: total + value, store="sums")
     config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
     app: Any = SimpleNamespace(name="app", topology=builder.build(), config=config)
-    session: Any = SimpleNamespace(admin=None, applications={"app": app})
+    client: Any = SimpleNamespace(admin=None)
     path = tmp_path / "app" / "tasks" / "0_0"
     path.mkdir(parents=True)
     environment = LmdbEnvironment(path)
-    source = sql_catalog.SessionTables(session, {}, {})
+    source = sql_catalog.SessionTables(client, {"app": app}, {}, {})
     source.expect([("", "counts"), ("app", "sums")])
     try:
         for number in (1, 2):  # the second commit comes between the two tables
@@ -188,7 +188,7 @@ def test_rows_and_keys_of_a_global_store_are_those_of_its_topic(tmp_path: Path, 
     app = reading(builder.build(), tmp_path, "airlines", batch, monkeypatch)
     [store] = all_stores(app)
     assert StoreView(app, store).get("UA") == "United" and StoreView(app, store).get("AA") is None
-    rows = read_store(app.session.admin, app.config, app.topology, store, limit=None)
+    rows = read_store(app.client.admin, app.config, app.topology, store, limit=None)
     assert rows.as_of == "from topic airlines"
     assert [(part.keys, part.values) for part in rows.parts] == [([b"UA"], [struct.pack(">q", 1000) + b"United"])]
 
@@ -199,7 +199,7 @@ def test_a_global_store_that_its_processor_fills_says_that_it_cannot_be_read(tmp
     topology = ks.Topology().add_global_store(store, "read", "airlines", "keep", ks.Processor)
     batch = RecordBatch([b"UA"], [b"United"], [1000], [0])
     app = reading(topology, tmp_path, "airlines", batch, monkeypatch)
-    with pytest.raises(InvalidStateStoreError, match="what its processor makes of topic airlines"):
+    with pytest.raises(InvalidStateStoreError, match="cannot be read: its processor writes them"):
         StoreView(app, all_stores(app)[0]).get("UA")
 
 
@@ -214,8 +214,8 @@ def reading(topology: ks.Topology, folder: Path, topic: str, batch: RecordBatch,
     monkeypatch.setattr(store_reader, "ranges_of", ranges_of)
     monkeypatch.setattr(store_reader, "read_ranges", lambda settings, ranges: [(ranges[0].partition, batch)])
     config = ks.StreamsConfig({"application.id": "app", "state.dir": str(folder)})
-    session = SimpleNamespace(admin=SimpleNamespace(settings=None))
-    return SimpleNamespace(name="app", topology=topology, config=config, session=session)
+    client = SimpleNamespace(admin=SimpleNamespace(settings=None))
+    return SimpleNamespace(name="app", topology=topology, config=config, client=client)
 
 
 @pytest.mark.parametrize("persistent", [True, False], ids=["of other hosts", "in memory"])
@@ -231,8 +231,8 @@ def test_a_key_without_local_state_is_read_from_the_changelog(
     monkeypatch.setattr(store_reader, "ranges_of", lambda admin, topic: ranges)
     monkeypatch.setattr(store_reader, "read_ranges", lambda settings, ranges: [(ranges[0].partition, batch)])
     config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
-    session = SimpleNamespace(admin=SimpleNamespace(settings=None))
-    app: Any = SimpleNamespace(name="app", topology=topology, config=config, session=session)
+    client = SimpleNamespace(admin=SimpleNamespace(settings=None))
+    app: Any = SimpleNamespace(name="app", topology=topology, config=config, client=client)
     view = StoreView(app, topology.store("kept"))
     assert view.get({"a": 1}) == {"n": 1} and view.get("b") is None
 
@@ -243,8 +243,8 @@ def test_a_key_of_any_key_value_store_is_read(kind: ks.StoreKind, tmp_path: Path
     builder = ks.StoreBuilder("kept", kind, key_serde="string", value_serde="json", retention_ms=1000)
     topology.add_processor("keep", ks.Processor, "in").add_state_store(builder, "keep")
     config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
-    session = SimpleNamespace(admin=SimpleNamespace(settings=None))
-    app: Any = SimpleNamespace(name="app", topology=topology, config=config, session=session)
+    client = SimpleNamespace(admin=SimpleNamespace(settings=None))
+    app: Any = SimpleNamespace(name="app", topology=topology, config=config, client=client)
     batch = RecordBatch([b"a", b"b", b"b"], [b"1", b"2", None], [10, 20, 30], [0, 1, 2])
     ranges = (OffsetRange(TopicPartition("app-kept-changelog", 0), 0, 3),)
     monkeypatch.setattr(store_reader, "ranges_of", lambda admin, topic: ranges)
@@ -285,7 +285,7 @@ def test_rows_that_an_application_left_here_are_not_those_it_has_on_a_cluster(
     if not moved:
         FileChannel(control).signal(2, Signal.RUN)
     store = topology.store("counts")
-    rows = read_store(app.session.admin, app.config, topology, store, limit=None)
+    rows = read_store(app.client.admin, app.config, topology, store, limit=None)
     assert rows.as_of == "from topic app-counts-changelog" if moved else rows.commits.endswith("commits 0_0: 7")
     assert StoreView(app, store).get("a") == (5 if moved else 1)
     assert count_rows(app.config, topology, store) == (None if moved else 1)
@@ -295,5 +295,5 @@ def test_a_wrong_name_is_answered_without_reading_the_results_in_variables() -> 
     """A result that its bound had cut short warned in a cell that did not use it, when names were looked up for "did you mean"."""
     around = {"cut": run_sql("SELECT 1 AS n", SimpleNamespace(expect=lambda tables: None)), "number": 1}  # type: ignore[arg-type]
     around["cut"].cuts = ("only the last 100 records were read",)  # type: ignore[attr-defined]
-    session: Any = SimpleNamespace(admin=SimpleNamespace(topics=dict), applications={})
-    assert list(SessionTables(session, {}, around).names()) == ["cut", "metrics"]
+    client: Any = SimpleNamespace(admin=SimpleNamespace(topics=dict))
+    assert list(SessionTables(client, {}, {}, around).names()) == ["cut", "metrics"]

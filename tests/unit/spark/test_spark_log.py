@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.session.application.detached.mailbox import DriverRecord, Mailbox
 from kstreams_repl.session.logs import session_logs
 from kstreams_repl.spark.spark_session import KEPT_LOGS, _forget_old_logs, spark_log
 
@@ -36,13 +38,14 @@ def test_the_last_logs_of_processes_that_have_ended_are_kept() -> None:
     assert sorted(spark_log().parent.iterdir()) == sorted([living, *ended[3:]])
 
 
-def test_what_a_detached_applications_functions_print_is_in_the_log_of_its_process() -> None:
+def test_what_a_detached_applications_functions_print_is_in_the_log_of_its_process(tmp_path: Path) -> None:
     spark_log(4711).write_text("seen: a\n")
-    mailbox = SimpleNamespace(record=SimpleNamespace(pid=4711))
+    config = StreamsConfig({"application.id": "words", "state.dir": str(tmp_path)})
+    Mailbox(tmp_path, "words").make().write(DriverRecord("words", 4711, 0.0))
     log = spark_log().parent / "driver.log"
     app: Any = SimpleNamespace(
-        name="words", restarts=[], log=log, _apart=SimpleNamespace(mailbox=mailbox), reports=SimpleNamespace(instances={}), error=None
+        name="words", restarts=[], log=log, detached=True, config=config, reports=SimpleNamespace(instances={}), error=None
     )
-    session: Any = SimpleNamespace(applications={"words": app}, _broker=None, _uses_spark=lambda: False)
-    table = session_logs(session, "words", 5)
+    client: Any = SimpleNamespace(broker=None, spark=SimpleNamespace(used=False))
+    table = session_logs(client, {"words": app}, "words", 5)
     assert table.rows == (("words, Spark", "seen: a"),) and str(spark_log(4711)) in table.note

@@ -26,12 +26,15 @@ from kstreams_repl.instance.failures.failure_report import failure_of
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.secret import from_plain
 from kstreams_repl.processes import ProcessMark
-from kstreams_repl.session.application.attach import attached
+from kstreams_repl.session.application.attach import find_application
 from kstreams_repl.session.application.detached.mailbox import FAILED, STOPPED, DesiredChange, DriverRecord, Mailbox
+from kstreams_repl.session.application.registry import ApplicationRegistry
 from kstreams_repl.session.application.versions import make_topology
-from kstreams_repl.session.session import Session
+from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.session.shutdown import end_all
 from kstreams_repl.session.source.error_source import with_source
+from kstreams_repl.session.spark_host import SparkHost
 from kstreams_repl.spark.generation_fencing import VersionText
 from kstreams_repl.spark.plan_serialization import UserModules
 
@@ -52,9 +55,9 @@ class Driver:
             mailbox.application, own.pid, own.born, session=request["session"], bootstrap_servers=request["bootstrap_servers"]
         )
         mailbox.write(self._record)
-        self._session = Session(
+        self._client = ClusterClient(
             ClientSettings(request["bootstrap_servers"], _settings(request["client_settings"])),
-            master=request["master"],
+            spark=SparkHost(None, request["master"]),
             config=_settings(request["config"]),
             directory=SessionDirectory(request["session"]),
             report=lambda line: print(line, flush=True),
@@ -72,21 +75,22 @@ class Driver:
         try:
             # 3. The topology that the journal confirms.
             with self._modules.up_to_date():
-                self._app = attached(self._session, self._mailbox.application, None, {}, trust=False, here=True)
-            self._deployment = self._app._deployment
-            self._version = self._app.versions[-1].number
+                found = find_application(self._client, self._mailbox.application, {})
+            registry = ApplicationRegistry(self._client)
+            self._config = found.config
+            self._version = found.history.versions[-1].number
+            self._deployment = registry.create_deployment(self._mailbox.application, found.topology, found.config, detached=False)
             # 4. Start.
             self._deployment.start()
         except BaseException as error:
             self._tell(state=FAILED, failure=_told(error))
-            self._session.close()
+            self._close()
             raise
         self._loop()
         with suppress(DeployError):  # an instance that did not answer is fenced
             self._deployment.stop()
         state = FAILED if self._failed is not None else STOPPED
-        self._session._applications[self._app.name] = self._app
-        self._session.close()
+        self._close()
         self._look(state)
         return 0 if self._failed is None else 1
 
@@ -129,7 +133,7 @@ class Driver:
 
     def _edit(self, wanted: DesiredChange) -> None:
         """Replace the topology by another version, given by number and hash; its text is in the session file."""
-        name, files = self._mailbox.application, self._session.files
+        name, files = self._mailbox.application, self._client.files
         saved = files.read(name).version(wanted.version)
         if saved is None or saved.program.hash != wanted.hash:
             raise SessionFileError(
@@ -139,10 +143,10 @@ class Driver:
                 application=name,
             )
         with self._modules.up_to_date():  # a helper module next to the notebook may have changed
-            topology = make_topology(saved, name, self._app.config)
+            topology = make_topology(saved, name, self._config)
         text = VersionText(saved.number, saved.text, saved.description)
         self._deployment.replace(topology, version=text, emptied=tuple(wanted.emptied))
-        self._app.topology, self._version = topology, saved.number
+        self._version = saved.number
 
     def _look(self, state: str | None = None, **more: Any) -> None:
         """Write the present state to the record, if it has changed."""
@@ -152,7 +156,7 @@ class Driver:
             generation=0 if plan is None else plan.generation,
             version=self._version,
             failure=self._said if error is self._said_of else _told(error),
-            restarts=self._app.restarts,
+            restarts=list(self._deployment.restarts.told),
             **more,
         )
         self._said, self._said_of = self._record.failure, error
@@ -163,6 +167,9 @@ class Driver:
             self._record = changed
             if self._mailbox.folder.exists():
                 self._mailbox.write(changed)
+
+    def _close(self) -> None:
+        end_all([*self._client.spark.closing_steps(), self._client.close])
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._told_to_end.set()

@@ -1,0 +1,54 @@
+"""`ReadOnlyApplication`: what views, logs and checks read of an `Application`; they control nothing, so they take this."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.inspection.result import SqlResult
+from kstreams_repl.session.application.state import ApplicationState
+from kstreams_repl.session.application.versions import Version
+from kstreams_repl.session.cluster_client import ClusterClient
+from kstreams_repl.session.views.metrics_view import MetricsView
+from kstreams_repl.session.views.record_counts import Counts
+from kstreams_repl.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from kstreams_repl.spark.instance_reports import ApplicationReport
+
+
+class ReadOnlyApplication(Protocol):
+    """The state of an application; `Application` documents each member."""
+
+    name: str
+    topology: Topology
+    config: StreamsConfig
+    client: ClusterClient
+    detached: bool
+    stale: frozenset[str]
+
+    @property
+    def status(self) -> ApplicationState: ...
+    @property
+    def standing(self) -> str: ...
+    @property
+    def error(self) -> KStreamsError | None: ...
+    @property
+    def versions(self) -> list[Version]: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def reports(self) -> ApplicationReport: ...
+    @property
+    def restarts(self) -> list[str]: ...
+    @property
+    def counts(self) -> Counts: ...
+    @property
+    def metrics(self) -> MetricsView: ...
+    @property
+    def log(self) -> Path | None: ...
+
+    def remaining(self) -> int: ...
+    def sql(self, query: str, *, rows: int | None = None) -> SqlResult: ...
