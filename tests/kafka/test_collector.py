@@ -182,13 +182,13 @@ def test_no_handler_is_asked_about_a_changelog_that_the_broker_refuses(settings:
     with transaction(settings, name, refusals) as producer:
         collector = KafkaRecordCollector(producer.client, count=lambda topic: 1, changelogs=frozenset({log}), rejected=refusals)
         collector.sender(log)(b"k", BIG, 1, [], 0)
-        with pytest.raises(ProductionError, match="never left out"):
+        with pytest.raises(ProductionError, match="cannot be skipped by a handler"):
             producer.flush(collector.check)
             collector.check()
 
 
 def test_the_same_commit_is_not_processed_again_for_ever() -> None:
     refusals = RejectedRecords()
-    with pytest.raises(ProductionError, match="gives? other bytes each time|times that the same commit"):
+    with pytest.raises(ProductionError, match="attempts to process the same commit"):
         for _ in range(1_000):
             assert refusals.goes_on(OutputRejectedError("refused"))

@@ -210,7 +210,7 @@ def test_a_copy_that_keeps_up_says_so_and_one_that_stopped_does_not(copies: Copi
     settle(copies.complete)
     copies.send()
     now = time.time()
-    settle(lambda: all(_as_of(copy.environment) > now for copy in kept._copies.values()))
+    settle(lambda: all(_as_of(task.environment) > now for task in kept._tasks.values()))
     copies.close()
     environment = LmdbEnvironment(copies.path(copies.tasks[0]))
     environment.take_ownership(owner_token(1, 0))

@@ -173,7 +173,7 @@ def test_retention_that_overtakes_a_running_instance_costs_one_take_over(bank: B
     with caplog.at_level(logging.WARNING):
         assert bank.epoch(plan, "a", "b", "e", "f").state == "running"
     again, warning = told(caplog)
-    assert "re-initializing the tasks" in again
+    assert "re-initialising the tasks" in again
     assert "the committed offset 2 is outside the log" in warning
 
 
