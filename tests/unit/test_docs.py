@@ -176,3 +176,12 @@ def test_every_page_is_in_the_index() -> None:
     index = (DOCS / "README.md").read_text(encoding="utf-8")
     listed: set[Any] = {(DOCS / target).resolve() for target in _LINK.findall(index) if "://" not in target}
     assert not [str(page.relative_to(DOCS)) for page in PAGES if page.resolve() not in listed and page.name != "README.md"]
+
+
+@pytest.mark.parametrize("page", [*DOCS.rglob("*.md"), *ROOT.glob("*.md")], ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    """`runtime/task.py`, from the package's folder or from the checkout's; CONTRIBUTING.md adds an operator `deduplicate`."""
+    named = re.findall(r"`([\w./-]+/[\w.-]+\.(?:py|js|ts))`", page.read_text(encoding="utf-8"))
+    folders = (ROOT, ROOT / "kstreams_repl", ROOT / "kernel_ext")
+    missing = [name for name in named if not any((folder / name).is_file() for folder in folders)]
+    assert [name for name in missing if "deduplicate" not in name] == []
