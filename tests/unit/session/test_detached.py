@@ -162,7 +162,7 @@ def test_a_driver_without_a_whole_request_ends(tmp_path: Path) -> None:
     process = start_apart("kstreams_repl.session.application.detached.driver", [], log, stdin=b'{"application": "ap')
     assert process.wait() == 2
     os.close(log)
-    assert "ended before it had said what to run" in (tmp_path / "log").read_text()
+    assert "exited before it sent the job" in (tmp_path / "log").read_text()
 
 
 def test_a_broker_that_ends_with_the_kernel_refuses_a_detached_deploy(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ from kstreams_repl.spark.state_migration import Migration
 from kstreams_repl.topology.topology import Topology
 
 DRIVER = "kstreams_repl.session.application.detached.driver"
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _END_SECONDS = 60.0
 
 
@@ -119,8 +119,8 @@ class DetachedDeployment:
     def metrics(self) -> list[Metric]:
         """The last metrics of the instances; the client's own metrics are those of the driver process."""
         plan = self.plan
-        told = self._lease.metrics(0 if plan is None else plan.generation)
-        return merged([Snapshot.read(told[slot]) for slot in sorted(told)])
+        snapshots = self._lease.metrics(0 if plan is None else plan.generation)
+        return merged([Snapshot.read(snapshots[slot]) for slot in sorted(snapshots)])
 
     @property
     def restarts(self) -> list[str]:
@@ -250,7 +250,7 @@ class DetachedDeployment:
     def _ready(self, driver: DriverRecord) -> DriverRecord:
         """Wait until the process has started and return its record."""
         while driver.state == STARTING and driver.is_alive:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
             driver = self.mailbox.record or driver
         return driver
 
@@ -286,14 +286,14 @@ class DetachedDeployment:
                 if record.state != STARTING:
                     return
             if ended:
-                told = " / ".join(last_lines(self.mailbox.log, 3))
+                output = " / ".join(last_lines(self.mailbox.log, 3))
                 raise DetachedApplicationError(
-                    f"the process that was to drive {self.application_id} ended with status {process.returncode}: {told}",
+                    f"the driver process of {self.application_id} ended with status {process.returncode}: {output}",
                     hint=f"its output is in {self.mailbox.log}",
                     path=str(self.mailbox.log),
                     pid=process.pid,
                 )
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def _request(self) -> dict[str, Any]:
         """Return the request to the process: strings and numbers only, without the topology.

@@ -38,7 +38,7 @@ from kstreams_repl.session.spark_host import SparkHost
 from kstreams_repl.spark.generation_fencing import VersionText
 from kstreams_repl.spark.plan_serialization import UserModules
 
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _OTHERS = 3
 """Exit status when another process already drives the application."""
 
@@ -50,7 +50,7 @@ class Driver:
         own = ProcessMark.own()
         self._own = own
         self._mailbox = mailbox
-        self._told_to_end = threading.Event()
+        self._end_requested = threading.Event()
         self._record = DriverRecord(
             mailbox.application, own.pid, own.born, session=request["session"], bootstrap_servers=request["bootstrap_servers"]
         )
@@ -64,8 +64,8 @@ class Driver:
         )
         self._modules = UserModules()
         self._failed: BaseException | None = None
-        self._said: Mapping[str, Any] = {}
-        self._said_of: BaseException | None = None
+        self._failure: Mapping[str, Any] = {}
+        self._reported_error: BaseException | None = None
 
     def run(self) -> int:
         """Drive the application until it ends; return the exit status."""
@@ -83,7 +83,7 @@ class Driver:
             # 4. Start.
             self._deployment.start()
         except BaseException as error:
-            self._tell(state=FAILED, failure=_told(error))
+            self._write_record(state=FAILED, failure=_failure_of(error))
             self._close()
             raise
         self._loop()
@@ -91,27 +91,27 @@ class Driver:
             self._deployment.stop()
         state = FAILED if self._failed is not None else STOPPED
         self._close()
-        self._look(state)
+        self._report(state)
         return 0 if self._failed is None else 1
 
     def _loop(self) -> None:
-        while not self._told_to_end.is_set():
-            self._look()
+        while not self._end_requested.is_set():
+            self._report()
             wanted = self._mailbox.desired(self._record)
             if wanted is not None:
                 refused: Mapping[str, Any] = {}
                 try:
                     self._follow(wanted)
                 except Exception as error:  # the client raises it
-                    refused = _told(error)
-                self._look(observed=wanted.id, refused=refused)
+                    refused = _failure_of(error)
+                self._report(observed=wanted.id, refused=refused)
             record = self._mailbox.record
             if record is None or (record.pid, record.born) != (self._own.pid, self._own.born):
                 return
             if isinstance(self._deployment.error, TaskMigratedError):
                 self._failed = self._deployment.error
                 return
-            self._told_to_end.wait(_LOOK_SECONDS)
+            self._end_requested.wait(_POLL_SECONDS)
 
     def _follow(self, wanted: DesiredChange) -> None:
         """Carry out a change of the desired state."""
@@ -127,9 +127,9 @@ class Driver:
                 try:
                     self._deployment.stop()
                 finally:  # an instance that did not answer is fenced; the application is stopped in any case
-                    self._told_to_end.set()
+                    self._end_requested.set()
             case state if state:
-                raise KStreamsError(f"{state[:40]!r} is no state that a driver process can bring an application to")
+                raise KStreamsError(f"expected a desired state that a driver process can reach, got {state[:40]!r}")
 
     def _edit(self, wanted: DesiredChange) -> None:
         """Replace the topology by another version, given by number and hash; its text is in the session file."""
@@ -148,20 +148,20 @@ class Driver:
         self._deployment.replace(topology, version=text, emptied=tuple(wanted.emptied))
         self._version = saved.number
 
-    def _look(self, state: str | None = None, **more: Any) -> None:
+    def _report(self, state: str | None = None, **more: Any) -> None:
         """Write the present state to the record, if it has changed."""
         plan, error = self._deployment.plan, self._failed or self._deployment.error
-        self._tell(
+        self._write_record(
             state=str(self._deployment.status) if state is None else state,
             generation=0 if plan is None else plan.generation,
             version=self._version,
-            failure=self._said if error is self._said_of else _told(error),
+            failure=self._failure if error is self._reported_error else _failure_of(error),
             restarts=list(self._deployment.restarts.told),
             **more,
         )
-        self._said, self._said_of = self._record.failure, error
+        self._failure, self._reported_error = self._record.failure, error
 
-    def _tell(self, **changes: Any) -> None:
+    def _write_record(self, **changes: Any) -> None:
         changed = replace(self._record, **changes)
         if changed != self._record:
             self._record = changed
@@ -172,14 +172,14 @@ class Driver:
         end_all([*self._client.spark.closing_steps(), self._client.close])
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._told_to_end.set()
+        self._end_requested.set()
 
 
-def _settings(said: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: from_plain(value) for name, value in said.items()}
+def _settings(plain: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: from_plain(value) for name, value in plain.items()}
 
 
-def _told(error: BaseException | None) -> Mapping[str, Any]:
+def _failure_of(error: BaseException | None) -> Mapping[str, Any]:
     """Return an error as stored in a file, with the user's source line and the worker's trace if there is one."""
     if error is None:
         return {}
@@ -193,7 +193,7 @@ def main() -> int:
     try:
         request = json.loads(sys.stdin.buffer.read())
     except ValueError:
-        print("whoever started this process ended before it had said what to run", flush=True)
+        print("the parent process exited before it sent the job", flush=True)
         return 2
     sys.path += [place for place in request["path"] if place not in sys.path]
     # 2. The only one.

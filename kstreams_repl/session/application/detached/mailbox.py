@@ -35,7 +35,7 @@ from kstreams_repl.processes import ProcessMark
 STARTING, STOPPED, FAILED = "starting", "stopped", "failed"
 ANSWER_SECONDS = 120.0
 """Seconds that a live driver process may take for one change: a pause or a stop waits for every instance to commit."""
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class Mailbox:
                     pid=driver.pid,
                     path=str(self.log),
                 )
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def desired(self, own: DriverRecord) -> DesiredChange | None:
         """Return the change that this driver process has to carry out; None: there is none."""
@@ -204,10 +204,10 @@ class Mailbox:
 
 
 def _read(cls: type[_Content], path: Path) -> _Content | None:
-    said = read_whole(path)
+    plain = read_whole(path)
     known = {item.name for item in fields(cls)}
     try:
-        return None if said is None else cls(**{name: value for name, value in said.items() if name in known})
+        return None if plain is None else cls(**{name: value for name, value in plain.items() if name in known})
     except TypeError:
         return None
 
