@@ -63,8 +63,7 @@ REMAINING = {
     "kstreams_repl/inspection": 3,
     "kstreams_repl/operators": 8,
     "kstreams_repl/runtime": 5,
-    "kstreams_repl/session": 13,
-    "kstreams_repl/spark": 45,
+    "kstreams_repl/spark": 21,
     "kstreams_repl/stores": 10,
 }
 """What is left, by package. It only shrinks."""
