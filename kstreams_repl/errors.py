@@ -37,10 +37,10 @@ class KStreamsError(Exception):
             each becomes an attribute and is listed in ``fields``.
     """
 
-    def __init__(self, message: str, *, hint: str | None = None, **fields: Any) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, **fields: object) -> None:
         self.message = message
         self.hint = hint
-        self.fields = {name: value for name, value in fields.items() if value is not None}
+        self.fields: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
         super().__init__(message)
 
     def __getattr__(self, name: str) -> Any:

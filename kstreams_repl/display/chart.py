@@ -48,13 +48,27 @@ class Chart:
 
     @property
     def title(self) -> str:
-        """Return a description of what is shown."""
+        """Return a description of what is shown.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> chart = ks.Chart(ks.ChartKind.BAR, (("to", 2), ("be", 1)), "word", "count")
+            >>> chart.title
+            'bar of count by word'
+        """
         over = "" if self.kind is ChartKind.HISTOGRAM or not self.x else f" by {self.x}"
         text = f"{self.kind} of {self.y}{over}"
         return one_line(f"{text}, {self.note}" if self.note else text, limit=160)
 
     def svg(self) -> Markup:
-        """Return the image."""
+        """Return the image as SVG.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> chart = ks.Chart(ks.ChartKind.BAR, (("to", 2), ("be", 1)), "word", "count")
+            >>> chart.svg().startswith("<svg>") or chart.svg().startswith("<svg ")
+            True
+        """
         draw = {ChartKind.BAR: _bars, ChartKind.LINE: _line, ChartKind.HISTOGRAM: _histogram}[self.kind]
         return element(
             "svg",
@@ -65,7 +79,14 @@ class Chart:
         )  # fmt: skip
 
     def html(self) -> Markup:
-        """Return the image for a page."""
+        """Return the image for a page: an ``<img>`` with the image embedded.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> chart = ks.Chart(ks.ChartKind.BAR, (("to", 2), ("be", 1)), "word", "count")
+            >>> "ks-chart" in chart.html()
+            True
+        """
         return image(self.svg(), alt=self.title, width=WIDTH, height=HEIGHT, class_="ks-chart")
 
     def __repr__(self) -> str:

@@ -38,6 +38,15 @@ class DiffText:
         Args:
             changed: (name, text before, text after).
             before, after: names of the two sides.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> print(ks.DiffText.of([("long", "len(word) > 3", "len(word) > 1")], before="runs", after="edited"))
+            --- long (runs)
+            +++ long (edited)
+            @@ -1 +1 @@
+            -len(word) > 3
+            +len(word) > 1
         """
         lines: list[str] = []
         for name, old, new in changed:
@@ -49,11 +58,24 @@ class DiffText:
         return bool(self.lines)
 
     def text(self) -> str:
-        """Return the diffs as text."""
+        """Return the diffs as text; the empty text when nothing changed.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> ks.DiffText.of([], before="runs", after="edited").text()
+            ''
+        """
         return "\n".join(clean_text(line, limit=500) for line in self._shown())
 
     def html(self) -> Markup:
-        """Return the diffs with added and removed lines highlighted; the signs stay."""
+        """Return the diffs with added and removed lines highlighted; the signs stay.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> changes = ks.DiffText.of([("long", "len(word) > 3", "len(word) > 1")], before="runs", after="edited")
+            >>> "len(word) &gt; 1" in changes.html()
+            True
+        """
         lines = [element("div", clean_text(line, limit=500) or " ", class_=_kind(line)) for line in self._shown()]
         return element("div", style_sheet(_STYLE), element("div", *lines, class_="ks-diff"))
 

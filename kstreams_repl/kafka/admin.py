@@ -126,7 +126,18 @@ class Admin:
     # -- topics
 
     def topics(self, *, internal: bool = False) -> dict[str, int]:
-        """Return all topics with their numbers of partitions; Kafka's own (``__consumer_offsets``, …) only with ``internal``."""
+        """Return the number of partitions of each topic, by name.
+
+        Args:
+            internal: whether Kafka's own topics (``__consumer_offsets``, …) are included.
+
+        Raises:
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> session.admin.topics()["words"]
+            2
+        """
         listed = self._call("listing topics", lambda: self._client.list_topics(timeout=self._seconds))
         return {
             name: len(topic.partitions) for name, topic in sorted(listed.topics.items()) if internal or not name.startswith("__")
@@ -137,6 +148,11 @@ class Admin:
 
         Raises:
             UnknownTopicError: the topic does not exist; the hint is the most similar name.
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> session.admin.partitions("words")
+            2
         """
         known = self.topics(internal=True)
         if topic not in known:
@@ -144,7 +160,18 @@ class Admin:
         return known[topic]
 
     def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        """Return the descriptions of those topics that exist."""
+        """Return the descriptions of those topics that exist, by name.
+
+        Args:
+            names: topics; those that do not exist are left out of the result.
+
+        Raises:
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> session.admin.describe_topics(["words", "no-such-topic"])["words"].partitions
+            2
+        """
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return {}
@@ -159,8 +186,21 @@ class Admin:
     def create_topics(self, specs: Iterable[NewTopicSpec], *, exist_ok: bool = False) -> tuple[str, ...]:
         """Create topics and wait until each is visible with leaders.
 
+        Args:
+            specs: name, number of partitions, settings and replication of each topic.
+            exist_ok: whether topics that exist already are left as they are; otherwise they raise an error.
+
         Returns:
-            The names of the created topics. Topics that exist already are not changed (and raise an error without ``exist_ok``).
+            The names of the created topics.
+
+        Raises:
+            KStreamsError: a topic exists already, or the broker rejected its settings.
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> from kstreams_repl.kafka.admin import NewTopicSpec
+            >>> session.admin.create_topics([NewTopicSpec("notes", 1), NewTopicSpec("drafts", 1)])
+            ('notes', 'drafts')
         """
         wanted = {spec.name: spec for spec in specs}
         if not wanted:
@@ -190,17 +230,63 @@ class Admin:
     def create_topic(
         self, name: str, partitions: int, *, configs: Mapping[str, str] | None = None, exist_ok: bool = False
     ) -> bool:
-        """Create one topic; return False if it exists already (with ``exist_ok``)."""
+        """Create one topic and wait until it is visible with leaders.
+
+        Args:
+            name: name of the topic.
+            partitions: number of partitions.
+            configs: settings of the topic; None: the broker's defaults.
+            exist_ok: whether a topic that exists already is left as it is; otherwise it raises an error.
+
+        Returns:
+            Whether it was created: False if it exists already and `exist_ok` is given.
+
+        Raises:
+            KStreamsError: the topic exists already, or the broker rejected its settings.
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> session.admin.create_topic("letters", 1, configs={"retention.ms": "-1"})
+            True
+        """
         return bool(self.create_topics([NewTopicSpec(name, partitions, configs or {})], exist_ok=exist_ok))
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Increase a topic's number of partitions to ``total``."""
+        """Increase a topic's number of partitions, and wait until the new ones are visible with leaders.
+
+        Args:
+            topic: name of the topic.
+            total: number of partitions afterwards; more than it has now.
+
+        Raises:
+            KStreamsError: the topic has as many partitions already.
+            UnknownTopicError: the topic does not exist.
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> _ = session.admin.create_topic("growing", 1)
+            >>> session.admin.add_partitions("growing", 2)
+            >>> session.admin.partitions("growing")
+            2
+        """
         futures = self._client.create_partitions([NewPartitions(topic, total)], request_timeout=self._seconds)
         self._result(futures[topic], f"adding partitions to {topic!r}", topic=topic)
         self._await("the new partitions to become visible", lambda: self._are_visible([NewTopicSpec(topic, total)]))
 
     def delete_topics(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Delete the topics that exist, wait until they are no longer listed, and return their names."""
+        """Delete the topics that exist, and wait until they are no longer listed.
+
+        Returns:
+            The names of the deleted topics.
+
+        Raises:
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> _ = session.admin.create_topic("temporary", 1)
+            >>> session.admin.delete_topics(["temporary", "no-such-topic"])
+            ('temporary',)
+        """
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return ()
@@ -212,7 +298,15 @@ class Admin:
         return tuple(gone)
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the effective configuration of each topic that exists."""
+        """Return the effective configuration of each topic that exists, by name.
+
+        Raises:
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> session.admin.topic_configs(["words"])["words"]["cleanup.policy"]
+            'delete'
+        """
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in dict.fromkeys(names)]
         if not resources:
             return {}
@@ -224,7 +318,16 @@ class Admin:
         return found
 
     def alter_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
-        """Set these configurations and leave the others unchanged."""
+        """Set these configurations of a topic and leave the others unchanged.
+
+        Raises:
+            UnknownTopicError: the topic does not exist.
+            KStreamsError: the broker rejected a setting.
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> session.admin.alter_topic_configs("words", {"retention.ms": "-1"})
+        """
         entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         futures = self._client.incremental_alter_configs([resource], request_timeout=self._seconds)
@@ -236,7 +339,21 @@ class Admin:
     def end_offsets(
         self, partitions: Iterable[TopicPartition], *, isolation: Isolation = "read_committed"
     ) -> dict[TopicPartition, int]:
-        """Return the offset after the last record of each partition, including markers; see the module on the two isolation levels."""
+        """Return the offset after the last record of each partition, including markers; see the module on the two isolation levels.
+
+        Args:
+            partitions: partitions of existing topics.
+            isolation: "read_committed" ends at the first open transaction, "read_uncommitted" at the end of the log.
+
+        Raises:
+            UnknownTopicError: a topic does not exist.
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> from kstreams_repl import TopicPartition
+            >>> session.admin.end_offsets([TopicPartition("words", 0)])[TopicPartition("words", 0)] > 0
+            True
+        """
         return self._list_offsets({partition: OffsetSpec.latest() for partition in partitions}, isolation)
 
     def settled_end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -248,6 +365,12 @@ class Admin:
 
         Raises:
             BrokerUnavailableError: a transaction stayed open for longer than this client's timeout.
+
+        Example:
+            >>> from kstreams_repl import TopicPartition
+            >>> ends = session.admin.settled_end_offsets([TopicPartition("words", 0), TopicPartition("words", 1)])
+            >>> len(ends)
+            2
         """
         ends = self.end_offsets(partitions, isolation="read_uncommitted")
 
@@ -259,20 +382,55 @@ class Admin:
         return ends
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offset that is still in the log of each partition."""
+        """Return the first offset that is still in the log of each partition.
+
+        Raises:
+            UnknownTopicError: a topic does not exist.
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> from kstreams_repl import TopicPartition
+            >>> session.admin.beginning_offsets([TopicPartition("words", 0)])[TopicPartition("words", 0)]
+            0
+        """
         return self._list_offsets({partition: OffsetSpec.earliest() for partition in partitions}, "read_uncommitted")
 
     def offsets_for_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return the offset of the first record whose timestamp (ms) is at or after the given one; None if there is none.
+        """Return the offset of the first record whose timestamp is at or after the given one; None if there is none.
 
         For times before 1970 it is the first offset in the log: brokers give negative times a special meaning or refuse them.
+
+        Args:
+            times: milliseconds since 1970 by partition.
+
+        Raises:
+            UnknownTopicError: a topic does not exist.
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> from kstreams_repl import TopicPartition
+            >>> session.admin.offsets_for_time({TopicPartition("words", 0): 0})[TopicPartition("words", 0)]
+            0
         """
         specs = {partition: OffsetSpec.earliest() if at < 0 else OffsetSpec.for_timestamp(at) for partition, at in times.items()}
         found = self._list_offsets(specs, "read_uncommitted")
         return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
-        """Delete the records below the given offsets (used to purge repartition topics)."""
+        """Delete the records below the given offsets (used to purge repartition topics).
+
+        Args:
+            before: the first offset to keep, by partition.
+
+        Raises:
+            KStreamsError: an offset is after the end of its partition.
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> from kstreams_repl import TopicPartition
+            >>> _ = session.admin.create_topic("purged", 1)
+            >>> session.admin.delete_records({TopicPartition("purged", 0): 0})
+        """
         requests = [ClientTopicPartition(at.topic, at.partition, offset) for at, offset in before.items()]
         if not requests:
             return
@@ -284,11 +442,23 @@ class Admin:
     def committed_offsets(
         self, group: str, partitions: Sequence[TopicPartition] | None = None, *, stable: bool = True
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return what a group has committed, for all partitions or the given ones, without partitions that have no commit.
+        """Return what a group has committed, without partitions that have no commit.
 
-        With ``stable`` it waits for offsets that are part of an open transaction (``require_stable``), so that after fencing it returns
-        what was really committed. A running application always has an open transaction: use ``stable=False`` to get the last committed
-        offsets without waiting.
+        Args:
+            group: name of the group; that of an application is its application.id.
+            partitions: partitions to read; None: those of all topics.
+            stable: whether to wait for offsets that are part of an open transaction (``require_stable``), so that after fencing the
+                result is what was really committed. A running application always has an open transaction: False returns the last
+                committed offsets without waiting.
+
+        Raises:
+            BrokerUnavailableError: no answer in time, or the offsets stay part of an open transaction.
+
+        Example:
+            >>> from kstreams_repl import TopicPartition
+            >>> session.admin.commit_offsets("reports", {TopicPartition("words", 0): 1})
+            >>> session.admin.committed_offsets("reports")[TopicPartition("words", 0)].offset
+            1
         """
         if partitions is None:
             partitions = [TopicPartition(name, number) for name, count in self.topics().items() for number in range(count)]
@@ -308,6 +478,10 @@ class Admin:
 
         Raises:
             BrokerUnavailableError, KStreamsError: the broker rejected them, for example because the group has a member.
+
+        Example:
+            >>> from kstreams_repl import TopicPartition
+            >>> session.admin.commit_offsets("reports", {TopicPartition("words", 0): 1})
         """
         if not offsets:
             return
@@ -327,6 +501,12 @@ class Admin:
         Raises:
             BrokerUnavailableError: a broker did not list its groups because it is down or has just started; the list would be
                 incomplete.
+
+        Example:
+            >>> from kstreams_repl import TopicPartition
+            >>> session.admin.commit_offsets("reports", {TopicPartition("words", 0): 1})
+            >>> "reports" in session.admin.groups()
+            True
         """
         deadline = time.monotonic() + self._seconds
         while True:
@@ -340,7 +520,21 @@ class Admin:
         return tuple(sorted(group.group_id for group in listed.valid))
 
     def delete_groups(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Delete groups and their committed offsets; return the names of those that existed."""
+        """Delete groups and their committed offsets.
+
+        Returns:
+            The names of those that existed.
+
+        Raises:
+            KStreamsError: a group has members.
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> from kstreams_repl import TopicPartition
+            >>> session.admin.commit_offsets("old-reports", {TopicPartition("words", 0): 1})
+            >>> session.admin.delete_groups(["old-reports", "no-such-group"])
+            ('old-reports',)
+        """
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return ()

@@ -131,11 +131,31 @@ class ClientSettings:
         return ClientSettings, (self.bootstrap_servers, dict(self.properties))
 
     def shown(self) -> dict[str, str]:
-        """Return all settings as strings, secrets masked, for display."""
+        """Return all settings as strings, secrets masked, for display.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> settings = ks.ClientSettings("broker:9093", {"sasl.password": "hunter2", "consumer.fetch.min.bytes": 9})
+            >>> settings.shown()["sasl.password"]
+            '********'
+        """
         return {"bootstrap.servers": self.bootstrap_servers, **{name: str(value) for name, value in self.properties.items()}}
 
     def revealed(self, kind: Literal["consumer", "producer", "admin"]) -> dict[str, Any]:
-        """Return the settings for one kind of client, secrets in clear text. Pass the result to a client and keep no reference to it."""
+        """Return the settings for one kind of client, secrets in clear text. Pass the result to a client and keep no reference to it.
+
+        Args:
+            kind: settings with its prefix override those without a prefix.
+
+        Raises:
+            ConfigError: a secret stored elsewhere cannot be read.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> settings = ks.ClientSettings("broker:9093", {"sasl.password": "hunter2", "consumer.fetch.min.bytes": 9})
+            >>> settings.revealed("consumer")
+            {'sasl.password': 'hunter2', 'fetch.min.bytes': 9, 'bootstrap.servers': 'broker:9093'}
+        """
         return {**self.revealed_own(None), **self.revealed_own(kind), "bootstrap.servers": self.bootstrap_servers}
 
     @property
@@ -145,7 +165,20 @@ class ClientSettings:
         return next((level for level in asked if level is not None), None)
 
     def revealed_own(self, kind: str | None) -> dict[str, Any]:
-        """Return the settings given with the prefix of a kind of client, secrets in clear text; None: those without a prefix."""
+        """Return only the settings given with one prefix, without the prefix, secrets in clear text.
+
+        Args:
+            kind: the prefix without its dot, such as ``consumer`` or ``main.consumer``; None: settings without a prefix.
+
+        Raises:
+            ConfigError: a secret stored elsewhere cannot be read.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> settings = ks.ClientSettings("broker:9093", {"sasl.password": "hunter2", "consumer.fetch.min.bytes": 9})
+            >>> settings.revealed_own("consumer")
+            {'fetch.min.bytes': 9}
+        """
         found: dict[str, Any] = {}
         for name, value in self.properties.items():
             prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), "")

@@ -70,6 +70,14 @@ class SecretReference(Secret):
 
         Raises:
             ConfigError: the variable is not set, or the file cannot be read.
+
+        Example:
+            >>> import os
+            >>> import kstreams_repl as ks
+            >>> os.environ["EXAMPLE_PASSWORD"] = "hunter2"
+            >>> ks.secret("env:EXAMPLE_PASSWORD").reveal()
+            'hunter2'
+            >>> del os.environ["EXAMPLE_PASSWORD"]
         """
         kind, _, where = self._text.partition(":")
         if kind == "env":

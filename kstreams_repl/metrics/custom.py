@@ -108,7 +108,24 @@ class CustomSensor:
         return self
 
     def fold(self, registry: Registry, tags: Mapping[str, str], now: int) -> None:
-        """Move the values recorded since the last call into the registry's statistics."""
+        """Move the values recorded since the last call into the registry's statistics; called by the host.
+
+        Args:
+            registry: of the instance.
+            tags: of the instance, added to those of each metric.
+            now: milliseconds since 1970.
+
+        Example:
+            >>> from kstreams_repl.metrics.custom import StreamsMetrics
+            >>> from kstreams_repl.metrics.registry import Registry
+            >>> from kstreams_repl.metrics.sensors import Window
+            >>> metrics, registry = StreamsMetrics("INFO"), Registry("INFO", Window())
+            >>> sensor = metrics.add_sensor("lookup").add("price-max", "max", group="prices")
+            >>> sensor.record(2.5)
+            >>> sensor.fold(registry, {}, 0)
+            >>> registry.snapshot(0).places[0][2]["price-max"]
+            2.5
+        """
         if not self.should_record:
             return
         for metric in self._metrics[len(self._bound) :]:
@@ -210,7 +227,24 @@ class StreamsMetrics:
         return self._operation(scope, entity, operation, level, tags, kinds)
 
     def fold(self, registry: Registry, tags: Mapping[str, str], now: int) -> None:
-        """Move the values recorded by all sensors into the registry; called by the host, which holds the registry's lock."""
+        """Move the values recorded by all sensors into the registry; called by the host, which holds the registry's lock.
+
+        Args:
+            registry: of the instance.
+            tags: of the instance, added to those of each metric.
+            now: milliseconds since 1970.
+
+        Example:
+            >>> from kstreams_repl.metrics.custom import StreamsMetrics
+            >>> from kstreams_repl.metrics.registry import Registry
+            >>> from kstreams_repl.metrics.sensors import Window
+            >>> metrics, registry = StreamsMetrics("INFO"), Registry("INFO", Window())
+            >>> sensor = metrics.add_sensor("lookup").add("price-max", "max", group="prices")
+            >>> sensor.record(2.5)
+            >>> metrics.fold(registry, {}, 0)
+            >>> registry.snapshot(0).places[0][2]["price-max"]
+            2.5
+        """
         for sensor in list(self._sensors.values()):
             sensor.fold(registry, tags, now)
 

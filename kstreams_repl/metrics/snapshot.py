@@ -26,6 +26,19 @@ class Metric:
     at_ms: int
 
     def matches(self, name: str | None, group: str | None, tags: Mapping[str, str]) -> bool:
+        """Return whether the metric has this name, group and tags.
+
+        Args:
+            name: None: any name.
+            group: None: any group.
+            tags: tags that it must have, with their values; others are ignored.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> metric = ks.Metric("commit-total", "stream-thread-metrics", {"thread-id": "counts-StreamThread-1"}, 7, 0)
+            >>> metric.matches("commit-total", None, {})
+            True
+        """
         return (
             (name is None or self.name == name)
             and (group is None or self.group == group)

@@ -17,7 +17,15 @@ from kstreams_repl.types import RecordMetadata
 
 
 class Cancellable(Protocol):
-    def cancel(self) -> None: ...
+    def cancel(self) -> None:
+        """Stop calling the punctuator; a second call does nothing.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> context = ks.MockProcessorContext()
+            >>> punctuator = context.schedule(1000, ks.PunctuationType.WALL_CLOCK_TIME, print)
+            >>> punctuator.cancel()
+        """
 
 
 class ProcessingContext(Protocol):
@@ -314,7 +322,28 @@ class ProcessorContext(ProcessingContext, Protocol):
 
 
 class FixedKeyProcessorContext(ProcessingContext, Protocol):
-    def forward(self, record: FixedKeyRecord, child: str | None = None) -> None: ...
+    def forward(self, record: FixedKeyRecord, child: str | None = None) -> None:
+        """Forward a record to all children in the order they were added, depth first, or only to the named one.
+
+        Args:
+            record: the record, made from the one that was processed: `record.with_value(...)`.
+            child: name of a child; None: all of them.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> class Upper(ks.FixedKeyProcessor):
+            ...     def process(self, record):
+            ...         self.context.forward(record.with_value(record.value.upper()))
+            ...
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> words.process_values(Upper).to("shouts", value_serde="string")
+            >>> with ks.TopologyTestDriver(builder.build(), start_ms=0) as driver:
+            ...     driver.create_input_topic("words", "string", "string").pipe_input("a", "to")
+            ...     print(driver.create_output_topic("shouts", "string", "string").read_value())
+            ...
+            TO
+        """
 
 
 class _Lifecycle:

@@ -90,12 +90,36 @@ class FixedKeyRecord:
         _make_own(self)
 
     def with_value(self, value: Any) -> FixedKeyRecord:
+        """Return a copy with this value.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> ks.FixedKeyRecord("a", "to", 1000).with_value("be").value
+            'be'
+        """
         return FixedKeyRecord(self.key, value, self.timestamp, self.headers)
 
     def with_timestamp(self, timestamp: int) -> FixedKeyRecord:
+        """Return a copy with this timestamp (ms since 1970).
+
+        Raises:
+            InvalidRecordError: the timestamp is negative or not an int.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> ks.FixedKeyRecord("a", "to", 1000).with_timestamp(2000).timestamp
+            2000
+        """
         return FixedKeyRecord(self.key, self.value, timestamp, self.headers)
 
     def with_headers(self, headers: Headers) -> FixedKeyRecord:
+        """Return a copy with these headers.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> ks.FixedKeyRecord("a", "to", 1000).with_headers([("trace", b"1")]).headers
+            [('trace', b'1')]
+        """
         return FixedKeyRecord(self.key, self.value, self.timestamp, headers)
 
 

@@ -105,7 +105,15 @@ class Serde:
         return self
 
     def writes_like(self, other: Serde) -> bool:
-        """Return whether both certainly write the same bytes: the same serde, or one made by the same recipe."""
+        """Return whether both certainly write the same bytes: the same serde, or one made by the same recipe.
+
+        Example:
+            >>> from kstreams_repl import serdes
+            >>> serdes.string.writes_like(serdes.string)
+            True
+            >>> serdes.string.writes_like(serdes.long)
+            False
+        """
         if self is other:
             return True
         if self._recipe is None or other._recipe is None or self._recipe[0] is not other._recipe[0]:

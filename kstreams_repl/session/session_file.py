@@ -73,6 +73,14 @@ class Saved:
     versions: tuple[SavedVersion, ...] = field(default_factory=tuple)
 
     def version(self, number: int) -> SavedVersion | None:
+        """Return the stored version of that number; None if there is none.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> saved = ks.Saved("counts", (ks.SavedVersion(1, 0, "__topology__ = None", "first"),))
+            >>> saved.version(1).description
+            'first'
+        """
         return next((version for version in self.versions if version.number == number), None)
 
 
@@ -102,13 +110,43 @@ class SessionFiles:
         self._folder = directory / "sessions"
 
     def path(self, application: str) -> Path:
+        """Return the path of an application's session file, whether or not it exists.
+
+        Raises:
+            InvalidNameError: not the name of an application.
+
+        Example:
+            >>> import tempfile
+            >>> from pathlib import Path
+            >>> import kstreams_repl as ks
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     files = ks.SessionFiles(Path(folder))
+            ...     files.path("counts").name
+            'counts.json'
+        """
         return self._folder / f"{validate_name(application, 'application')}.json"
 
     def write(self, application: str, versions: Sequence[SavedVersion]) -> Path:
-        """Replace the file atomically.
+        """Replace the file of an application atomically.
+
+        Args:
+            application: name of the application.
+            versions: all its versions, the oldest first.
+
+        Returns:
+            The path of the file.
 
         Raises:
             SessionFileError: it cannot be written; the earlier file stays.
+
+        Example:
+            >>> import tempfile
+            >>> from pathlib import Path
+            >>> import kstreams_repl as ks
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     files = ks.SessionFiles(Path(folder))
+            ...     files.write("counts", [ks.SavedVersion(1, 0, "__topology__ = None", "first")]).name
+            'counts.json'
         """
         path = self.path(application)
         content = {"format": FORMAT, "version": 1, "application": application, "versions": [asdict(item) for item in versions]}
@@ -131,9 +169,34 @@ class SessionFiles:
         return path
 
     def remove(self, application: str) -> None:
+        """Delete the file of an application; does nothing if there is none.
+
+        Example:
+            >>> import tempfile
+            >>> from pathlib import Path
+            >>> import kstreams_repl as ks
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     files = ks.SessionFiles(Path(folder))
+            ...     _ = files.write("counts", [ks.SavedVersion(1, 0, "__topology__ = None", "first")])
+            ...     files.remove("counts")
+            ...     files.names()
+            []
+        """
         self.path(application).unlink(missing_ok=True)
 
     def names(self) -> list[str]:
+        """Return the names of the applications that have a file, sorted.
+
+        Example:
+            >>> import tempfile
+            >>> from pathlib import Path
+            >>> import kstreams_repl as ks
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     files = ks.SessionFiles(Path(folder))
+            ...     _ = files.write("counts", [ks.SavedVersion(1, 0, "__topology__ = None", "first")])
+            ...     files.names()
+            ['counts']
+        """
         return sorted(path.stem for path in self._folder.glob("*.json"))
 
     def read(self, application: str) -> Saved:
@@ -142,6 +205,16 @@ class SessionFiles:
         Raises:
             SessionFileError: there is no file, it belongs to another user, others may read or write it, or it is not a session
                 file.
+
+        Example:
+            >>> import tempfile
+            >>> from pathlib import Path
+            >>> import kstreams_repl as ks
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     files = ks.SessionFiles(Path(folder))
+            ...     _ = files.write("counts", [ks.SavedVersion(1, 0, "__topology__ = None", "first")])
+            ...     files.read("counts").versions[0].number
+            1
         """
         path = self.path(application)
         try:

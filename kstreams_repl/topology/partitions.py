@@ -26,10 +26,22 @@ class PartitionGrouper(Protocol):
     """Decides which partitions one task reads (KIP-28)."""
 
     def group(self, partitions_per_topic: Mapping[str, int]) -> list[set[TopicPartition]]:
-        """Group the partitions of one sub-topology's source topics (names on the broker); a group's index is its task's number.
+        """Group the partitions of one sub-topology's source topics; a group's index is its task's number.
 
         The result must be the same for the same counts, and a partition must stay in its group when counts grow: the task's
         number is also the partition of its changelogs.
+
+        Args:
+            partitions_per_topic: number of partitions by name of the topic on the broker.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> class OneTask:
+            ...     def group(self, partitions_per_topic):
+            ...         return [{ks.TopicPartition(t, n) for t, count in partitions_per_topic.items() for n in range(count)}]
+            ...
+            >>> len(OneTask().group({"words": 4}))
+            1
         """
 
 
@@ -37,6 +49,17 @@ class DefaultPartitionGrouper:
     """Groups partitions with the same number, so that equal keys of co-partitioned topics are in the same task."""
 
     def group(self, partitions_per_topic: Mapping[str, int]) -> list[set[TopicPartition]]:
+        """Return one group per partition number, with that partition of each topic that has it.
+
+        Args:
+            partitions_per_topic: number of partitions by name of the topic on the broker.
+
+        Example:
+            >>> from kstreams_repl.dsl import kip28
+            >>> groups = kip28.DefaultPartitionGrouper().group({"words": 2, "names": 1})
+            >>> [len(group) for group in groups]
+            [2, 1]
+        """
         tasks = max(partitions_per_topic.values(), default=0)
         return [
             {TopicPartition(topic, number) for topic, count in partitions_per_topic.items() if number < count}

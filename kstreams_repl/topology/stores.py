@@ -129,7 +129,14 @@ class StoreBuilder:
         return replace(self, logging=False, topic_config={})
 
     def with_(self, **changes: object) -> StoreBuilder:
-        """Deprecated name of `dataclasses.replace(builder, ...)`."""
+        """Return a copy with the given attributes changed: deprecated name of `dataclasses.replace(builder, ...)`.
+
+        Example:
+            >>> import dataclasses
+            >>> import kstreams_repl as ks
+            >>> dataclasses.replace(ks.StoreBuilder("seen", ks.StoreKind.KEY_VALUE), caching=True).caching
+            True
+        """
         warnings.warn("StoreBuilder.with_(...) is now dataclasses.replace(builder, ...)", DeprecationWarning, stacklevel=2)
         return replace(self, **changes)  # type: ignore[arg-type]
 

@@ -14,7 +14,8 @@ import kstreams_repl as ks
 from tests.unit.public_api import members
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
-RESULTS_OF_A_SESSION, RESULTS_OF_AN_APPLICATION = (ks.SqlResult, ks.Cleanup), (ks.StoreView, ks.MetricsView, ks.Applications)
+RESULTS_OF_A_SESSION = (ks.SqlResult, ks.Cleanup, ks.Admin)
+RESULTS_OF_AN_APPLICATION = (ks.StoreView, ks.MetricsView, ks.Applications, ks.EditPlan, ks.Listeners, ks.Savepoint)
 ON_SPARK = {"Session.attach", "Session.deploy", "Session.spark_frame"}
 AT_THE_END = ("Session.close", "Application.edit", "Application.rollback", "Application.pause", "Application.stop")
 

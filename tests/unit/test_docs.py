@@ -120,29 +120,14 @@ def test_every_method_of_a_topology_a_context_and_a_driver_has_an_example_that_r
     assert results.attempted > 1 and results.failed == 0, "".join(report)
 
 
-WITHOUT = {
-    "Admin", "Chart", "ClientSettings", "DiffText", "EditPlan", "Listeners", "Program", "Saved", "Savepoint", "SecretReference",
-    "SessionFiles",
-    "kip28.DefaultPartitionGrouper", "kip28.PartitionGrouper",
-}  # fmt: skip
-"""Classes whose methods have no example of their own yet. None may be added."""
-ONE_BY_ONE = {
-    "Cancellable.cancel", "CustomSensor.fold", "FixedKeyProcessor.close", "FixedKeyProcessor.init", "FixedKeyProcessorContext.forward",
-    "FixedKeyRecord.with_headers", "FixedKeyRecord.with_timestamp", "FixedKeyRecord.with_value", "Metric.matches", "MetricsView.value",
-    "Serde.writes_like", "StoreBuilder.with_", "StreamsMetrics.fold",
-}  # fmt: skip
-"""Methods without an example in classes that have examples: of protocols, deprecated or called by the library only."""
-
-
 def examples_of(function: Any) -> str:
     text = inspect.getdoc(function) or ""
     return text if ">>>" in text else ""
 
 
 def test_every_public_method_has_an_example() -> None:
-    lacking = {f"{kind}.{name}" for kind, cls in classes().items() for name, function in methods(cls).items() if not examples_of(function)}
-    assert {place for place in lacking if place.rpartition(".")[0] not in WITHOUT} <= ONE_BY_ONE
-    assert {place.rpartition(".")[0] for place in lacking} >= WITHOUT, "has examples now: take it off the list"
+    lacking = [f"{kind}.{name}" for kind, cls in classes().items() for name, function in methods(cls).items() if not examples_of(function)]
+    assert lacking == []
 
 
 def in_a_module_that_needs_a_cluster() -> dict[str, str]:

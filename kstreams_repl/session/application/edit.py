@@ -80,6 +80,11 @@ class EditPlan(Frames):
         return code_changes(self.before, self.topology, changed, before="runs", after="edited")
 
     def table(self) -> Table:
+        """Return the plan as rows: what changes (a node, a store, a topic), its name, the change and the reason.
+
+        Example:
+            >>> app.edit(builder, dry_run=True).table()
+        """
         rows: list[tuple[Any, ...]] = [
             ("node", node.name, str(node.change), node.reason)
             for node in self.diff.nodes

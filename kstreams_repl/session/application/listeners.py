@@ -74,7 +74,12 @@ class Listeners:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop calling listeners. Returns when a call in progress has returned. May be called from a listener."""
+        """Stop calling listeners. Returns when a call in progress has returned. May be called from a listener.
+
+        Example:
+            >>> listening = app.listen(state=lambda new, old: print(old, new))
+            >>> listening.close()
+        """
         self._over.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()

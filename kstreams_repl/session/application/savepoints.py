@@ -63,8 +63,17 @@ class Savepoint:
     def load(cls, path: str | os.PathLike[str]) -> Savepoint:
         """Read a savepoint's description; its records are read when an application starts from it.
 
+        Args:
+            path: directory of the savepoint, or of a copy.
+
         Raises:
             RecordingError: the directory holds no savepoint, or its description was changed.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> taken = app.savepoint("before-loading")
+            >>> ks.Savepoint.load(taken.path).name
+            'before-loading'
         """
         folder = Path(path)
         try:
@@ -85,7 +94,12 @@ class Savepoint:
             ) from error
 
     def delete(self) -> None:
-        """Remove its directory. Deleting twice does nothing."""
+        """Remove the savepoint's directory. Deleting twice does nothing.
+
+        Example:
+            >>> taken = app.savepoint("not-needed")
+            >>> taken.delete()
+        """
         shutil.rmtree(self.path, ignore_errors=True)
 
     def __repr__(self) -> str:

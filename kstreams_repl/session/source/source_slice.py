@@ -60,7 +60,21 @@ class Program:
         return source_hash(self.text)
 
     def run(self, config: Mapping[str, Any] | None = None, *, name: str = "session") -> Topology:
-        """Execute the text in a namespace of its own and return the topology it built. Exceptions pass through unchanged."""
+        r"""Execute the text in a namespace of its own and return the topology it built.
+
+        Args:
+            config: settings that a builder is built with; None: the defaults.
+            name: used for the file name in tracebacks.
+
+        Raises:
+            Exception: what the text raises, unchanged.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> text = "import kstreams_repl as ks\n__topology__ = ks.StreamsBuilder()\n__topology__.stream('in').to('out')"
+            >>> ks.Program(text).run()
+            Topology(2 nodes, 0 stores, 1 sub-topologies)
+        """
         file = f"<{name} {self.hash[:8]}>"
         linecache.cache[file] = (len(self.text), None, self.text.splitlines(keepends=True), file)
         namespace: dict[str, Any] = {"__name__": MODULE}

@@ -65,10 +65,18 @@ class MetricsView(Frames):
         return MetricsView(self.application, (metric for metric in self._metrics if metric.matches(name, group, wanted)))
 
     def value(self, name: str, *, group: str | None = None, **tags: str) -> Value:
-        """Return the one value of that name and tags.
+        """Return the value of the one metric that has this name, group and tags.
+
+        Args:
+            name: name of the metric.
+            group: None: any group.
+            **tags: tags with underscores for dashes: ``task_id="0_0"``.
 
         Raises:
             KStreamsError: there is none, or more than one: then name more tags.
+
+        Example:
+            >>> commits = app.metrics.value("commit-total", thread_id=f"{app.name}-StreamThread-1")
         """
         found = self[name].filter(name, group=group, **tags)
         if len(found) != 1:
