@@ -322,7 +322,13 @@ class StreamsConfig(Mapping[str, Any]):
         return len(self._values)
 
     def with_(self, **changes: object) -> StreamsConfig:
-        """Return a copy with changed settings; keys in snake_case (``commit_interval_ms=50``) or as ``**{"commit.interval.ms": 50}``.
+        """Return a copy with changed settings.
+
+        Args:
+            **changes: new values by key in snake_case (``commit_interval_ms=50``); or ``**{"commit.interval.ms": 50}``.
+
+        Raises:
+            ConfigError: an unknown key, or a value that the key does not take.
 
         Example:
             >>> import kstreams_repl as ks
@@ -343,6 +349,9 @@ class StreamsConfig(Mapping[str, Any]):
 
     def has_password(self, name: str) -> bool:
         """Return whether a setting is an address that contains a password; such a value is never stored.
+
+        Args:
+            name: key of the setting.
 
         Example:
             >>> import kstreams_repl as ks

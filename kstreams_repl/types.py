@@ -39,6 +39,12 @@ class TaskId(NamedTuple):
     def parse(cls, text: str) -> TaskId:
         """Read a task id as Kafka Streams writes it.
 
+        Args:
+            text: sub-topology and partition: ``0_3``.
+
+        Raises:
+            ValueError: not of that form.
+
         Example:
             >>> import kstreams_repl as ks
             >>> ks.TaskId.parse("0_1").partition

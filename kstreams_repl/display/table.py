@@ -67,6 +67,14 @@ class Table(Frames):
     ) -> Table:
         """Make a table from rows.
 
+        Args:
+            columns: names of the columns.
+            rows: one sequence of values per row.
+            note: text under the table.
+            title: text above the table.
+            warning: text that stands out, above the table.
+            tooltip: text shown when the mouse is over the table.
+
         Example:
             >>> import kstreams_repl as ks
             >>> table = ks.Table.of(("word", "n"), [("to", 2), ("be", 1)])

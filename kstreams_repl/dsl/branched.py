@@ -58,6 +58,10 @@ class BranchedStream(Handle, Generic[StreamT]):
     def default_branch(self, branched: Branched | None = None, *, name: str | None = None) -> dict[str, StreamT]:
         """Add a branch for all other records; returns all branches by node name.
 
+        Args:
+            branched: options of the branch; None = its records become a stream in the result.
+            name: suffix after the splitter's name; short for `Branched(name=...)`.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()

@@ -199,6 +199,9 @@ class StreamsBuilder(Handle):
             key_serde, value_serde, timestamp_extractor, name: as for `stream`.
             caching, persistent: options of the store, as in `Materialized`; None = its default.
 
+        Raises:
+            TopologyError: the store has a history; InvalidNameError: Kafka does not accept a name.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -237,6 +240,12 @@ class StreamsBuilder(Handle):
     @logged
     def add_state_store(self, builder: StoreBuilder) -> StreamsBuilder:
         """Add a store (see `kstreams_repl.stores`) for processors that name it: `process(..., stores=["name"])`.
+
+        Args:
+            builder: the store; `Stores` makes builders, too.
+
+        Raises:
+            TopologyError: not a store builder, or a store of that name exists with other settings.
 
         Example:
             >>> import kstreams_repl as ks

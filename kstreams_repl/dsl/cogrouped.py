@@ -244,7 +244,7 @@ class SessionWindowedCogroupedStream(Handle, Generic[TableT]):
         topic_config: Mapping[str, str] | None = None,
     ) -> TableT:
         """Return the table of aggregates per session; `merger(key, one, other)` merges sessions that meet. Keyword arguments as
-        for the other windows.
+        for `TimeWindowedCogroupedKStream.aggregate`.
 
         Example:
             >>> import kstreams_repl as ks

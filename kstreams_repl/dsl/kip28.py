@@ -88,6 +88,9 @@ class TopologyBuilder:
             *parents: nodes that forward to this one.
             sends_to: topics to which the processor may `context.send`; each gets a sink ``<name>-send-<topic>``.
 
+        Raises:
+            TopologyError: `definition` is neither, the name is taken, or a parent is unknown.
+
         Example:
             >>> from kstreams_repl.dsl import kip28
             >>> class Upper(kip28.Processor):

@@ -27,6 +27,9 @@ class Processor:
     def init(self, context: ProcessorContext) -> None:
         """Initialize the processor; called once per task, after its stores are open.
 
+        Args:
+            context: the processor's context, kept as `self.context`.
+
         Example:
             >>> class Count(Processor):
             ...     def init(self, context):
@@ -38,6 +41,12 @@ class Processor:
     def process(self, key: Any, value: Any) -> None:
         """Process one record; called for each record.
 
+        Args:
+            key, value: of the record; its timestamp is `context.timestamp()`.
+
+        Raises:
+            TopologyError: a subclass does not define it.
+
         Example:
             >>> class Upper(Processor):
             ...     def process(self, key, value):
@@ -47,6 +56,9 @@ class Processor:
 
     def punctuate(self, stream_time: int) -> None:
         """Act on stream time; called each time the interval given to `context.schedule` has passed on stream time.
+
+        Args:
+            stream_time: the largest timestamp so far (ms since 1970).
 
         Example:
             >>> class Tick(Processor):
@@ -72,6 +84,9 @@ class ProcessorDef:
 
     def instance(self) -> Processor:
         """Return a new processor.
+
+        Raises:
+            TopologyError: a subclass does not define it.
 
         Example:
             >>> class Definition(ProcessorDef):
@@ -107,6 +122,10 @@ class ProcessorContext:
     def forward(self, key: Any, value: Any, child: str | None = None) -> None:
         """Forward a key and value to all children, or to one, with the timestamp and headers of the current record.
 
+        Args:
+            key, value: of the new record.
+            child: name of a child node; None: all children.
+
         Example:
             >>> class Upper(Processor):
             ...     def process(self, key, value):
@@ -121,6 +140,13 @@ class ProcessorContext:
 
     def send(self, topic: str, key: Any, value: Any) -> None:
         """Write to a topic that `add_processor(..., sends_to=[...])` declared for this processor.
+
+        Args:
+            topic: name of the topic.
+            key, value: of the record to write.
+
+        Raises:
+            TopologyError: the topic was not declared for this processor.
 
         Example:
             >>> class Copy(Processor):
@@ -138,6 +164,9 @@ class ProcessorContext:
 
     def schedule(self, interval: Millis) -> Any:
         """Call `punctuate(stream_time)` each time this much stream time has passed; returns an object that can be cancelled.
+
+        Args:
+            interval: stream time between two calls (ms or timedelta).
 
         Example:
             >>> class Tick(Processor):
@@ -163,6 +192,9 @@ class ProcessorContext:
 
     def get_state_store(self, name: str) -> Any:
         """Return a store of the definition.
+
+        Args:
+            name: name of a store that the `ProcessorDef` lists.
 
         Example:
             >>> class Last(Processor):

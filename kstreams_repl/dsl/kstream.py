@@ -57,6 +57,9 @@ class KStream(JoinableStream):
     def split(self, *, name: str | None = None) -> BranchedKStream:
         """Send each record to the first branch whose predicate is true: `split().branch(p).branch(q).default_branch()`.
 
+        Args:
+            name: prefix of the names of the branches, and name of the splitting node; None = generated.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -73,6 +76,13 @@ class KStream(JoinableStream):
     @logged
     def branch(self, *predicates: Predicate, name: str | None = None) -> list[KStream]:
         """Return one stream per predicate, in order (KIP-28); records that match none are dropped. `split` is its current form.
+
+        Args:
+            *predicates: (key, value) -> truth value, one per branch.
+            name: as for `split`.
+
+        Raises:
+            TopologyError: no predicate is given.
 
         Example:
             >>> import kstreams_repl as ks
@@ -138,6 +148,10 @@ class KStream(JoinableStream):
     def group_by_key(self, *, name: str | None = None, key_serde: Any = None, value_serde: Any = None) -> KGroupedStream:
         """Group by the records' key; `name=` names the repartition topic if one is needed.
 
+        Args:
+            name: name of the repartition topic, if one is needed; None = that of the store.
+            key_serde, value_serde: None = the stream's, else the application's defaults.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -166,6 +180,11 @@ class KStream(JoinableStream):
         self, selector: Callable[[Any, Any], Any], *, name: str | None = None, key_serde: Any = None, value_serde: Any = None
     ) -> KGroupedStream:
         """Group by `selector(key, value)`; the following aggregate repartitions by that key.
+
+        Args:
+            selector: (key, value) -> the key to group by.
+            name: name of the node, and of the repartition topic; None = generated.
+            key_serde, value_serde: serdes of the grouped records; None = the application's default for keys, the stream's for values.
 
         Example:
             >>> import kstreams_repl as ks
@@ -253,6 +272,11 @@ class KTable(TableOperators, JoinableTable):
         A change subtracts the old value from its group and adds the new one to its group. If the group key or value is None, that
         half is omitted.
 
+        Args:
+            selector: (key, value) -> (group key, value to aggregate).
+            name: name of the node, and of the repartition topic; None = generated.
+            key_serde, value_serde: serdes of the grouped rows; None = the application's defaults.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -302,6 +326,12 @@ class KGroupedStream(GroupedStream[KTable]):
     ) -> TimeWindowedKStream | SlidingWindowedKStream | SessionWindowedKStream:
         """Aggregate per key and window instead of per key.
 
+        Args:
+            windows: which windows a record is in; see `TimeWindows`, `SlidingWindows`, `SessionWindows`, `UnlimitedWindows`.
+
+        Raises:
+            TopologyError: `windows` is of no such class.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -323,6 +353,9 @@ class KGroupedStream(GroupedStream[KTable]):
     @logged
     def cogroup(self, aggregator: Callable[[Any, Any, Any], Any]) -> CogroupedKStream:
         """Aggregate several grouped streams into one table: `a.cogroup(f).cogroup(b, g).aggregate(initializer)`.
+
+        Args:
+            aggregator: (key, value, aggregate) -> new aggregate, for the values of this grouping.
 
         Example:
             >>> import kstreams_repl as ks
@@ -354,6 +387,13 @@ class CogroupedKStream(CogroupedStream[KTable]):
     def cogroup(self, grouped: KGroupedStream, aggregator: Aggregator) -> CogroupedKStream:
         """Add a grouping whose values are added to the same aggregates by `aggregator(key, value, aggregate)`.
 
+        Args:
+            grouped: a grouping with keys of the same type.
+            aggregator: (key, value, aggregate) -> new aggregate, for the values of `grouped`.
+
+        Raises:
+            TopologyError: `grouped` is not a `KGroupedStream`.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -377,6 +417,12 @@ class CogroupedKStream(CogroupedStream[KTable]):
         self, windows: TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
     ) -> TimeWindowedCogroupedKStream | SessionWindowedCogroupedKStream:
         """Aggregate per key and window instead of per key.
+
+        Args:
+            windows: which windows a record is in; see `TimeWindows`, `SlidingWindows`, `SessionWindows`, `UnlimitedWindows`.
+
+        Raises:
+            TopologyError: `windows` is of no such class.
 
         Example:
             >>> import kstreams_repl as ks

@@ -29,6 +29,9 @@ class Stores:
     def persistent_key_value_store(name: str) -> StoreBuilder:
         """Return a key-value store on disk.
 
+        Args:
+            name: name of the store.
+
         Example:
             >>> import kstreams_repl as ks
             >>> store = ks.Stores.persistent_key_value_store("seen")
@@ -38,6 +41,9 @@ class Stores:
     @staticmethod
     def persistent_timestamped_key_value_store(name: str) -> StoreBuilder:
         """Return a key-value store on disk that keeps a timestamp with each value.
+
+        Args:
+            name: name of the store.
 
         Example:
             >>> import kstreams_repl as ks
@@ -49,6 +55,13 @@ class Stores:
     def persistent_versioned_key_value_store(name: str, history_retention: Millis) -> StoreBuilder:
         """Return a store on disk that keeps each key's versions of the last `history_retention` (ms or timedelta).
 
+        Args:
+            name: name of the store.
+            history_retention: how long versions are kept (ms or timedelta).
+
+        Raises:
+            TopologyError: the time is negative.
+
         Example:
             >>> import kstreams_repl as ks
             >>> store = ks.Stores.persistent_versioned_key_value_store("prices", 3_600_000)
@@ -59,6 +72,9 @@ class Stores:
     def in_memory_key_value_store(name: str) -> StoreBuilder:
         """Return a key-value store in memory, restored from its changelog at every start.
 
+        Args:
+            name: name of the store.
+
         Example:
             >>> import kstreams_repl as ks
             >>> store = ks.Stores.in_memory_key_value_store("seen")
@@ -68,6 +84,10 @@ class Stores:
     @staticmethod
     def lru_map(name: str, max_cache_size: int) -> StoreBuilder:
         """Return a store in memory that keeps the `max_cache_size` most recently used keys.
+
+        Args:
+            name: name of the store.
+            max_cache_size: number of keys to keep, 1 or more.
 
         Example:
             >>> import kstreams_repl as ks
@@ -117,6 +137,13 @@ class Stores:
     def persistent_session_store(name: str, retention: Millis) -> StoreBuilder:
         """Return a session store on disk that keeps sessions for `retention` (ms or timedelta).
 
+        Args:
+            name: name of the store.
+            retention: how long sessions are kept (ms or timedelta).
+
+        Raises:
+            TopologyError: the time is negative.
+
         Example:
             >>> import kstreams_repl as ks
             >>> store = ks.Stores.persistent_session_store("visits", 3_600_000)
@@ -126,6 +153,13 @@ class Stores:
     @staticmethod
     def in_memory_session_store(name: str, retention: Millis) -> StoreBuilder:
         """Return a session store in memory that keeps sessions for `retention` (ms or timedelta).
+
+        Args:
+            name: name of the store.
+            retention: how long sessions are kept (ms or timedelta).
+
+        Raises:
+            TopologyError: the time is negative.
 
         Example:
             >>> import kstreams_repl as ks
@@ -137,6 +171,13 @@ class Stores:
     def key_value_store_builder(supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None) -> StoreBuilder:
         """Return the builder of a key-value store; serdes of None are the application's defaults.
 
+        Args:
+            supplier: a key-value store or an LRU map, from one of the functions above.
+            key_serde, value_serde: a serde or its name; None = the application's defaults.
+
+        Raises:
+            TopologyError: the supplier is of another kind of store.
+
         Example:
             >>> import kstreams_repl as ks
             >>> store = ks.Stores.key_value_store_builder(ks.Stores.in_memory_key_value_store("seen"), "string", "long")
@@ -147,6 +188,13 @@ class Stores:
     def timestamped_key_value_store_builder(supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None) -> StoreBuilder:
         """Return the builder of a key-value store whose values are `ValueAndTimestamp`.
 
+        Args:
+            supplier: a key-value store, from one of the functions above.
+            key_serde, value_serde: a serde or its name; None = the application's defaults.
+
+        Raises:
+            TopologyError: the supplier is of another kind of store.
+
         Example:
             >>> import kstreams_repl as ks
             >>> store = ks.Stores.timestamped_key_value_store_builder(ks.Stores.persistent_key_value_store("seen"), "string", "long")
@@ -156,6 +204,13 @@ class Stores:
     @staticmethod
     def versioned_key_value_store_builder(supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None) -> StoreBuilder:
         """Return the builder of a versioned store.
+
+        Args:
+            supplier: a versioned store, from one of the functions above.
+            key_serde, value_serde: a serde or its name; None = the application's defaults.
+
+        Raises:
+            TopologyError: the supplier is of another kind of store.
 
         Example:
             >>> import kstreams_repl as ks
@@ -168,6 +223,13 @@ class Stores:
     def window_store_builder(supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None) -> StoreBuilder:
         """Return the builder of a window store.
 
+        Args:
+            supplier: a window store, from one of the functions above.
+            key_serde, value_serde: a serde or its name; None = the application's defaults.
+
+        Raises:
+            TopologyError: the supplier is of another kind of store.
+
         Example:
             >>> import kstreams_repl as ks
             >>> store = ks.Stores.window_store_builder(ks.Stores.persistent_window_store("visits", 3_600_000, 60_000), "string", "long")
@@ -177,6 +239,13 @@ class Stores:
     @staticmethod
     def timestamped_window_store_builder(supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None) -> StoreBuilder:
         """Return the builder of a window store whose values are `ValueAndTimestamp`.
+
+        Args:
+            supplier: a window store, from one of the functions above.
+            key_serde, value_serde: a serde or its name; None = the application's defaults.
+
+        Raises:
+            TopologyError: the supplier is of another kind of store.
 
         Example:
             >>> import kstreams_repl as ks
@@ -188,6 +257,13 @@ class Stores:
     @staticmethod
     def session_store_builder(supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None) -> StoreBuilder:
         """Return the builder of a session store.
+
+        Args:
+            supplier: a session store, from one of the functions above.
+            key_serde, value_serde: a serde or its name; None = the application's defaults.
+
+        Raises:
+            TopologyError: the supplier is of another kind of store.
 
         Example:
             >>> import kstreams_repl as ks

@@ -54,6 +54,10 @@ class StreamOperators(AbstractStream):
     def filter(self, predicate: Predicate, *, name: str | None = None) -> Self:
         """Keep records for which `predicate(key, value)` is true.
 
+        Args:
+            predicate: (key, value) -> truth value.
+            name: name of the node; None = generated.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -66,6 +70,10 @@ class StreamOperators(AbstractStream):
     @logged
     def filter_not(self, predicate: Predicate, *, name: str | None = None) -> Self:
         """Keep records for which `predicate(key, value)` is false.
+
+        Args:
+            predicate: (key, value) -> truth value.
+            name: name of the node; None = generated.
 
         Example:
             >>> import kstreams_repl as ks
@@ -81,6 +89,10 @@ class StreamOperators(AbstractStream):
     def map(self, mapper: Callable[[Any, Any], tuple[Any, Any]], *, name: str | None = None) -> Self:
         """Replace each record by a new (key, value). The key may change, so operators that need it repartition first.
 
+        Args:
+            mapper: (key, value) -> (new key, new value).
+            name: name of the node; None = generated.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -93,6 +105,11 @@ class StreamOperators(AbstractStream):
     @logged
     def map_values(self, mapper: Callable[..., Any], *, with_key: bool = False, name: str | None = None) -> Self:
         """Replace each record's value: `mapper(value)`, or `mapper(key, value)` with `with_key=True`. None values are passed too.
+
+        Args:
+            mapper: (value) -> new value, or (key, value) -> new value with `with_key=True`.
+            with_key: whether `mapper` takes the key too.
+            name: name of the node; None = generated.
 
         Example:
             >>> import kstreams_repl as ks
@@ -110,6 +127,10 @@ class StreamOperators(AbstractStream):
     def flat_map(self, mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]], *, name: str | None = None) -> Self:
         """Replace each record by any number of (key, value) pairs, in the order of the iterable.
 
+        Args:
+            mapper: (key, value) -> an iterable of (key, value) pairs.
+            name: name of the node; None = generated.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -124,6 +145,11 @@ class StreamOperators(AbstractStream):
         self, mapper: Callable[..., Iterable[Any]], *, with_key: bool = False, name: str | None = None
     ) -> Self:
         """Replace each record by any number of values with the same key.
+
+        Args:
+            mapper: (value) -> an iterable of values, or (key, value) -> the same with `with_key=True`.
+            with_key: whether `mapper` takes the key too.
+            name: name of the node; None = generated.
 
         Example:
             >>> import kstreams_repl as ks
@@ -140,6 +166,10 @@ class StreamOperators(AbstractStream):
     def select_key(self, selector: Callable[[Any, Any], Any], *, name: str | None = None) -> Self:
         """Replace each record's key by `selector(key, value)`.
 
+        Args:
+            selector: (key, value) -> new key.
+            name: name of the node; None = generated.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -152,6 +182,10 @@ class StreamOperators(AbstractStream):
     @logged
     def peek(self, action: Callable[[Any, Any], Any], *, name: str | None = None) -> Self:
         """Call `action(key, value)` for each record and pass it on unchanged.
+
+        Args:
+            action: (key, value) -> anything; the result is ignored.
+            name: name of the node; None = generated.
 
         Example:
             >>> import kstreams_repl as ks
@@ -166,6 +200,10 @@ class StreamOperators(AbstractStream):
     @logged
     def foreach(self, action: Callable[[Any, Any], Any], *, name: str | None = None) -> None:
         """Call `action(key, value)` for each record; the stream ends here.
+
+        Args:
+            action: (key, value) -> anything; the result is ignored.
+            name: name of the node; None = generated.
 
         Example:
             >>> import kstreams_repl as ks
@@ -188,6 +226,12 @@ class StreamOperators(AbstractStream):
     ) -> None:
         """Print each record as ``[label]: key, value`` to standard output, or append it to a file; the stream ends here.
 
+        Args:
+            label: what stands in brackets before each record; None = the stream's name.
+            mapper: (key, value) -> the text after the label; None = ``key, value``.
+            path: file to append to, on the machine that runs the task; None = standard output.
+            name: name of the node; None = generated.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -201,6 +245,13 @@ class StreamOperators(AbstractStream):
     @logged
     def merge(self, other: Self, *, name: str | None = None) -> Self:
         """Merge the records of both streams; each stream's order is kept, with no order between them.
+
+        Args:
+            other: a stream of the same builder.
+            name: name of the node; None = generated.
+
+        Raises:
+            TopologyError: `other` is not a stream, or belongs to another builder.
 
         Example:
             >>> import kstreams_repl as ks
@@ -241,6 +292,9 @@ class StreamOperators(AbstractStream):
             key_serde, value_serde: None = the stream's, else the application's defaults.
             partitions: number of partitions; None = as many as upstream has.
             partitioner: as for `to`.
+
+        Raises:
+            TopologyError: `partitions` is not a number of 1 or more.
 
         Example:
             >>> import kstreams_repl as ks
@@ -283,6 +337,9 @@ class StreamOperators(AbstractStream):
             key_serde, value_serde: None = the stream's, else the application's defaults.
             partitioner: (topic, key, value, partitions) -> a partition, a set of partitions (an empty set drops the record) or
                 None (by key).
+
+        Raises:
+            InvalidNameError: Kafka does not accept the name of the topic.
 
         Example:
             >>> import kstreams_repl as ks
@@ -336,6 +393,12 @@ class StreamOperators(AbstractStream):
 
         For a topic that the application creates and sizes itself use `repartition`.
 
+        Args:
+            topic: name of the topic; it must exist.
+            name: name of the source node, and prefix of the sink's; None = generated.
+            key_serde, value_serde: serdes of the topic; None = the stream's, else the application's defaults.
+            partitioner: as for `to`.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -361,6 +424,9 @@ class StreamOperators(AbstractStream):
             stores: names of the stores it uses, added with `StreamsBuilder.add_state_store`.
             name: name of the node.
 
+        Raises:
+            TopologyError: `supplier` is not callable.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -378,6 +444,14 @@ class StreamOperators(AbstractStream):
     @logged
     def process_values(self, supplier: Callable[[], Any], *, stores: Iterable[str] = (), name: str | None = None) -> Self:
         """Run a user's `FixedKeyProcessor`, which cannot change keys, so that no repartitioning follows.
+
+        Args:
+            supplier: returns a fresh processor for each task, usually its class.
+            stores: names of the stores it uses, added with `StreamsBuilder.add_state_store`.
+            name: name of the node; None = generated.
+
+        Raises:
+            TopologyError: `supplier` is not callable.
 
         Example:
             >>> import kstreams_repl as ks

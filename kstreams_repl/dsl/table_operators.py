@@ -263,6 +263,9 @@ class TableOperators(AbstractTable):
 
         Timers follow stream time, so nothing is emitted while no records arrive.
 
+        Args:
+            suppressed: how long changes are held back, and how many.
+
         Raises:
             TopologyError: `until_window_closes` without a windowed aggregate upstream, or the table is versioned.
 

@@ -152,6 +152,9 @@ class WindowedStream(Handle, Generic[TableT]):
     def emit_strategy(self, strategy: EmitStrategy) -> Self:
         """Return the same grouping that emits on each update (default) or once per window, when it closes.
 
+        Args:
+            strategy: `EmitStrategy.ON_WINDOW_UPDATE` or `EmitStrategy.ON_WINDOW_CLOSE`.
+
         Raises:
             TopologyError: not an `EmitStrategy`, or unlimited windows, which never close, with `ON_WINDOW_CLOSE`.
 

@@ -173,6 +173,10 @@ class SlidingWindows:
     def of_time_difference(cls, difference: Millis, *, grace: Millis = 0) -> SlidingWindows:
         """Return windows that contain records at most `difference` apart (ms or timedelta).
 
+        Args:
+            difference: largest difference in time of two records of a window (ms or timedelta).
+            grace: how long after its end a window still accepts records (ms or timedelta).
+
         Raises:
             TopologyError: a value is negative.
 
@@ -213,6 +217,10 @@ class SessionWindows:
     @classmethod
     def of_inactivity_gap(cls, gap: Millis, *, grace: Millis = 0) -> SessionWindows:
         """Return sessions that end after `gap` without a record (ms or timedelta).
+
+        Args:
+            gap: longest time between two records of a session (ms or timedelta).
+            grace: how long after its end a session still accepts records (ms or timedelta).
 
         Raises:
             TopologyError: a value is negative.
@@ -300,6 +308,13 @@ class JoinWindows:
     def before(self, difference: Millis) -> JoinWindows:
         """Return the same windows with another `before`; may be negative as long as `before + after >= 0`.
 
+        Args:
+            difference: how much earlier than the left record the right one may be (ms or timedelta); negative values
+                move that end of the window to the other side of the record.
+
+        Raises:
+            TopologyError: the window ends before it starts.
+
         Example:
             >>> import kstreams_repl as ks
             >>> windows = ks.JoinWindows.of_time_difference(5_000).before(60_000)
@@ -308,6 +323,13 @@ class JoinWindows:
 
     def after(self, difference: Millis) -> JoinWindows:
         """Return the same windows with another `after`; may be negative as long as `before + after >= 0`.
+
+        Args:
+            difference: how much later than the left record the right one may be (ms or timedelta); negative values
+                move that end of the window to the other side of the record.
+
+        Raises:
+            TopologyError: the window ends before it starts.
 
         Example:
             >>> import kstreams_repl as ks

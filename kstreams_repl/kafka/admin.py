@@ -300,6 +300,9 @@ class Admin:
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the effective configuration of each topic that exists, by name.
 
+        Args:
+            names: topics; those that do not exist are left out of the result.
+
         Raises:
             BrokerUnavailableError: no answer in time.
 
@@ -319,6 +322,10 @@ class Admin:
 
     def alter_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
         """Set these configurations of a topic and leave the others unchanged.
+
+        Args:
+            topic: name of the topic.
+            configs: new values by name of the setting.
 
         Raises:
             UnknownTopicError: the topic does not exist.
@@ -363,6 +370,9 @@ class Admin:
         A commit is acknowledged *before* its markers are in the topics, so `end_offsets` right after a commit may still return a
         smaller offset.
 
+        Args:
+            partitions: partitions of existing topics.
+
         Raises:
             BrokerUnavailableError: a transaction stayed open for longer than this client's timeout.
 
@@ -383,6 +393,9 @@ class Admin:
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset that is still in the log of each partition.
+
+        Args:
+            partitions: partitions of existing topics.
 
         Raises:
             UnknownTopicError: a topic does not exist.
@@ -475,6 +488,10 @@ class Admin:
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets for a group without members: the start offsets of an application that has never run.
+
+        Args:
+            group: name of the group.
+            offsets: the offset of the next record to read, by partition.
 
         Raises:
             BrokerUnavailableError, KStreamsError: the broker rejected them, for example because the group has a member.

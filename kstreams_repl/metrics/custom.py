@@ -203,6 +203,7 @@ class StreamsMetrics:
             scope: the group is ``stream-<scope>-metrics``, and the tag ``<scope>-id`` contains the entity.
             entity: what is measured: the name of a node or a client.
             operation: the measured operation.
+            level: INFO, DEBUG or TRACE, as for `add_sensor`.
             tags: additional tags.
 
         Example:

@@ -153,6 +153,9 @@ class ProcessingContext(Protocol):
     def get_state_store(self, name: str) -> Any:
         """Return a store that this processor is connected to; raises InvalidStateStoreError otherwise.
 
+        Args:
+            name: name of a store that is connected to the processor.
+
         Example:
             >>> import kstreams_repl as ks
             >>> class Seen(ks.Processor):
@@ -181,6 +184,12 @@ class ProcessingContext(Protocol):
     ) -> Cancellable:
         """Call `callback(timestamp_ms)` every `interval` (timedelta or ms) of stream or wall-clock time, first at `start` (ms or a
         datetime; naive ones are UTC) if given.
+
+        Args:
+            interval: time between two calls, 1 ms or more (timedelta or ms).
+            punctuation: which time decides.
+            callback: called with the time (ms since 1970).
+            start: time of the first call (ms since 1970 or a datetime; naive ones are UTC); None: one `interval` from now.
 
         Example:
             >>> import kstreams_repl as ks
@@ -304,6 +313,10 @@ class ProcessorContext(ProcessingContext, Protocol):
     def forward(self, record: Record, child: str | None = None) -> None:
         """Forward a record to all children in the order they were added, depth first, or only to the named one.
 
+        Args:
+            record: the record to forward.
+            child: name of a child node; None: all children.
+
         Example:
             >>> import kstreams_repl as ks
             >>> class Work(ks.Processor):
@@ -378,6 +391,12 @@ class Processor(_Lifecycle):
     def process(self, record: Record) -> None:
         """Process a record.
 
+        Args:
+            record: the record.
+
+        Raises:
+            NotImplementedError: a subclass does not define it.
+
         Example:
             >>> import kstreams_repl as ks
             >>> class Upper(ks.Processor):
@@ -394,6 +413,12 @@ class FixedKeyProcessor(_Lifecycle):
 
     def process(self, record: FixedKeyRecord) -> None:
         """Process a record.
+
+        Args:
+            record: the record; `record.with_value(...)` makes the one to forward.
+
+        Raises:
+            NotImplementedError: a subclass does not define it.
 
         Example:
             >>> import kstreams_repl as ks

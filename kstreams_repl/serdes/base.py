@@ -107,6 +107,9 @@ class Serde:
     def writes_like(self, other: Serde) -> bool:
         """Return whether both certainly write the same bytes: the same serde, or one made by the same recipe.
 
+        Args:
+            other: the serde to compare with.
+
         Example:
             >>> from kstreams_repl import serdes
             >>> serdes.string.writes_like(serdes.string)

@@ -284,6 +284,10 @@ class Session(TopicAccess):
 
         Raises KStreamsError when the application is running.
 
+        Args:
+            name: name of the application.
+            dry_run: whether to list only.
+
         Example:
             >>> session.cleanup('word-count')
         """

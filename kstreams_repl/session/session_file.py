@@ -202,6 +202,9 @@ class SessionFiles:
     def read(self, application: str) -> Saved:
         """Return the stored versions. Nothing is executed.
 
+        Args:
+            application: name of the application.
+
         Raises:
             SessionFileError: there is no file, it belongs to another user, others may read or write it, or it is not a session
                 file.

@@ -62,6 +62,12 @@ class TopicAccess:
         On the embedded broker a topic keeps its records without limit unless `configs` says otherwise: Kafka's default deletes
         them after a week.
 
+        Args:
+            topic: name of the topic.
+            partitions: number of partitions.
+            configs: settings of the topic; None: the broker's, except for `retention.ms` on the embedded broker.
+            exist_ok: whether a topic that exists already is left as it is; otherwise it raises an error.
+
         Raises:
             InvalidNameError: Kafka does not allow the name.
 
@@ -194,6 +200,12 @@ class TopicAccess:
     @renamed(seconds="timeout")
     def sample(self, topology: Any, *, n: int = 10, timeout: float = 5.0, config: Mapping[str, Any] | None = None) -> Sample:
         """Run a topology over a bounded sample of its topics and keep the last `n` values of every node.
+
+        Args:
+            topology: a builder, a topology, a stream or a table.
+            n: number of values per node.
+            timeout: seconds to read for at most.
+            config: settings of the topology; None: the session's.
 
         Example:
             >>> sample = session.sample(builder, n=3)

@@ -167,6 +167,8 @@ class TopologyTestDriver:
         """Return an input topic that pipes records into `topic`; serdes (or their names) default to bytes.
 
         Args:
+            topic: name of the topic.
+            key_serde, value_serde: a serde or its name; None = bytes.
             start_timestamp: of the first record without its own; None: the mocked wall clock (with `auto_advance`: its current
                 time).
             auto_advance: how much later each further record is (ms or timedelta).
@@ -191,6 +193,10 @@ class TopologyTestDriver:
 
     def create_output_topic(self, topic: str, key_serde: Any = None, value_serde: Any = None) -> TestOutputTopic:
         """Return an output topic that reads what was written to `topic`, oldest first, each record once.
+
+        Args:
+            topic: name of the topic.
+            key_serde, value_serde: a serde or its name; None = bytes.
 
         Example:
             >>> import kstreams_repl as ks
@@ -247,6 +253,12 @@ class TopologyTestDriver:
 
     def state_store(self, name: str) -> Any:
         """Return a store of the topology, readable and writable, as processors see it.
+
+        Args:
+            name: name of the store.
+
+        Raises:
+            InvalidStateStoreError: the topology has no such store.
 
         Example:
             >>> import kstreams_repl as ks
@@ -371,6 +383,16 @@ class TopologyTestDriver:
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None = None
     ) -> None:
         """Pipe one record as it would be on the broker, and run until all records are processed.
+
+        Args:
+            topic: name of the topic.
+            key, value: serialized; None = no key, or a tombstone.
+            timestamp: milliseconds since 1970.
+            headers: (name, bytes) pairs; None = none.
+
+        Raises:
+            UnknownTopicError: the topology does not read the topic.
+            IllegalStateTransitionError: the driver is closed.
 
         Example:
             >>> import kstreams_repl as ks

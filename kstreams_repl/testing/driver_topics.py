@@ -73,6 +73,7 @@ class TestInputTopic:
         """Pipe one record and run until all records are processed.
 
         Args:
+            key, value: serialized with the serdes of the topic.
             timestamp: ms, or a datetime (naive ones are UTC); None: the start timestamp (advanced by `auto_advance` each time),
                 else the mocked wall clock.
             headers: (name, bytes) pairs, or a dict.
@@ -97,6 +98,12 @@ class TestInputTopic:
     def advance_time(self, by: int | timedelta) -> None:
         """Advance the time of later records without their own timestamp (ms or timedelta).
 
+        Args:
+            by: how much later (ms or timedelta), 0 or more.
+
+        Raises:
+            KStreamsError: `by` is negative, or neither.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -114,6 +121,9 @@ class TestInputTopic:
 
     def pipe_records(self, records: Iterable[TestRecord | tuple[Any, ...]]) -> None:
         """Pipe `(key, value)`, `(key, value, timestamp)` or `TestRecord` items in order.
+
+        Args:
+            records: pairs, triples or `TestRecord` items.
 
         Example:
             >>> import kstreams_repl as ks
@@ -212,6 +222,9 @@ class TestOutputTopic:
 
     def read_record(self) -> TestRecord:
         """Return the oldest unread record; raise if there is none.
+
+        Raises:
+            KStreamsError: there is no unread record.
 
         Example:
             >>> import kstreams_repl as ks

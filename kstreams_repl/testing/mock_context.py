@@ -101,6 +101,10 @@ class MockProcessorContext:
     def forward(self, record: Any, child: str | None = None) -> None:
         """Capture a record that the processor forwards, for `forwarded`.
 
+        Args:
+            record: the record to forward.
+            child: name of the child it is for; None: all children.
+
         Example:
             >>> import kstreams_repl as ks
             >>> context = ks.MockProcessorContext()
@@ -145,6 +149,12 @@ class MockProcessorContext:
         start: datetime | int | None = None,
     ) -> CapturedPunctuator:
         """Capture a punctuation; it runs only when the test calls it.
+
+        Args:
+            interval: time between two calls, 1 ms or more (timedelta or ms).
+            punctuation: which time decides.
+            callback: called with the time (ms since 1970).
+            start: time of the first call (ms since 1970 or a datetime; naive ones are UTC); None: one `interval` from now.
 
         Example:
             >>> import kstreams_repl as ks
@@ -215,6 +225,12 @@ class MockProcessorContext:
     def get_state_store(self, name: str) -> Any:
         """Return a store that was given to the constructor or added.
 
+        Args:
+            name: name of the store.
+
+        Raises:
+            InvalidStateStoreError: there is no such store.
+
         Example:
             >>> import kstreams_repl as ks
             >>> context = ks.MockProcessorContext()
@@ -245,6 +261,11 @@ class MockProcessorContext:
 
     def set_record_metadata(self, topic: str, partition: int, offset: int) -> None:
         """Set the coordinates of the current record.
+
+        Args:
+            topic: name of the topic.
+            partition: number of the partition.
+            offset: offset of the record.
 
         Example:
             >>> import kstreams_repl as ks
@@ -280,6 +301,9 @@ class MockProcessorContext:
     def set_current_stream_time_ms(self, timestamp: int) -> None:
         """Set stream time in milliseconds.
 
+        Args:
+            timestamp: milliseconds since 1970.
+
         Example:
             >>> import kstreams_repl as ks
             >>> context = ks.MockProcessorContext()
@@ -302,6 +326,9 @@ class MockProcessorContext:
 
     def set_current_system_time_ms(self, timestamp: int) -> None:
         """Set the mocked system time in milliseconds.
+
+        Args:
+            timestamp: milliseconds since 1970.
 
         Example:
             >>> import kstreams_repl as ks

@@ -101,6 +101,7 @@ class Recording(Frames, Sequence[RecordedRecord]):
         Raises:
             UnknownTopicError: the topology does not read a recorded topic.
             StreamsProcessingError: a function of the topology raised.
+            KStreamsError: `target` is neither.
 
         Example:
             >>> import kstreams_repl as ks
@@ -118,7 +119,9 @@ class Recording(Frames, Sequence[RecordedRecord]):
         if topology is None:
             topology = target.build(config) if hasattr(target, "build") else None
         if topology is None:
-            raise KStreamsError(f"cannot replay into a {type(target).__name__}", hint="a TopologyTestDriver, a topology or a builder")
+            raise KStreamsError(
+                f"expected a TopologyTestDriver, a topology or a builder, got {type(target).__name__}", hint="recording.replay(builder)"
+            )
         driver = TopologyTestDriver(topology, config, start_ms=self._records[0].timestamp if self._records else None)
         try:
             self._feed(driver)
@@ -180,6 +183,9 @@ class Recording(Frames, Sequence[RecordedRecord]):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:
         """Read a file that `save` wrote.
+
+        Args:
+            path: path of the file.
 
         Raises:
             RecordingError: the file does not exist, was truncated or changed, or is not a recording.

@@ -131,6 +131,9 @@ class StoreBuilder:
     def with_(self, **changes: object) -> StoreBuilder:
         """Return a copy with the given attributes changed: deprecated name of `dataclasses.replace(builder, ...)`.
 
+        Args:
+            **changes: new values by attribute.
+
         Example:
             >>> import dataclasses
             >>> import kstreams_repl as ks
@@ -142,6 +145,9 @@ class StoreBuilder:
 
     def on_disk(self, default_store: str) -> bool:
         """Return whether the store is kept on disk in an application with this ``default.dsl.store``.
+
+        Args:
+            default_store: the value of ``default.dsl.store``: "rocksDB" or "in_memory".
 
         Example:
             >>> import kstreams_repl as ks

@@ -135,6 +135,14 @@ class Topology(TopologyChecks):
         """Add a node that writes a topic, or the topic that a callable `(key, value, record metadata) -> name` chooses per
         record.
 
+        Args:
+            name: name of the node.
+            topic: name of the topic, or (key, value, record metadata) -> name.
+            *parents: nodes that forward to this one.
+            key_serde, value_serde: a serde or its name; None = the application's defaults.
+            partitioner: (topic, key, value, partitions) -> a partition, several or None; None = by key.
+            origin: where the user added the node; None = the caller's line.
+
         Raises:
             TopologyError: the name is taken, a parent is unknown or a sink.
             InvalidNameError: Kafka does not accept the topic's name.
@@ -334,6 +342,10 @@ class Topology(TopologyChecks):
     def add_internal_topic(self, name: str, partitions: int | None = None) -> Topology:
         """Declare a topic that the application creates; its name on the broker has the prefix ``<application.id>-``.
 
+        Args:
+            name: name without the prefix.
+            partitions: number of partitions; None = as many as upstream has.
+
         Example:
             >>> import kstreams_repl as ks
             >>> topology = ks.Topology()
@@ -359,6 +371,10 @@ class Topology(TopologyChecks):
 
     def replace_copartition_source(self, old: str, new: str) -> None:
         """Replace a source by another in all co-partitioned groups (merged repartition topics).
+
+        Args:
+            old: name of the source to replace.
+            new: name of the source that takes its place.
 
         Example:
             >>> import kstreams_repl as ks

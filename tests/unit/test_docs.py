@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import inspect
 import re
+import textwrap
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -128,6 +130,42 @@ def examples_of(function: Any) -> str:
 def test_every_public_method_has_an_example() -> None:
     lacking = [f"{kind}.{name}" for kind, cls in classes().items() for name, function in methods(cls).items() if not examples_of(function)]
     assert lacking == []
+
+
+_AS_ELSEWHERE = re.compile(r"(?:\bas|arguments of|those of)\b[^.]*`[\w.]+`")
+"""A reference to the arguments of another method, such as "arguments as for `join`"."""
+
+
+def described_methods() -> dict[str, tuple[Any, str]]:
+    """Each public method and its docstring before the example, by name."""
+    found = {}
+    for kind, cls in classes().items():
+        for name, method in methods(cls).items():
+            function: Any = inspect.unwrap(method)
+            if not function.__code__.co_filename.startswith("<"):  # made by dataclasses
+                found[f"{kind}.{name}"] = (function, (inspect.getdoc(function) or "").partition("Example:")[0])
+    return found
+
+
+def test_every_argument_of_a_public_method_is_described() -> None:
+    lacking = {}
+    for name, (function, text) in described_methods().items():
+        arguments = [one for one in inspect.signature(function).parameters if one not in ("self", "cls")]
+        undescribed = [one for one in arguments if not re.search(rf"\b{one}\b", text)]
+        if undescribed and not _AS_ELSEWHERE.search(text):
+            lacking[name] = undescribed
+    assert lacking == {}
+
+
+def test_every_error_that_a_public_method_raises_itself_is_described() -> None:
+    lacking = {}
+    for name, (function, text) in described_methods().items():
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        raised = {node.exc.func for node in ast.walk(tree) if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)}
+        errors = {error.id for error in raised if isinstance(error, ast.Name) and error.id[0].isupper()}
+        if undescribed := [error for error in errors if error not in text]:
+            lacking[name] = undescribed
+    assert lacking == {"Savepoint.load": ["ValueError"]}, "caught by the method itself"
 
 
 def in_a_module_that_needs_a_cluster() -> dict[str, str]:

@@ -91,6 +91,7 @@ class MetricsView(Frames):
 
         Args:
             group: needed if several groups have a metric of that name.
+            **tags: tags with underscores for dashes: ``task_id="0_0"``.
 
         Example:
             >>> total = app.metrics.total("records-consumed-total")

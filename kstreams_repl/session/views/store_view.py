@@ -93,6 +93,7 @@ class StoreView:
         """Return its rows as a query result.
 
         Args:
+            columns: what to select, as in SQL.
             rows: at most this many per task; None: all.
 
         Example:

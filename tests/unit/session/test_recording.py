@@ -61,7 +61,7 @@ def test_a_recording_replays_into_a_builder_and_into_a_driver() -> None:
 def test_replaying_what_a_topology_does_not_read_says_so() -> None:
     with pytest.raises(UnknownTopicError, match="other"):
         Recording([RecordedRecord("other", 0, 0, 1, None, None)], {"other": 1}).replay(counting())
-    with pytest.raises(KStreamsError, match="cannot replay into a int"):
+    with pytest.raises(KStreamsError, match="expected a TopologyTestDriver, a topology or a builder, got int"):
         words().replay(5)
 
 
