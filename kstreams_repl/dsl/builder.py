@@ -210,7 +210,9 @@ class StreamsBuilder(Handle):
         validate_name(topic, "topic")
         options = replace(materialized(store, caching=caching, persistent=persistent) or Materialized(), logging=False)
         if options.versioned:
-            raise TopologyError(f"global table of {topic!r} cannot be versioned", hint="leave history= out", topic=topic)
+            raise TopologyError(
+                f"expected a store without history for the global table of {topic!r}", hint="leave history= out", topic=topic
+            )
         graph = self._graph
         store_name = options.name if options.name is not None else graph.new_store_name(f"{topic}-")
         consumed = self._consumed(
@@ -450,19 +452,23 @@ def _topics(
         topics, pattern = None, topics
     if pattern is not None:
         if topics is not None:
-            raise TopologyError("a stream reads topics or a pattern, not both", hint="use two streams and merge() them")
+            raise TopologyError("expected topics or pattern=, got both", hint="use two streams and merge() them")
         try:
             return (), re.compile(pattern)
         except (re.error, TypeError) as cause:
-            raise TopologyError(f"{pattern!r} is no regular expression: {cause}", hint="use Python's re syntax, matched in full") from cause
+            raise TopologyError(
+                f"cannot parse pattern {pattern!r} as a regular expression: {cause}", hint="use Python's re syntax, matched in full"
+            ) from cause
     if topics is None:
-        raise TopologyError("a stream needs a topic", hint='stream("topic")')
+        raise TopologyError("expected a topic, several topics or pattern=, got none", hint='stream("topic")')
     given: Any = topics
     if isinstance(given, bytes) or not isinstance(given, Iterable):
-        raise TopologyError(f"a stream reads topics, not {topics!r}", hint='stream("topic"), stream(["a", "b"]) or stream(pattern="a.*")')
+        raise TopologyError(
+            f"expected one or several names of topics, got {topics!r}", hint='stream("topic"), stream(["a", "b"]) or stream(pattern="a.*")'
+        )
     names = (topics,) if isinstance(topics, str) else tuple(topics)
     if not names:
-        raise TopologyError("a stream needs at least one topic", hint='stream(["a", "b"])')
+        raise TopologyError("expected at least one topic, got none", hint='stream(["a", "b"])')
     return tuple(validate_name(name, "topic") for name in names), None
 
 
@@ -476,7 +482,7 @@ def _consumed(key_serde: Any, value_serde: Any, extractor: TimestampExtractor | 
 
 def _check_store(builder: Any) -> None:
     if not isinstance(builder, StoreBuilder):
-        raise TopologyError(f"a store builder is needed, not {builder!r}", hint='StoreBuilder("name", StoreKind.KEY_VALUE)')
+        raise TopologyError(f"expected a StoreBuilder, got {builder!r}", hint='StoreBuilder("name", StoreKind.KEY_VALUE)')
     validate_name(builder.name, "store")
 
 

@@ -190,7 +190,7 @@ class BuildLog:
         self._stale = False
         for call in self.calls:
             if not all(handle._alive for handle in _handles((call.owner, call.args, call.kwargs))):
-                self.problems.append(Problem(call.name, call.origin, "what it is called on is no longer there"))
+                self.problems.append(Problem(call.name, call.origin, "its upstream stream or table was removed"))
                 continue
             try:
                 result = self._execute(call)
@@ -205,10 +205,9 @@ class BuildLog:
         the downstream cells that still hold its results.
         """
         old = [call for call in self.calls if call.origin.cell == cell]
-        kept = [call for call in self.calls if call.origin.cell != cell]
-        gone = len(old)
+        others = [call for call in self.calls if call.origin.cell != cell]
         self._position.pop(cell, None)
-        if gone:
+        if old:
             self._replaced[cell] = [*old, *self._replaced.pop(cell, [])]
             first = self.calls.index(old[0])
             self._behind[cell] = next((call for call in self.calls[first:] if call.origin.cell != cell), None)
@@ -216,9 +215,9 @@ class BuildLog:
                 if call.origin.cell == cell:
                     for handle in _handles((call.result, call.stands_for)):
                         handle._mark(False)
-            self.calls = kept
+            self.calls = others
             self.replay()
-        return gone
+        return len(old)
 
     def replace(self, node: str, functions: dict[str | None, Any]) -> None:
         """Replace functions of the call that made a node, in place; see `StreamsBuilder.replace`."""
@@ -239,7 +238,8 @@ class BuildLog:
                 )
             if not callable(function):
                 raise TopologyError(
-                    f"{node} cannot call a {type(function).__name__}", hint=f"give {call.name}() a function as {name}", node=node
+                    f"expected a function as {name} of {node}, got {type(function).__name__}",
+                    hint=f"give {call.name}() a function as {name}", node=node,
                 )
             bound.arguments[name] = function
             edited[name] = origin
@@ -258,12 +258,12 @@ class BuildLog:
         """Return a function that undoes every later `replace`."""
         before = [(call, call.args, call.kwargs, call.edited) for call in self.calls]
 
-        def take_back() -> None:
+        def undo() -> None:
             for call, args, kwargs, edited in before:
                 call.args, call.kwargs, call.edited = args, kwargs, edited
             self._stale = True
 
-        return take_back
+        return undo
 
     def _maker(self, node: str) -> Call:
         if self._stale:
@@ -350,7 +350,7 @@ class BuildLog:
     def _usable(self, handle: Handle, method: str) -> None:
         if handle._log is not self:
             raise TopologyError(
-                f"{method}() mixes two builders: {handle!r} belongs to another one",
+                f"{method}() expected streams and tables of one builder, but {handle!r} belongs to another",
                 hint="use one StreamsBuilder",
                 node=f"{method}()",
             )
@@ -410,9 +410,9 @@ def _adopt(old: Any, new: Any) -> None:
     elif isinstance(old, dict) and isinstance(new, dict):
         held = list(old.values())
         old.clear()
-        for kept, (name, fresh) in zip([*held, *[None] * len(new)], new.items(), strict=False):
-            _adopt(kept, fresh)
-            old[name] = fresh if kept is None else kept
+        for earlier, (name, fresh) in zip([*held, *[None] * len(new)], new.items(), strict=False):
+            _adopt(earlier, fresh)
+            old[name] = fresh if earlier is None else earlier
     elif isinstance(old, list) and isinstance(new, list):
-        for kept, fresh in zip(old, new, strict=False):
-            _adopt(kept, fresh)
+        for earlier, fresh in zip(old, new, strict=False):
+            _adopt(earlier, fresh)

@@ -187,7 +187,7 @@ def _by_key_alone(partitioner: Callable[..., Any] | None) -> Callable[..., Any] 
         chosen = choose(topic, key, None, partitions)
         if chosen is not None and not isinstance(chosen, int) and len(chosen) != 1:
             raise TopologyError(
-                f"the partitioner of a foreign-key join chose {len(chosen)} partitions for key {key!r}",
+                f"expected one partition from the partitioner of a foreign-key join, got {len(chosen)} for key {key!r}",
                 hint="choose exactly one",
                 topic=topic,
             )

@@ -42,7 +42,7 @@ class GraphBuilder(NameProvider):
         self.table_sources: dict[TableSourceGraphNode, None] = {}
         self.suppressors: dict[SuppressGraphNode, None] = {}
         self.versioned_readers: dict[GraphNode, None] = {}
-        self.repartitions_behind: dict[GraphNode, dict[RepartitionGraphNode, None]] = {}
+        self.repartitions_downstream: dict[GraphNode, dict[RepartitionGraphNode, None]] = {}
         self.copartition_sources: list[set[str]] = []
         self.internal_topics: list[str] = []
         self._next_priority = 0
@@ -72,11 +72,11 @@ class GraphBuilder(NameProvider):
         if isinstance(node, SuppressGraphNode):
             self.suppressors[node] = None
         if node.key_changing:
-            self.repartitions_behind[node] = {}
+            self.repartitions_downstream[node] = {}
         elif isinstance(node, RepartitionGraphNode) and node.optimizable:
             changer = key_changing_parent(node)
             if changer is not None:
-                self.repartitions_behind[changer][node] = None
+                self.repartitions_downstream[changer][node] = None
         elif node.merges:
             self.merge_nodes[node] = None
         elif isinstance(node, TableSourceGraphNode):

@@ -168,7 +168,7 @@ class JoinableTable(AbstractTable):
         if foreign_key is None:
             if foreign_key_with_key or partitioner is not None or other_partitioner is not None:
                 raise TopologyError(
-                    "foreign_key_with_key=, partitioner= and other_partitioner= belong to a foreign-key join, and there is no foreign_key=",
+                    "foreign_key_with_key=, partitioner= and other_partitioner= need foreign_key=",
                     hint="foreign_key=lambda value: ... gives the other table's key",
                 )
             return table_joins.join_tables(self, other, joiner, how, with_key, options, name)

@@ -103,7 +103,8 @@ class TopologyBuilder:
         """
         if not isinstance(definition, ProcessorDef) and not callable(definition):
             raise TopologyError(
-                f"processor {name!r} needs a ProcessorDef, not {definition!r}", hint="derive one from ProcessorDef", node=name
+                f"expected a ProcessorDef or a callable for processor {name!r}, got {definition!r}",
+                hint="derive one from ProcessorDef", node=name,
             )
         topics = (sends_to,) if isinstance(sends_to, str) else tuple(sends_to)
         sends = {validate_name(topic, "topic"): f"{name}-send-{topic}" for topic in topics}

@@ -52,7 +52,7 @@ class Processor:
             ...     def process(self, key, value):
             ...         self.context.forward(key, value.upper())
         """
-        raise TopologyError(f"{type(self).__name__} has no process(self, key, value)", hint="define it")
+        raise TopologyError(f"{type(self).__name__} does not define process(self, key, value)", hint="override process")
 
     def punctuate(self, stream_time: int) -> None:
         """Act on stream time; called each time the interval given to `context.schedule` has passed on stream time.
@@ -93,7 +93,7 @@ class ProcessorDef:
             ...     def instance(self):
             ...         return Processor()
         """
-        raise TopologyError(f"{type(self).__name__} has no instance(self)", hint="return a new Processor from it")
+        raise TopologyError(f"{type(self).__name__} does not define instance(self)", hint="return a new Processor from it")
 
     def stores(self) -> Iterable[StoreBuilder]:
         """Return the stores to add and connect to the processor.
@@ -156,7 +156,7 @@ class ProcessorContext:
         sink = self._sends.get(topic)
         if sink is None:
             raise TopologyError(
-                f"send() to topic {topic!r}, which was not declared for this processor",
+                f"send() expected a topic that was declared for this processor, got {topic!r}",
                 hint=did_you_mean(topic, self._sends) or f'add_processor(..., sends_to=["{topic}"])',
                 topic=topic,
             )

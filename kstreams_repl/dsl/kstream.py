@@ -91,7 +91,7 @@ class KStream(JoinableStream):
             >>> long_words, others = words.branch(lambda key, word: len(word) > 3, lambda key, word: True)
         """
         if not predicates:
-            raise TopologyError("branch() needs at least one predicate", hint="pass one (key, value) function per branch")
+            raise TopologyError("branch() expected at least one predicate, got none", hint="pass one (key, value) function per branch")
         splitter = self.split(name=name)
         for predicate in predicates:
             splitter.branch(predicate)
@@ -346,7 +346,7 @@ class KGroupedStream(GroupedStream[KTable]):
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self, windows)
         raise TopologyError(
-            f"windowed_by() takes TimeWindows, SlidingWindows, SessionWindows or UnlimitedWindows, not {windows!r}",
+            f"windowed_by() expected TimeWindows, SlidingWindows, SessionWindows or UnlimitedWindows, got {windows!r}",
             hint="for example TimeWindows.of_size(60_000, grace=10_000)",
         )
 
@@ -436,7 +436,10 @@ class CogroupedKStream(CogroupedStream[KTable]):
             return SessionWindowedCogroupedKStream(self, windows)
         if isinstance(windows, (TimeWindows, UnlimitedWindows, SlidingWindows)):
             return TimeWindowedCogroupedKStream(self, windows)
-        raise TopologyError(f"windowed_by() takes windows, not {windows!r}", hint="for example TimeWindows.of_size(60_000)")
+        raise TopologyError(
+            f"windowed_by() expected TimeWindows, SlidingWindows, SessionWindows or UnlimitedWindows, got {windows!r}",
+            hint="for example TimeWindows.of_size(60_000, grace=10_000)",
+        )
 
 
 class TimeWindowedCogroupedKStream(TimeWindowedCogroupedStream[KTable]):

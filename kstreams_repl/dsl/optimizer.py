@@ -120,7 +120,7 @@ def filter_null_keys(root: GraphNode) -> None:
 
 def _merge_repartition_topics(builder: GraphBuilder) -> None:
     _attribute_to_merge_nodes(builder)
-    for changer, replaced in list(builder.repartitions_behind.items()):
+    for changer, replaced in list(builder.repartitions_downstream.items()):
         if not replaced:
             continue
         first = next(iter(replaced))
@@ -133,7 +133,7 @@ def _merge_repartition_topics(builder: GraphBuilder) -> None:
         for node in replaced:
             _replace_repartition(builder, changer, node, single)
         changer.add_child(single)
-        del builder.repartitions_behind[changer]
+        del builder.repartitions_downstream[changer]
 
 
 def _replace_repartition(
@@ -158,23 +158,23 @@ def _replace_repartition(
 
 def _attribute_to_merge_nodes(builder: GraphBuilder) -> None:
     """Assign repartition topics after a merge to the merge, not to the key-changing nodes upstream of it."""
-    behind = builder.repartitions_behind
+    downstream = builder.repartitions_downstream
     changers_of: dict[GraphNode, dict[GraphNode, None]] = {}
     for merge in builder.merge_nodes:
         changers_of[merge] = {}
-        for changer, nodes in behind.items():
+        for changer, nodes in downstream.items():
             if all(find_parent(node, lambda n, m=merge: m in n.parents) is not None for node in nodes):  # type: ignore[misc]
                 if find_parent(merge, lambda n, c=changer: c in n.parents) is not None:  # type: ignore[misc]
                     changers_of[merge][changer] = None
-    gone: dict[GraphNode, None] = {}
+    attributed: dict[GraphNode, None] = {}
     for merge, changers in changers_of.items():
         nodes = {}
         for changer in changers:
-            nodes.update(behind[changer])
-            gone[changer] = None
-        behind[merge] = nodes
-    for changer in gone:
-        behind.pop(changer, None)
+            nodes.update(downstream[changer])
+            attributed[changer] = None
+        downstream[merge] = nodes
+    for changer in attributed:
+        downstream.pop(changer, None)
 
 
 def _rewrite_self_joins(node: GraphNode, visited: set[GraphNode]) -> None:

@@ -54,14 +54,11 @@ class Materialized:
             if getattr(self, what) is not None:
                 object.__setattr__(self, what, not_negative(getattr(self, what), what))
         if not isinstance(self.topic_config, Mapping):
-            raise TopologyError(f"topic_config= takes a dict of topic settings, not {self.topic_config!r}", hint='{"segment.ms": "60000"}')
+            raise TopologyError(
+                f"expected a dict of topic settings as topic_config=, got {self.topic_config!r}", hint='{"segment.ms": "60000"}'
+            )
         if self.history is not None and self.name is None:
             raise TopologyError("a versioned store needs a name", hint='give store="name" together with history=')
-
-    @property
-    def kept(self) -> dict[str, Any]:
-        """Return the corresponding arguments of `StoreBuilder`."""
-        return {"persistent": self.persistent is not False, "follows_default": self.persistent is None}
 
     @property
     def versioned(self) -> bool:
@@ -86,7 +83,7 @@ class Materialized:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> kept = ks.Materialized.as_("counts").with_value_serde("long").with_caching_disabled()
+            >>> options = ks.Materialized.as_("counts").with_value_serde("long").with_caching_disabled()
             >>> ks.Materialized.as_(ks.Stores.in_memory_key_value_store("counts")).persistent
             False
         """
@@ -101,7 +98,7 @@ class Materialized:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> kept = ks.Materialized.as_("counts").with_key_serde("string")
+            >>> options = ks.Materialized.as_("counts").with_key_serde("string")
         """
         return self.with_(key_serde=serde)
 
@@ -110,7 +107,7 @@ class Materialized:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> kept = ks.Materialized.as_("counts").with_value_serde("long")
+            >>> options = ks.Materialized.as_("counts").with_value_serde("long")
         """
         return self.with_(value_serde=serde)
 
@@ -119,7 +116,7 @@ class Materialized:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> kept = ks.Materialized.as_("counts").with_retention(3_600_000)
+            >>> options = ks.Materialized.as_("counts").with_retention(3_600_000)
         """
         return self.with_(retention=retention)
 
@@ -128,7 +125,7 @@ class Materialized:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> kept = ks.Materialized.as_("counts").with_caching_enabled()
+            >>> options = ks.Materialized.as_("counts").with_caching_enabled()
         """
         return self.with_(caching=True)
 
@@ -137,7 +134,7 @@ class Materialized:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> kept = ks.Materialized.as_("counts").with_caching_disabled()
+            >>> options = ks.Materialized.as_("counts").with_caching_disabled()
         """
         return self.with_(caching=False)
 
@@ -146,7 +143,7 @@ class Materialized:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> kept = ks.Materialized.as_("counts").with_logging_enabled({"segment.ms": "60000"})
+            >>> options = ks.Materialized.as_("counts").with_logging_enabled({"segment.ms": "60000"})
         """
         return replace(self, logging=True, topic_config=dict(topic_config or {}))
 
@@ -155,7 +152,7 @@ class Materialized:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> kept = ks.Materialized.as_("counts").with_logging_disabled()
+            >>> options = ks.Materialized.as_("counts").with_logging_disabled()
         """
         return self.with_(logging=False)
 
@@ -177,7 +174,7 @@ class Materialized:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> kept = ks.Materialized("counts").with_(caching=False)
+            >>> options = ks.Materialized("counts").with_(caching=False)
         """
         changed = materialized(
             self if name is None else replace(self, name=name), key_serde=key_serde, value_serde=value_serde, caching=caching,
@@ -217,7 +214,7 @@ def materialized(
     if store is None and not given:
         return None
     if store is not None and not isinstance(store, str):
-        raise TopologyError(f"store= takes a name or a Materialized, not {store!r}", hint='store="counts"')
+        raise TopologyError(f"expected a name or a Materialized as store=, got {store!r}", hint='store="counts"')
     return Materialized(name=store, **given)
 
 
@@ -252,7 +249,7 @@ class EmitStrategy(StrEnum):
     @classmethod
     def _missing_(cls, value: object) -> EmitStrategy:
         raise TopologyError(
-            f"there is no emit strategy {value!r}",
+            f"expected an EmitStrategy, got {value!r}",
             hint="EmitStrategy.ON_WINDOW_UPDATE or EmitStrategy.ON_WINDOW_CLOSE",
             node="emit_strategy()",
         )
@@ -382,6 +379,6 @@ def _named(name: str | None) -> str | None:
 def _check_bounds(max_records: int | None, max_bytes: int | None) -> None:
     for what, bound in (("max_records", max_records), ("max_bytes", max_bytes)):
         if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
-            raise TopologyError(f"{what} must be a whole number, not {bound!r}", hint="leave it out for an unbounded buffer")
+            raise TopologyError(f"{what} must be a whole number >= 0, got {bound!r}", hint="leave it out for an unbounded buffer")
         if bound is not None and bound < 0:
-            raise TopologyError(f"{what} must not be negative, got {bound}", hint="leave it out for an unbounded buffer")
+            raise TopologyError(f"{what} must be a whole number >= 0, got {bound}", hint="leave it out for an unbounded buffer")

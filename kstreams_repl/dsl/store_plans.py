@@ -35,7 +35,7 @@ def table_store(options: Materialized, name: str, key_serde: Any, value_serde: A
         value_serde,
         caching=options.caching,
         logging=options.logging,
-        **options.kept,
+        **_persistence(options),
         topic_config=dict(options.topic_config),
     )
 
@@ -75,7 +75,7 @@ def session_store(
         value_serde,
         caching=options.caching and not on_close,
         logging=options.logging,
-        **options.kept,
+        **_persistence(options),
         retention_ms=retention,
         topic_config=dict(options.topic_config),
         options={"time_ordered": True} if on_close else {},
@@ -126,7 +126,7 @@ def _windowed(
         value_serde,
         caching=options.caching and not on_close,
         logging=options.logging,
-        **options.kept,
+        **_persistence(options),
         retention_ms=retention_ms,
         window_size_ms=size_ms,
         topic_config=dict(options.topic_config),
@@ -138,8 +138,13 @@ def _retention(options: Materialized, name: str, needed: int, what: str) -> int:
         return min(needed, 2**63 - 1)
     if options.retention_ms < needed:
         raise TopologyError(
-            f"store {name!r} would keep windows for {options.retention_ms} ms, but they can change for {needed} ms ({what})",
+            f"retention of store {name!r} must be >= {needed} ms ({what}), got {options.retention_ms} ms",
             hint=f"use retention={needed} or more, or leave it out",
             store=name,
         )
     return options.retention_ms
+
+
+def _persistence(options: Materialized) -> dict[str, Any]:
+    """Return the arguments of `StoreBuilder` that say whether the store is on disk."""
+    return {"persistent": options.persistent is not False, "follows_default": options.persistent is None}

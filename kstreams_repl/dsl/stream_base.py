@@ -119,7 +119,7 @@ def check_callable(function: Any, what: str, operator: str, arguments: str | Non
     """
     if not callable(function):
         raise TopologyError(
-            f"{operator}() needs a function as {what}, not {function!r}", hint=f"pass a function or lambda as {what}"
+            f"{operator}() expected a function as {what}, got {function!r}", hint=f"pass a function or lambda as {what}"
         )
     if arguments is None:
         arguments = _ARGUMENTS.get(f"{operator} {what}", _ARGUMENTS.get(what))
@@ -135,7 +135,7 @@ def check_callable(function: Any, what: str, operator: str, arguments: str | Non
     except TypeError as cause:
         wanted = f"lambda {arguments}: ..." if names else "lambda: ..."
         raise TopologyError(
-            f"the {what} of {operator}() is called with {len(names)} arguments ({arguments}), and {function!r} does not take them: {cause}",
+            f"the {what} of {operator}() must take {len(names)} arguments ({arguments}), got {function!r}: {cause}",
             hint=f"write it as {wanted}",
         ) from cause
 
@@ -148,4 +148,4 @@ def check_kind(other: Any, kinds: type | tuple[type, ...], operator: str) -> Non
     """
     if not isinstance(other, kinds):
         wanted = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
-        raise TopologyError(f"{operator}() takes a {wanted}, not {other!r}", hint=f"pass the {wanted} that another call returned")
+        raise TopologyError(f"{operator}() expected a {wanted}, got {other!r}", hint=f"pass the {wanted} that another call returned")

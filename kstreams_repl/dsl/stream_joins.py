@@ -48,9 +48,11 @@ def join(
         _refuse_others(options, _STREAM_OPTIONS, "join of streams")
         return join_streams(left, other, StreamJoinPlan(joiner, with_key, windows, how, **options))
     if how == "outer":
-        raise TopologyError("outer_join() takes a KStream", hint="a table's own rows need a record to join with: use left_join()")
+        raise TopologyError(
+            f"outer_join() expected a KStream, got {other!r}", hint="a table's own rows need a record to join with: use left_join()"
+        )
     if windows is not None:
-        raise TopologyError(f"a join with a table has no windows: {windows}", hint="leave windows out")
+        raise TopologyError(f"a join with a table takes no windows, got {windows}", hint="leave windows out")
     if isinstance(other, AbstractTable):
         _refuse_others(options, ("grace", "key_serde", "value_serde", "name"), "join with a table")
         return join_table(left, other, joiner, how == "left", with_key, options)
@@ -58,8 +60,8 @@ def join(
         _refuse_others(options, ("key", "name"), "join with a global table")
         return join_global_table(left, other, joiner, how == "left", with_key, options)
     raise TopologyError(
-        f"join() takes a KStream, KTable or GlobalKTable, not {other!r}",
-        hint="pass what stream(), table() or global_table() gave",
+        f"join() expected a KStream, KTable or GlobalKTable, got {other!r}",
+        hint="pass what stream(), table() or global_table() returned",
     )
 
 
@@ -219,8 +221,8 @@ def repartition_for_join(stream: StreamT, topic_name: str, key_serde: Any, value
     if stream._repartition_node is None or stream.name != topic_name:
         stream._repartition_node = node
         graph.add(stream._node, node)
-    kept = stream._repartition_node
-    return type(stream)(stream._log, kept.name, node.key_serde, node.value_serde, frozenset((kept.name,)), kept)
+    shared = stream._repartition_node
+    return type(stream)(stream._log, shared.name, node.key_serde, node.value_serde, frozenset((shared.name,)), shared)
 
 
 def join_table(left: StreamT, table: AbstractTable, joiner: Joiner, left_join: bool, with_key: bool, options: dict[str, Any]) -> StreamT:
@@ -270,7 +272,7 @@ def _history_check(node: str, table: str, stores: tuple[str, ...], grace: int) -
                 raise _not_versioned(node, table)
             if grace > (store.retention_ms or 0):
                 raise TopologyError(
-                    f"join {node} waits {grace} ms for its table, but store {name!r} keeps a history of {store.retention_ms} ms only",
+                    f"grace of join {node} must be at most the history of store {name!r} ({store.retention_ms} ms), got {grace} ms",
                     hint=f"use history={grace} or more for the table, or a smaller grace",
                     node=node,
                     store=name,
@@ -281,7 +283,7 @@ def _history_check(node: str, table: str, stores: tuple[str, ...], grace: int) -
 
 def _not_versioned(node: str, table: str) -> TopologyError:
     return TopologyError(
-        f"join {node} has a grace period, but table {table} has no versions",
+        f"join {node} has a grace period and expected a versioned table, got {table}",
         hint='give the table a history: table(topic, store="name", history=...)',
         node=node,
     )

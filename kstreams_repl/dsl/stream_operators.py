@@ -303,7 +303,9 @@ class StreamOperators(AbstractStream):
             >>> moved = words.select_key(lambda key, word: word).repartition(name="by-word", partitions=4)
         """
         if partitions is not None and (isinstance(partitions, bool) or not isinstance(partitions, int) or partitions <= 0):
-            raise TopologyError(f"a topic cannot have {partitions!r} partitions", hint="give a number of 1 or more")
+            raise TopologyError(
+                f"partitions must be a whole number >= 1, got {partitions!r}", hint="leave it out for as many as upstream has"
+            )
         if partitioner is not None:
             check_callable(partitioner, "partitioner", "repartition")
         prefix = self._graph.new_processor_name("KSTREAM-REPARTITION-") if name is None else validate_name(name, "node")
@@ -482,7 +484,7 @@ class StreamOperators(AbstractStream):
     def _checked(self, supplier: Any) -> Callable[[], Any]:
         if not callable(supplier):
             raise TopologyError(
-                f"a processor supplier must be callable, not {supplier!r}",
+                f"expected a callable that returns a processor, got {supplier!r}",
                 hint="pass the processor's class, or a function that returns a fresh processor",
                 node=self.name,
             )

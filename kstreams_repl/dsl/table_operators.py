@@ -279,7 +279,8 @@ class TableOperators(AbstractTable):
         graph = self._graph
         if self._node.output_versioned:
             raise TopologyError(
-                "suppress works on tables without versions only", hint="suppress before making versions", node=self.name
+                "suppress() expected a table without history, got a versioned one",
+                hint="call suppress() before the operator with history=", node=self.name,
             )
         prefix = "KTABLE-SUPPRESS-"
         name = suppressed.name if suppressed.name is not None else graph.new_processor_name(prefix)

@@ -21,7 +21,7 @@ def fail_on_invalid_timestamp(record: Any, partition_time: int) -> int:
     timestamp: int = record.timestamp
     if timestamp < 0:
         raise StreamsProcessingError(
-            f"a record has the timestamp {timestamp}",
+            f"a record's timestamp must be >= 0, got {timestamp}",
             hint="use another timestamp_extractor, for example log_and_skip_on_invalid_timestamp",
         )
     return timestamp

@@ -61,7 +61,7 @@ def _write(root: GraphNode, topology: Topology) -> None:
         try:
             node.write(topology)
         except TopologyError as error:
-            raise _placed(error, node.origin) from None
+            raise _with_location(error, node.origin) from None
         node.written = True
         offer(node)
 
@@ -73,8 +73,8 @@ def _enable_versioned_semantics(graph: GraphBuilder) -> None:
     for node in graph.suppressors:
         if _versioned_upstream(node):
             raise TopologyError(
-                f"suppress {node.name} is behind a versioned table",
-                hint="suppress works on tables without versions only",
+                f"suppress() expected a table without history, and {node.name} is downstream of a versioned one",
+                hint="call suppress() before the operator with history=",
                 node=node.name,
             )
 
@@ -89,9 +89,9 @@ def _versioned_upstream(node: GraphNode) -> bool:
     return bool(node.parents) and all(_versioned(parent) for parent in node.parents)
 
 
-def _placed(error: TopologyError, origin: Origin) -> TopologyError:
+def _with_location(error: TopologyError, origin: Origin) -> TopologyError:
     """Return the error with the location where the user made the node that cannot be written."""
     if origin.file is None:
         return error
-    place = f"{origin.file}:{origin.line}" if origin.cell is None else f"cell {origin.cell}, line {origin.line}"
-    return type(error)(f"{error.message} (made in {place})", hint=error.hint, **{**error.fields, "origin": origin})
+    where = f"{origin.file}:{origin.line}" if origin.cell is None else f"cell {origin.cell}, line {origin.line}"
+    return type(error)(f"{error.message} (made in {where})", hint=error.hint, **{**error.fields, "origin": origin})

@@ -216,8 +216,8 @@ def refuse_history(options: Materialized) -> None:
     """
     if options.versioned:
         raise TopologyError(
-            f"the windows of store {options.name!r} cannot have versions",
-            hint="leave history= out; retention= says how long windows are kept",
+            f"expected no history= for windows: store {options.name!r} keeps no versions",
+            hint="leave history= out; retention= sets how long windows are kept",
             store=options.name,
         )
 

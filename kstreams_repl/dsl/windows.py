@@ -29,7 +29,7 @@ def to_millis(value: Any, what: str) -> int:
         return millis
     if isinstance(value, bool) or not isinstance(value, int):
         raise TopologyError(
-            f"{what} must be milliseconds (int) or a timedelta, not {value!r}", hint=f"{what}=timedelta(seconds=...)"
+            f"{what} must be milliseconds (int) or a timedelta, got {value!r}", hint=f"{what}=timedelta(seconds=...)"
         )
     return value
 
@@ -39,7 +39,7 @@ def positive(value: Any, what: str) -> int:
     millis = to_millis(value, what)
     if millis <= 0:
         raise TopologyError(
-            f"{what} must be larger than zero, not {millis} ms", hint=f"give {what} as milliseconds or a timedelta"
+            f"{what} must be larger than zero, got {millis} ms", hint=f"give {what} as milliseconds or a timedelta"
         )
     return millis
 

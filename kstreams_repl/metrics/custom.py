@@ -123,7 +123,7 @@ class CustomSensor:
             >>> sensor = metrics.add_sensor("lookup").add("price-max", "max", group="prices")
             >>> sensor.record(2.5)
             >>> sensor.fold(registry, {}, 0)
-            >>> registry.snapshot(0).places[0][2]["price-max"]
+            >>> registry.snapshot(0).groups[0][2]["price-max"]
             2.5
         """
         if not self.should_record:
@@ -243,7 +243,7 @@ class StreamsMetrics:
             >>> sensor = metrics.add_sensor("lookup").add("price-max", "max", group="prices")
             >>> sensor.record(2.5)
             >>> metrics.fold(registry, {}, 0)
-            >>> registry.snapshot(0).places[0][2]["price-max"]
+            >>> registry.snapshot(0).groups[0][2]["price-max"]
             2.5
         """
         for sensor in list(self._sensors.values()):

@@ -72,7 +72,8 @@ def resolve(serde: Any, default: Any = None) -> Serde:
     if hasattr(serde, "serialize") and hasattr(serde, "deserialize"):
         return Serde(serde.serialize, serde.deserialize, name=type(serde).__name__)
     raise ConfigError(
-        f"not a serde: {serde!r}", hint="use kstreams_repl.serdes.string, .long, .json, ... or Serde(serialize=..., deserialize=...)"
+        f"expected a serde or its name, got {serde!r}",
+        hint="use kstreams_repl.serdes.string, .long, .json, ... or Serde(serialize=..., deserialize=...)",
     )
 
 

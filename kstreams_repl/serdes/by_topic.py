@@ -31,7 +31,10 @@ def parse(text: str | None) -> dict[str, Pair]:
     for entry in filter(None, (part.strip() for part in (text or "").split(","))):
         match = _ENTRY.fullmatch(entry)
         if match is None:
-            raise ConfigError(f"{SETTING} cannot be {entry!r}", hint="topic=key:value: orders=string:json, words=:string", key=SETTING)
+            raise ConfigError(
+                f"cannot parse {entry!r} in {SETTING}: expected topic=key:value",
+                hint="topic=key:value: orders=string:json, words=:string", key=SETTING,
+            )
         found[match[1]] = (_named(match[2]), _named(match[3]))
     return found
 

@@ -32,7 +32,7 @@ def _serialize(value: Any) -> bytes | None:
     except TypeError:
         return _serialize_odd(value)
     raise SerializationError(
-        f"the json serde cannot write {value}: JSON has no word for it",
+        f"the json serde cannot write {value}: JSON cannot represent it",
         hint="give it the double serde (serdes.double), or map it to None or a text first",
         serde="json",
     )

@@ -25,7 +25,9 @@ def _millis(size: Any) -> int:
     if isinstance(size, timedelta):
         size = size // timedelta(milliseconds=1)
     if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-        raise ConfigError(f"windows cannot be {size!r} ms long", hint="give their size as milliseconds (int) or a timedelta")
+        raise ConfigError(
+            f"the window size must be a whole number of ms >= 0, got {size!r}", hint="give the size as milliseconds (int) or a timedelta"
+        )
     return size
 
 

@@ -241,8 +241,8 @@ class TestOutputTopic:
         if not waiting:
             known = self.topic in self._driver.sink_topics | self._driver.produced_topic_names()
             raise KStreamsError(
-                f"nothing unread on topic {self.topic!r}" + ("" if known else ", to which the topology has written nothing"),
-                hint=(None if known else did_you_mean(self.topic, self._driver.sink_topics)) or "ask is_empty() first",
+                f"no unread record on topic {self.topic!r}" + ("" if known else ": the topology has written nothing to it"),
+                hint=(None if known else did_you_mean(self.topic, self._driver.sink_topics)) or "check is_empty() first",
                 topic=self.topic,
             )
         record = waiting.popleft()
@@ -349,7 +349,7 @@ def span_ms(span: int | timedelta, what: str) -> int:
     """Return a duration in milliseconds."""
     millis = round(span.total_seconds() * 1000) if isinstance(span, timedelta) else span
     if isinstance(millis, bool) or not isinstance(millis, int) or millis < 0:
-        raise KStreamsError(f"{what} cannot be {span!r}", hint="give milliseconds (int, 0 or more) or a timedelta")
+        raise KStreamsError(f"{what} must be >= 0 ms, got {span!r}", hint="give milliseconds (int, 0 or more) or a timedelta")
     return millis
 
 
@@ -360,5 +360,5 @@ def time_ms(at: int | datetime, what: str) -> int:
         return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
     if isinstance(at, bool) or not isinstance(at, int):
         hint = "give whole milliseconds since 1970 (int) or a datetime (a naive one is UTC)"
-        raise InvalidRecordError(f"{what} cannot be {at!r}", hint=hint)
+        raise InvalidRecordError(f"{what} must be a time, got {at!r}", hint=hint)
     return at

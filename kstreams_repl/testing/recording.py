@@ -296,12 +296,12 @@ def _bytes(plain: Any) -> bytes | None:
     try:
         return base64.b64decode(plain, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ValueError(f"no base64: {error}") from error
+        raise ValueError(f"expected base64 text: {error}") from error
 
 
 def _number(plain: Any, name: str, *, least: int = 0) -> int:
     if not isinstance(plain, int) or isinstance(plain, bool) or not least <= plain < _TIME:
-        raise ValueError(f"{name} cannot be {str(plain)[:40]!r}")
+        raise ValueError(f"{name} must be a whole number, got {str(plain)[:40]!r}")
     return plain
 
 
@@ -309,7 +309,7 @@ def _read_head(plain: Mapping[str, Any]) -> tuple[dict[str, int], str]:
     if plain.get("format") != FORMAT:
         raise ValueError("not a recording")
     if plain.get("version") != VERSION:
-        raise ValueError(f"of version {str(plain.get('version'))[:20]!r}; this reads version {VERSION}")
+        raise ValueError(f"expected version {VERSION}, got {str(plain.get('version'))[:20]!r}")
     topics = plain["topics"]
     if not isinstance(topics, dict) or not isinstance(plain.get("note", ""), str):
         raise ValueError("topics must be an object, the note a text")
@@ -319,7 +319,7 @@ def _read_head(plain: Mapping[str, Any]) -> tuple[dict[str, int], str]:
 def _read_record(plain: Mapping[str, Any], topics: Mapping[str, int]) -> RecordedRecord:
     topic = plain["t"]
     if topic not in topics:
-        raise ValueError(f"topic {str(topic)[:60]!r} is not one of the first line's")
+        raise ValueError(f"the first line does not list topic {str(topic)[:60]!r}")
     partition = _number(plain["p"], "a partition")
     if partition >= topics[topic]:
         raise ValueError(f"{topic} has no partition {partition}")
@@ -339,6 +339,6 @@ def _read_record(plain: Mapping[str, Any], topics: Mapping[str, int]) -> Recorde
 
 def _check_end(plain: Mapping[str, Any], records: int, digest: str) -> None:
     if plain.get("records") != records:
-        raise ValueError(f"{records:,} records are there, {str(plain.get('records'))[:20]} were written")
+        raise ValueError(f"expected {str(plain.get('records'))[:20]} records, got {records:,}")
     if plain.get("sha256") != digest:
-        raise ValueError("the content was changed: its sha256 is another")
+        raise ValueError("the content was changed: its sha256 does not match")

@@ -71,7 +71,7 @@ def assert_output(topic: TestOutputTopic, table: str) -> None:
 def _record(columns: list[str], cells: list[str], line: str) -> TestRecord:
     if len(cells) != len(columns):
         raise KStreamsError(
-            f"{len(cells)} cells for {len(columns)} columns: {line!r}",
+            f"expected {len(columns)} values, got {len(cells)}: {line!r}",
             hint="separate columns by two spaces or |; write null as -",
         )
     row = {name: _value(cell) for name, cell in zip(columns, cells, strict=True)}

@@ -24,7 +24,7 @@ class TopologyChecks(TopologyGraph):
     def _store_name(self, builder: Any) -> str:
         if not isinstance(builder, StoreBuilder):
             raise TopologyError(
-                f"a store builder is needed, not {builder!r}",
+                f"expected a StoreBuilder, got {builder!r}",
                 hint='StoreBuilder("name", StoreKind.KEY_VALUE); connect_processor_and_state_stores connects a store by name',
             )
         return validate_name(builder.name, "store")
@@ -36,14 +36,14 @@ class TopologyChecks(TopologyGraph):
             other = store.name + HISTORY_SUFFIX
             if store.kind is StoreKind.VERSIONED and other in known and builder.name in (store.name, other):
                 raise TopologyError(
-                    f"a store cannot be named {other!r}: the versioned store {store.name!r} keeps its history under that name",
+                    f"the store name {other!r} is taken by the history of the versioned store {store.name!r}",
                     hint="choose another name",
                     store=builder.name,
                 )
 
     def _free_node_name(self, name: Any) -> None:
         if not isinstance(name, str) or not name:
-            raise TopologyError(f"a node needs a name, not {name!r}", hint="pass its name as non-empty text first")
+            raise TopologyError(f"expected the name of a node, got {name!r}", hint="pass its name as non-empty text first")
         if name in self._nodes:
             raise TopologyError(
                 f"a node named {name!r} was already added",
@@ -76,7 +76,7 @@ class TopologyChecks(TopologyGraph):
     def _check_supplier(self, name: str, supplier: Any) -> None:
         if not callable(supplier) and not hasattr(supplier, "build"):
             raise TopologyError(
-                f"processor {name!r} was given {supplier!r}, which cannot be called",
+                f"expected a callable as supplier of processor {name!r}, got {supplier!r}",
                 hint="pass a class or function that returns a fresh processor for each task, not a processor",
                 node=name,
             )

@@ -35,7 +35,7 @@ def supplied_stores(supplier: Any, node: str) -> tuple[StoreBuilder, ...]:
     builders = tuple(found) if isinstance(found, Iterable) else (found,)
     if not isinstance(found, Iterable) or not all(isinstance(builder, StoreBuilder) for builder in builders):
         raise TopologyError(
-            f"stores() of the supplier of {node!r} returned {found!r}",
+            f"expected store builders from stores() of the supplier of {node!r}, got {found!r}",
             hint='return a list of store builders: [StoreBuilder("name", StoreKind.KEY_VALUE)]',
             node=node,
         )
@@ -52,7 +52,7 @@ def store_names(stores: Any, node: str) -> tuple[str, ...]:
     for name in names:
         if not isinstance(name, str):
             raise TopologyError(
-                f"stores= of {node!r} takes the names of stores, not {name!r}",
+                f"expected names of stores in stores= of {node!r}, got {name!r}",
                 hint='add the store first, add_state_store(builder), and pass its name: stores=["name"]',
                 node=node,
             )

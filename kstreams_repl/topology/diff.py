@@ -212,7 +212,7 @@ def _structure(old: Node, new: Node) -> str:
         if changed:
             return f"other settings: {', '.join(changed)}"
     if not isinstance(old, SourceNode) and not isinstance(new, SourceNode) and old.parents != new.parents:
-        return f"behind {', '.join(new.parents)} instead of {', '.join(old.parents)}"
+        return f"downstream of {', '.join(new.parents)} instead of {', '.join(old.parents)}"
     return ""
 
 
@@ -269,7 +269,7 @@ def _homes(topology: TopologyGraph) -> dict[str, int]:
     return {store.name: part.id for part in topology.subtopologies() if not part.global_ for store in part.stores}
 
 
-_RESET = "reset the store (reset_state=[{!r}]; its rows go), or give it a new name"
+_RESET = "reset the store (reset_state=[{!r}]; its rows are deleted), or give it a new name"
 _RENAME = "give it a new name"
 _MIGRATE = "convert its values (migrate={{{!r}: function of key and value}})"
 _MIGRATE_ROWS = "convert its rows (migrate_rows={{{!r}: function of key and value that gives both}})"
@@ -312,7 +312,7 @@ def _planned_store(
         return replace(found, hint=f"{way}, {hint}" if way else hint)
     if why:
         return StoreDiff(name, StoreChange.REFUSED, why, _RENAME)
-    return StoreDiff(name, StoreChange.RESET, f"its rows go{f': {found.reason}' if found.reason else ''}")
+    return StoreDiff(name, StoreChange.RESET, f"its rows are deleted{f': {found.reason}' if found.reason else ''}")
 
 
 def _converted_store(
@@ -347,7 +347,7 @@ def _why_not_converted(before: StoreBuilder, after: StoreBuilder, old: TopologyG
     if before.retain_duplicates or after.retain_duplicates:
         return "a join keeps several values for one key and time in it, which are private to the join"
     if not (before.logging and after.logging) or before.source_topic is not None or after.source_topic is not None:
-        return "only rows of a changelog of its own are migrated, and it has none"
+        return "only rows of a store with its own changelog are migrated, and it has none"
     if keys and before.kind in _BY_WINDOW:
         return f"the keys of a {before.kind} store carry its windows, so only its values are migrated"
     as_after = replace(before, value_serde=after.value_serde, key_serde=after.key_serde if keys else before.key_serde)
@@ -412,7 +412,7 @@ def _store_diff(
         return StoreDiff(new.name, StoreChange.REFUSED, "its rows are in no changelog, and the one it would get would lack them")
     if (old.retention_ms or 0) > (new.retention_ms or 0):
         return StoreDiff(
-            new.name, StoreChange.MIGRATED, f"keeps {new.retention_ms} ms instead of {old.retention_ms} ms: older rows go"
+            new.name, StoreChange.MIGRATED, f"keeps {new.retention_ms} ms instead of {old.retention_ms} ms: older rows are deleted"
         )
     changed = [
         what
@@ -427,7 +427,7 @@ def _store_diff(
         if before != after
     ]
     if changed:
-        return StoreDiff(new.name, StoreChange.MIGRATED, f"other {', '.join(changed)}; its rows stay")
+        return StoreDiff(new.name, StoreChange.MIGRATED, f"other {', '.join(changed)}; its rows are kept")
     return StoreDiff(new.name, StoreChange.KEPT)
 
 

@@ -28,7 +28,7 @@ def validate_name(name: Any, kind: str) -> str:
     """
     if not isinstance(name, str):
         raise InvalidNameError(
-            f"a {kind} name must be text, not {type(name).__name__}: {name!r}", hint=f"pass the {kind}'s name as str"
+            f"a {kind} name must be text, got {type(name).__name__}: {name!r}", hint=f"pass the {kind}'s name as str"
         )
     if not name:
         raise InvalidNameError(f"a {kind} name must not be empty", hint="leave the argument out to get a generated name")

@@ -72,7 +72,7 @@ class AutoOffsetReset:
             'by_duration:PT3600S'
         """
         if not isinstance(duration, timedelta) or duration < timedelta(0):
-            raise TopologyError(f"by_duration wants a timedelta of 0 or more, got {duration!r}", hint="timedelta(hours=1)")
+            raise TopologyError(f"by_duration() expected a timedelta >= 0, got {duration!r}", hint="timedelta(hours=1)")
         return f"{_BY_DURATION}PT{duration.total_seconds():.3f}".rstrip("0").rstrip(".") + "S"
 
 

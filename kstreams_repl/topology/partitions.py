@@ -147,7 +147,7 @@ def resolve_partitions(
 def _refuse_long(topic: str) -> None:
     if len(topic) > MAX_NAME_LENGTH:
         raise InvalidNameError(
-            f"the application's own topic {topic[:60]}… would have a name of {len(topic)} characters; Kafka takes {MAX_NAME_LENGTH}",
+            f"the application's own topic {topic[:60]}… would have a name of {len(topic)} characters; Kafka allows {MAX_NAME_LENGTH}",
             hint="name the store or the operator that it is for (store=, name=), or give the application a shorter name",
             topic=topic,
         )
@@ -237,7 +237,7 @@ def _repartition_counts(
         missing = [topic for topic in missing if topic not in counts]
         if missing and not found:
             raise UnknownTopicError(
-                f"the number of partitions of {', '.join(missing)} cannot be found out",
+                f"the number of partitions of {', '.join(missing)} is unknown",
                 hint="make sure that every source topic exists and that each pattern matches at least one topic",
                 topic=missing[0],
             )

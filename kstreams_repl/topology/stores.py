@@ -76,7 +76,8 @@ class StoreBuilder:
             number = getattr(self, what)
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < low):
                 raise TopologyError(
-                    f"store {self.name!r} has {what}={number!r}", hint=f"give a whole number of {low} or more", store=self.name
+                    f"{what} of store {self.name!r} must be a whole number >= {low}, got {number!r}",
+                    hint="leave it out for the default", store=self.name,
                 )
         if self.window_size_ms is None and self.kind in (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW):
             raise TopologyError(
@@ -87,7 +88,7 @@ class StoreBuilder:
         size = self.window_size_ms or 0
         if self.retention_ms is not None and self.retention_ms < size < NO_END:
             raise TopologyError(
-                f"store {self.name!r} keeps windows of {self.window_size_ms} ms for {self.retention_ms} ms only",
+                f"retention_ms of store {self.name!r} must be >= its window size ({self.window_size_ms} ms), got {self.retention_ms} ms",
                 hint=f"use retention_ms={self.window_size_ms} or more",
                 store=self.name,
             )
@@ -162,7 +163,7 @@ def _kind(name: str, kind: Any) -> StoreKind:
         return StoreKind(kind)
     except ValueError:
         raise TopologyError(
-            f"store {name!r} is of no known kind: {kind!r}",
+            f"expected a StoreKind for store {name!r}, got {kind!r}",
             hint=did_you_mean(str(kind), list(StoreKind)) or "take one of StoreKind",
             store=name,
         ) from None

@@ -445,7 +445,7 @@ class Topology(TopologyChecks):
             )
         if store not in self._stores:
             raise TopologyError(
-                f"processor {processor!r} asks for store {store!r}, which was not added",
+                f"processor {processor!r} needs store {store!r}, which was not added",
                 hint=did_you_mean(store, self._stores) or "add it first: add_state_store(...)",
                 node=processor,
                 store=store,

@@ -181,7 +181,7 @@ def test_a_call_that_no_longer_works_is_a_problem_with_its_error() -> None:
     first, second = builder.problems
     assert first.call == "join" and isinstance(first.error, TopologyError)
     assert second.call == "to"
-    with pytest.raises(TopologyError, match="no versions"):
+    with pytest.raises(TopologyError, match="expected a versioned table"):
         builder.build()
 
 

@@ -81,7 +81,7 @@ WRONG: dict[str, tuple[Wrong, type[KStreamsError], str]] = {
     "join with a number": (lambda b, s: s.join(3, first), TopologyError, "3"),
     "join over two builders": (lambda b, s: s.join(StreamsBuilder().table("T"), first), TopologyError, "another"),
     "global join without key": (lambda b, s: s.join(b.global_table("G"), first), TopologyError, "key="),
-    "no partitions": (lambda b, s: s.repartition(partitions=0), TopologyError, "0 partitions"),
+    "no partitions": (lambda b, s: s.repartition(partitions=0), TopologyError, "partitions must be .* got 0"),
     "a pattern over a topic": (lambda b, s: b.stream(pattern="i.*"), TopologyError, "in"),
     "a pattern that is none": (lambda b, s: b.stream(pattern="("), TopologyError, "regular expression"),
     "a serde's name": (lambda b, s: b.stream("q", key_serde="strng"), ConfigError, "strng"),

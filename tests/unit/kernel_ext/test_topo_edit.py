@@ -202,7 +202,7 @@ def test_migrate_rows_gives_rows_other_keys(shell: InteractiveShell, cluster: Sm
         ("app kep", "lambda key, value: True", "did you mean 'kept'"),
         ("app kept --reset-state", "lambda key, value: True", "kept has no store"),
         ("app kept", "import json", "to end with the new function of kept"),
-        ("app kept", "42", "cannot call a int"),
+        ("app kept", "42", "got int"),
         ("app kept", "", "empty"),
         ("app numbers", "lambda key, value: True", "takes no function"),
         ("app kept --migrate totals", "lambda key, value: True", "expects STORE=FUNCTION"),

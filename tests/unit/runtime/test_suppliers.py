@@ -74,7 +74,7 @@ def test_a_supplier_may_have_no_stores() -> None:
     Topology().add_source("s", "in").add_processor("p", Without, "s")
 
 
-@pytest.mark.parametrize(("supplier", "told"), [(Bound, "cannot be called"), (Names, r"returned \['s'\]")])
+@pytest.mark.parametrize(("supplier", "told"), [(Bound, "cannot be called"), (Names, r"got \['s'\]")])
 def test_stores_of_a_supplier_that_are_none_are_refused_at_the_call(supplier: Any, told: str) -> None:
     with pytest.raises(TopologyError, match=told):
         StreamsBuilder().stream("in").process(supplier)
@@ -86,7 +86,7 @@ def test_stores_of_a_supplier_that_are_none_are_refused_at_the_call(supplier: An
 
 def test_a_store_is_added_by_its_builder_and_connected_by_its_name() -> None:
     topology = Topology().add_source("s", "in").add_processor("p", Passing, "s")
-    with pytest.raises(TopologyError, match="store builder is needed"):
+    with pytest.raises(TopologyError, match="expected a StoreBuilder"):
         topology.add_state_store("counts", "p")  # type: ignore[arg-type]
     with pytest.raises(TopologyError, match="names of stores"):
         StreamsBuilder().stream("in").process(Passing, stores=[StoreBuilder("counts", StoreKind.KEY_VALUE)])  # type: ignore[list-item]

@@ -211,7 +211,7 @@ def test_fingerprints_tell_functions_apart_by_what_they_do() -> None:
 def test_a_store_that_is_reset_is_not_refused_and_the_plan_says_that_its_rows_go() -> None:
     plan = diff(counting(), counting(value_serde=serdes.integer), reset=["counts"])
     assert not plan.refused and plan.reset == ("counts",) and not plan.empty
-    assert "its rows go: its value serde was long, would be integer" in str(plan)
+    assert "its rows are deleted: its value serde was long, would be integer" in str(plan)
 
 
 def test_a_store_that_would_be_kept_can_be_reset() -> None:
@@ -332,7 +332,7 @@ def test_rows_that_no_function_can_convert_are_refused_with_the_reason_and_the_w
 
 
 def reset_or_rename(store: str) -> str:
-    return f"reset the store (reset_state=['{store}']; its rows go), or give it a new name"
+    return f"reset the store (reset_state=['{store}']; its rows are deleted), or give it a new name"
 
 
 def windowed(windows: Any, strategy: Any, value_serde: str) -> Topology:
