@@ -13,21 +13,13 @@ from kstreams_repl.dsl.call_log import BuildLog, Handle, logged
 from kstreams_repl.dsl.graph_nodes import GraphNode, OperatorGraphNode
 from kstreams_repl.dsl.grouped_stream import GroupedStream
 from kstreams_repl.dsl.options import Materialized, materialized
-from kstreams_repl.dsl.store_plans import session_store, sliding_store, table_store, window_store
+from kstreams_repl.dsl.store_plans import table_store, windowed_store
 from kstreams_repl.dsl.stream_base import TableT, check_callable, first_known
 from kstreams_repl.dsl.table_sources import AggregateState, stored
-from kstreams_repl.dsl.windowed_stream import (
-    refuse_history,
-    session_key_serde,
-    session_operator,
-    time_key_serde,
-    time_window_operator,
-    window_getter,
-)
-from kstreams_repl.dsl.windows import Millis, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from kstreams_repl.dsl.windowed_stream import refuse_history, window_getter, windowed_key_serde, windowed_operator
+from kstreams_repl.dsl.windows import AnyWindows, Millis, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from kstreams_repl.operators.pass_through import TablePassThrough
 from kstreams_repl.operators.stream_aggregate import StreamAggregate
-from kstreams_repl.operators.stream_sliding_window_aggregate import StreamSlidingWindowAggregate
 from kstreams_repl.operators.value_getters import StoreGetter
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.stores import StoreBuilder
@@ -91,6 +83,23 @@ class CogroupedStream(Handle, Generic[TableT]):
             return StreamAggregate(store_name, initializer, aggregator, versioned=options.versioned)
 
         return self._build(make, builder, stored(store_name, options.versioned), key, options, name)
+
+    def _windowed(
+        self,
+        windows: AnyWindows,
+        initializer: Callable[[], Any],
+        merger: Callable[[Any, Any, Any], Any] | None,
+        options: Materialized,
+        name: str | None,
+    ) -> TableT:
+        refuse_history(options)
+        store_name, key = self._store_name(options), self._key_serde(options)
+        builder = windowed_store(options, store_name, key, windows)
+
+        def make(store_name: str, aggregator: Aggregator) -> Any:
+            return windowed_operator(windows, store_name, initializer, aggregator, merger)
+
+        return self._build(make, builder, window_getter(builder), windowed_key_serde(key, windows), options, name)
 
     def _store_name(self, options: Materialized) -> str:
         return options.name if options.name is not None else self._graph.new_store_name(AGGREGATE)
@@ -191,29 +200,11 @@ class TimeWindowedCogroupedStream(Handle, Generic[TableT]):
             >>> letters = windowed.aggregate(lambda: 0, value_serde="long")
         """
         check_callable(initializer, "initializer", "aggregate")
-        cogrouped, windows = self._cogrouped, self._windows
         options = materialized(
             store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
             persistent=persistent, topic_config=topic_config,
         ) or Materialized()
-        refuse_history(options)
-        store_name, key = cogrouped._store_name(options), cogrouped._key_serde(options)
-        if isinstance(windows, SlidingWindows):
-            sliding = windows
-            builder = sliding_store(options, store_name, key, options.value_serde, sliding, on_close=False)
-            key_serde = time_key_serde(key, sliding.time_difference_ms)
-
-            def make(name: str, aggregator: Aggregator) -> Any:
-                return StreamSlidingWindowAggregate(name, initializer, aggregator, sliding.time_difference_ms, sliding.grace_ms)
-        else:
-            timed = windows
-            builder = window_store(options, store_name, key, options.value_serde, timed, on_close=False)
-            key_serde = time_key_serde(key, timed.size_ms)
-
-            def make(name: str, aggregator: Aggregator) -> Any:
-                return time_window_operator(timed, name, initializer, aggregator)
-
-        return cogrouped._build(make, builder, window_getter(builder), key_serde, options, name)
+        return self._cogrouped._windowed(self._windows, initializer, None, options, name)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._cogrouped!r})"
@@ -257,19 +248,11 @@ class SessionWindowedCogroupedStream(Handle, Generic[TableT]):
         """
         check_callable(initializer, "initializer", "aggregate")
         check_callable(merger, "merger", "aggregate")
-        cogrouped, windows = self._cogrouped, self._windows
         options = materialized(
             store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
             persistent=persistent, topic_config=topic_config,
         ) or Materialized()
-        refuse_history(options)
-        store_name, key = cogrouped._store_name(options), cogrouped._key_serde(options)
-        builder = session_store(options, store_name, key, options.value_serde, windows, on_close=False)
-
-        def make(name: str, aggregator: Aggregator) -> Any:
-            return session_operator(windows, name, initializer, aggregator, merger)
-
-        return cogrouped._build(make, builder, window_getter(builder), session_key_serde(key), options, name)
+        return self._cogrouped._windowed(self._windows, initializer, merger, options, name)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._cogrouped!r})"

@@ -8,7 +8,7 @@ from typing import Any, Generic
 from kstreams_repl import serdes
 from kstreams_repl.dsl.call_log import BuildLog, logged
 from kstreams_repl.dsl.graph_nodes import GraphNode, OperatorGraphNode, RepartitionGraphNode
-from kstreams_repl.dsl.options import Materialized, materialized
+from kstreams_repl.dsl.options import Materialized, materialized, with_value_serde
 from kstreams_repl.dsl.store_plans import table_store
 from kstreams_repl.dsl.stream_base import AbstractStream, TableT, check_callable, first_known
 from kstreams_repl.dsl.table_sources import AggregateState, stored
@@ -73,14 +73,13 @@ class GroupedStream(AbstractStream, Generic[TableT]):
             >>> grouped = words.group_by_key()
             >>> counts = grouped.count(store="counts")
         """
-        options = materialized(
+        given = materialized(
             store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
             persistent=persistent, topic_config=topic_config,
         )
-        if options is not None and options.name is None:
+        if given is not None and given.name is None:
             self._graph.new_store_name(AGGREGATE)  # Kafka Streams consumes a number in this form of count
-        options = options or Materialized()
-        options = options if options.value_serde is not None else options.with_(value_serde=serdes.long)
+        options = with_value_serde(given, serdes.long)
 
         def operator(store_name: str) -> StreamCount:
             return StreamCount(store_name, versioned=options.versioned)
@@ -114,11 +113,11 @@ class GroupedStream(AbstractStream, Generic[TableT]):
             >>> longest = grouped.reduce(lambda one, other: max(one, other, key=len), store="longest")
         """
         check_callable(reducer, "reducer", "reduce")
-        options = materialized(
+        given = materialized(
             store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
             persistent=persistent, topic_config=topic_config,
-        ) or Materialized()
-        options = options if options.value_serde is not None else options.with_(value_serde=self.value_serde)
+        )
+        options = with_value_serde(given, self.value_serde)
         return self._table(
             lambda store_name: StreamReduce(store_name, reducer, versioned=options.versioned), options, REDUCE, name
         )

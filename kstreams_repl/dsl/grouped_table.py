@@ -11,7 +11,7 @@ from typing import Any, Generic
 from kstreams_repl import serdes
 from kstreams_repl.dsl.call_log import BuildLog, logged
 from kstreams_repl.dsl.graph_nodes import GraphNode, OperatorGraphNode, RepartitionGraphNode
-from kstreams_repl.dsl.options import Materialized, materialized
+from kstreams_repl.dsl.options import Materialized, materialized, with_value_serde
 from kstreams_repl.dsl.store_plans import table_store
 from kstreams_repl.dsl.stream_base import AbstractStream, TableT, check_callable, first_known
 from kstreams_repl.dsl.table_sources import AggregateState, stored
@@ -85,11 +85,11 @@ class GroupedTable(AbstractStream, Generic[TableT]):
             >>> grouped = prices.group_by(lambda product, price: (product[:1], price))
             >>> products = grouped.count()
         """
-        options = materialized(
+        given = materialized(
             store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
             persistent=persistent, topic_config=topic_config,
-        ) or Materialized()
-        options = options if options.value_serde is not None else options.with_(value_serde=serdes.long)
+        )
+        options = with_value_serde(given, serdes.long)
 
         def make(store_name: str) -> TableAggregate:
             return TableAggregate(store_name, _zero, _add_one, _take_one, versioned=options.versioned)
@@ -125,11 +125,11 @@ class GroupedTable(AbstractStream, Generic[TableT]):
         """
         check_callable(adder, "adder", "reduce")
         check_callable(subtractor, "subtractor", "reduce")
-        options = materialized(
+        given = materialized(
             store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
             persistent=persistent, topic_config=topic_config,
-        ) or Materialized()
-        options = options if options.value_serde is not None else options.with_(value_serde=self.value_serde)
+        )
+        options = with_value_serde(given, self.value_serde)
         return self._table(
             lambda store_name: TableReduce(store_name, adder, subtractor, versioned=options.versioned), options, REDUCE, name
         )

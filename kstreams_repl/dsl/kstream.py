@@ -31,8 +31,8 @@ from kstreams_repl.dsl.stream_base import check_callable, check_kind, first_know
 from kstreams_repl.dsl.stream_operators import Predicate
 from kstreams_repl.dsl.table_operators import TableOperators
 from kstreams_repl.dsl.table_sources import SourceState
-from kstreams_repl.dsl.windowed_stream import SessionWindowedStream, SlidingWindowedStream, TimeWindowedStream
-from kstreams_repl.dsl.windows import Millis, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from kstreams_repl.dsl.windowed_stream import SessionWindowedStream, TimeWindowedStream
+from kstreams_repl.dsl.windows import AnyWindows, Millis, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.stream_branch import StreamBranch
 from kstreams_repl.operators.stream_select_key import StreamSelectKey
@@ -158,10 +158,7 @@ class KStream(JoinableStream):
             >>> words = builder.stream("words", key_serde="string", value_serde="string")
             >>> counts = words.group_by_key().count(store="counts")
         """
-        key, value = (
-            first_known(serde_or_none(key_serde), self.key_serde),
-            first_known(serde_or_none(value_serde), self.value_serde),
-        )
+        key, value = self._serdes(key_serde, value_serde)
         if name is not None:
             validate_name(name, "node")
         return KGroupedStream(
@@ -321,9 +318,7 @@ class KGroupedStream(GroupedStream[KTable]):
     @overload
     def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream: ...
     @logged
-    def windowed_by(
-        self, windows: TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
-    ) -> TimeWindowedKStream | SlidingWindowedKStream | SessionWindowedKStream:
+    def windowed_by(self, windows: AnyWindows) -> TimeWindowedKStream | SlidingWindowedKStream | SessionWindowedKStream:
         """Aggregate per key and window instead of per key.
 
         Args:
@@ -372,7 +367,7 @@ class TimeWindowedKStream(TimeWindowedStream[KTable]):
     """A grouping in tumbling, hopping or unlimited windows."""
 
 
-class SlidingWindowedKStream(SlidingWindowedStream[KTable], TimeWindowedKStream):
+class SlidingWindowedKStream(TimeWindowedKStream):
     """A grouping in sliding windows; None values are dropped."""
 
 
@@ -413,9 +408,7 @@ class CogroupedKStream(CogroupedStream[KTable]):
     @overload
     def windowed_by(self, windows: TimeWindows | UnlimitedWindows | SlidingWindows) -> TimeWindowedCogroupedKStream: ...
     @logged
-    def windowed_by(
-        self, windows: TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
-    ) -> TimeWindowedCogroupedKStream | SessionWindowedCogroupedKStream:
+    def windowed_by(self, windows: AnyWindows) -> TimeWindowedCogroupedKStream | SessionWindowedCogroupedKStream:
         """Aggregate per key and window instead of per key.
 
         Args:

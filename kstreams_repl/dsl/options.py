@@ -218,6 +218,12 @@ def materialized(
     return Materialized(name=store, **given)
 
 
+def with_value_serde(options: Materialized | None, serde: Any) -> Materialized:
+    """Return the options, or the defaults, with this value serde unless they have one."""
+    options = options or Materialized()
+    return options if options.value_serde is not None else options.with_(value_serde=serde)
+
+
 class EmitStrategy(StrEnum):
     """When a windowed aggregate emits: on every update, or once when the window closes (KIP-825)."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kstreams_repl.dsl.options import Materialized
-from kstreams_repl.dsl.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from kstreams_repl.dsl.windows import AnyWindows, SessionWindows, SlidingWindows
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 
@@ -40,45 +40,38 @@ def table_store(options: Materialized, name: str, key_serde: Any, value_serde: A
     )
 
 
-def window_store(
-    options: Materialized, name: str, key_serde: Any, value_serde: Any, windows: TimeWindows | UnlimitedWindows, *, on_close: bool
-) -> StoreBuilder:
-    """Return a timestamped window store for tumbling, hopping or unlimited windows."""
-    needed = windows.size_ms + windows.grace_ms
-    retention = _retention(options, name, needed, "window size + grace")
-    return _windowed(options, name, key_serde, value_serde, windows.size_ms, retention, on_close)
+def windowed_store(options: Materialized, name: str, key_serde: Any, windows: AnyWindows, *, on_close: bool = False) -> StoreBuilder:
+    """Return the store of a windowed aggregate: a timestamped window store, or a session store.
 
-
-def sliding_store(
-    options: Materialized, name: str, key_serde: Any, value_serde: Any, windows: SlidingWindows, *, on_close: bool
-) -> StoreBuilder:
-    """Return a timestamped window store for sliding windows. Its retention is twice the time difference (plus grace), because a
-    record also creates windows for its predecessors."""
-    retention = _retention(options, name, 2 * windows.time_difference_ms + windows.grace_ms, "2 x time difference + grace")
-    return _windowed(options, name, key_serde, value_serde, windows.time_difference_ms, retention, on_close)
-
-
-def session_store(
-    options: Materialized, name: str, key_serde: Any, value_serde: Any, windows: SessionWindows, *, on_close: bool
-) -> StoreBuilder:
-    """Return a session store.
-
-    With emit on close, a session is kept for as long as a record that is not late may still extend it: two gaps and grace.
+    Windows are kept for as long as they can change, unless the options say longer. For sliding windows that is twice the time
+    difference (plus grace), because a record also creates windows for its predecessors; for sessions with emit on close two gaps
+    and grace, because a record that is not late may still extend them.
     """
-    retention = _retention(options, name, windows.gap_ms + windows.grace_ms, "inactivity gap + grace")
-    if on_close:
-        retention = max(retention, 2 * windows.gap_ms + windows.grace_ms + 1)
+    if isinstance(windows, SessionWindows):
+        retention = _retention(options, name, windows.gap_ms + windows.grace_ms, "inactivity gap + grace")
+        if on_close:
+            retention = max(retention, 2 * windows.gap_ms + windows.grace_ms + 1)
+        kind, size = StoreKind.SESSION, None
+    else:
+        kind = StoreKind.TIME_ORDERED_WINDOW if on_close else StoreKind.TIMESTAMPED_WINDOW
+        if isinstance(windows, SlidingWindows):
+            size = windows.time_difference_ms
+            retention = _retention(options, name, 2 * size + windows.grace_ms, "2 x time difference + grace")
+        else:
+            size = windows.size_ms
+            retention = _retention(options, name, size + windows.grace_ms, "window size + grace")
     return StoreBuilder(
         name,
-        StoreKind.SESSION,
+        kind,
         key_serde,
-        value_serde,
+        options.value_serde,
         caching=options.caching and not on_close,
         logging=options.logging,
         **_persistence(options),
         retention_ms=retention,
+        window_size_ms=size,
         topic_config=dict(options.topic_config),
-        options={"time_ordered": True} if on_close else {},
+        options={"time_ordered": True} if on_close and kind is StoreKind.SESSION else {},
     )
 
 
@@ -113,23 +106,6 @@ def outer_join_store(
         follows_default=persistent is None,
         retention_ms=retention_ms,
         options={"left_serde": left_serde, "right_serde": right_serde},
-    )
-
-
-def _windowed(
-    options: Materialized, name: str, key_serde: Any, value_serde: Any, size_ms: int, retention_ms: int, on_close: bool
-) -> StoreBuilder:
-    return StoreBuilder(
-        name,
-        StoreKind.TIME_ORDERED_WINDOW if on_close else StoreKind.TIMESTAMPED_WINDOW,
-        key_serde,
-        value_serde,
-        caching=options.caching and not on_close,
-        logging=options.logging,
-        **_persistence(options),
-        retention_ms=retention_ms,
-        window_size_ms=size_ms,
-        topic_config=dict(options.topic_config),
     )
 
 

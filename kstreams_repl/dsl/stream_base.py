@@ -39,6 +39,10 @@ class AbstractStream(Handle):
         self._graph.copartition(sources)
         return sources
 
+    def _serdes(self, key_serde: Any, value_serde: Any) -> tuple[Any, Any]:
+        """Return the serdes for the user's arguments; those of this stream where None is given."""
+        return first_known(serde_or_none(key_serde), self.key_serde), first_known(serde_or_none(value_serde), self.value_serde)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
 

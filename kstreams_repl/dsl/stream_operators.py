@@ -14,7 +14,7 @@ from kstreams_repl.dsl.graph_nodes import (
     SinkGraphNode,
     SourceGraphNode,
 )
-from kstreams_repl.dsl.stream_base import AbstractStream, check_callable, check_kind, first_known, serde_or_none
+from kstreams_repl.dsl.stream_base import AbstractStream, check_callable, check_kind
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.base import Operator
 from kstreams_repl.operators.pass_through import PassThrough
@@ -309,10 +309,11 @@ class StreamOperators(AbstractStream):
         if partitioner is not None:
             check_callable(partitioner, "partitioner", "repartition")
         prefix = self._graph.new_processor_name("KSTREAM-REPARTITION-") if name is None else validate_name(name, "node")
+        key, value = self._serdes(key_serde, value_serde)
         node = self._graph.new_repartition(
             prefix,
-            key_serde=first_known(serde_or_none(key_serde), self.key_serde),
-            value_serde=first_known(serde_or_none(value_serde), self.value_serde),
+            key_serde=key,
+            value_serde=value,
             partitioner=partitioner,
             partitions=partitions,
             optimizable=False,
@@ -356,10 +357,7 @@ class StreamOperators(AbstractStream):
         if partitioner is not None:
             check_callable(partitioner, "partitioner", "to")
         node_name = self._graph.name_or_generate(name, "KSTREAM-SINK-")
-        key, value = (
-            first_known(serde_or_none(key_serde), self.key_serde),
-            first_known(serde_or_none(value_serde), self.value_serde),
-        )
+        key, value = self._serdes(key_serde, value_serde)
         self._graph.add(self._node, SinkGraphNode(node_name, self._graph.here(), topic, key, value, partitioner))
 
     def send_to(
@@ -407,10 +405,7 @@ class StreamOperators(AbstractStream):
             >>> words = builder.stream("words", key_serde="string", value_serde="string")
             >>> copied = words.through("copy")
         """
-        key, value = (
-            first_known(serde_or_none(key_serde), self.key_serde),
-            first_known(serde_or_none(value_serde), self.value_serde),
-        )
+        key, value = self._serdes(key_serde, value_serde)
         self.to(topic, name=None if name is None else f"{name}-sink", key_serde=key, value_serde=value, partitioner=partitioner)
         source = self._graph.name_or_generate(name, "KSTREAM-SOURCE-")
         node = SourceGraphNode(source, self._graph.here(), (validate_name(topic, "topic"),), None, Consumed(key, value))

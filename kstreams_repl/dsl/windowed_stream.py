@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Self
 
 from kstreams_repl import serdes
 from kstreams_repl.dsl.call_log import Handle, logged
 from kstreams_repl.dsl.grouped_stream import AGGREGATE, REDUCE, GroupedStream
-from kstreams_repl.dsl.options import EmitStrategy, Materialized, materialized
-from kstreams_repl.dsl.store_plans import session_store, sliding_store, window_store
+from kstreams_repl.dsl.options import EmitStrategy, Materialized, materialized, with_value_serde
+from kstreams_repl.dsl.store_plans import windowed_store
 from kstreams_repl.dsl.stream_base import TableT, check_callable, first_known
-from kstreams_repl.dsl.windows import Millis, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from kstreams_repl.dsl.windows import AnyWindows, Millis, SessionWindows, SlidingWindows, UnlimitedWindows
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.base import Operator
 from kstreams_repl.operators.stream_session_window_aggregate import StreamSessionWindowAggregate
@@ -58,12 +57,10 @@ def reducing(reducer: Callable[[Any, Any], Any]) -> Aggregator:
 class WindowedStream(Handle, Generic[TableT]):
     """Base class of the windowed groupings."""
 
-    burns_store_number_in_count = True
-    _unlimited = False
-
-    def __init__(self, grouped: GroupedStream[TableT]) -> None:
+    def __init__(self, grouped: GroupedStream[TableT], windows: AnyWindows) -> None:
         self._log = grouped._log
         self._grouped = grouped
+        self._windows = windows
         self._emit = EmitStrategy.ON_WINDOW_UPDATE
 
     @property
@@ -101,14 +98,13 @@ class WindowedStream(Handle, Generic[TableT]):
             >>> windowed = grouped.windowed_by(ks.TimeWindows.of_size(60_000))
             >>> counts = windowed.count(store="counts-per-minute")
         """
-        options = materialized(
+        given = materialized(
             store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
             persistent=persistent, topic_config=topic_config,
         )
-        if options is not None and options.name is None and self.burns_store_number_in_count:
+        if given is not None and given.name is None and not isinstance(self._windows, SlidingWindows):
             self._graph.new_store_name(AGGREGATE)  # Kafka Streams consumes a number in this form of count
-        options = options or Materialized()
-        options = options if options.value_serde is not None else options.with_(value_serde=serdes.long)
+        options = with_value_serde(given, serdes.long)
         return self._table(zero, count_one, add_counts, options, AGGREGATE, name, count=True)
 
     @logged
@@ -136,11 +132,11 @@ class WindowedStream(Handle, Generic[TableT]):
             >>> longest = windowed.reduce(lambda one, other: max(one, other, key=len), store="longest")
         """
         check_callable(reducer, "reducer", "reduce")
-        options = materialized(
+        given = materialized(
             store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
             persistent=persistent, topic_config=topic_config,
-        ) or Materialized()
-        options = options if options.value_serde is not None else options.with_(value_serde=self._grouped.value_serde)
+        )
+        options = with_value_serde(given, self._grouped.value_serde)
         aggregator = reducing(reducer)
 
         def merge(key: Any, one: Any, other: Any) -> Any:
@@ -166,23 +162,12 @@ class WindowedStream(Handle, Generic[TableT]):
             >>> counts = windowed.emit_strategy(ks.EmitStrategy.ON_WINDOW_CLOSE).count(store="counts")
         """
         emit = EmitStrategy(strategy)
-        if self._unlimited and emit is EmitStrategy.ON_WINDOW_CLOSE:
+        if isinstance(self._windows, UnlimitedWindows) and emit is EmitStrategy.ON_WINDOW_CLOSE:
             raise TopologyError("unlimited windows never close, so nothing would be emitted", hint="emit on window update instead")
         copy = type(self).__new__(type(self))
         copy.__dict__.update(self.__dict__)
         copy._emit = emit
         return copy
-
-    @abstractmethod
-    def _aggregate_operator(
-        self, store: str, initializer: Initializer, aggregator: Aggregator, merger: Merger | None, *, count: bool
-    ) -> Operator: ...
-
-    @abstractmethod
-    def _store(self, options: Materialized, name: str, key_serde: Any) -> StoreBuilder: ...
-
-    @abstractmethod
-    def _window_serde(self, key_serde: Any) -> Any: ...
 
     def _table(
         self,
@@ -200,9 +185,11 @@ class WindowedStream(Handle, Generic[TableT]):
         store_name = options.name if options.name is not None else graph.new_store_name(prefix)
         node_name = graph.name_or_generate(name, prefix)
         key = first_known(options.key_serde, grouped.key_serde)
-        store = self._store(options, store_name, key)
-        operator = self._aggregate_operator(store_name, initializer, aggregator, merger, count=count)
-        return grouped._build(node_name, operator, store, window_getter(store), self._window_serde(key), options)
+        store = windowed_store(options, store_name, key, self._windows, on_close=self._on_close)
+        operator = windowed_operator(
+            self._windows, store_name, initializer, aggregator, merger, emit_on_close=self._on_close, count=count
+        )
+        return grouped._build(node_name, operator, store, window_getter(store), windowed_key_serde(key, self._windows), options)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._grouped.name})"
@@ -228,12 +215,7 @@ def window_getter(store: StoreBuilder) -> StoreGetter:
 
 
 class TimeWindowedStream(WindowedStream[TableT]):
-    """A grouping in tumbling, hopping or unlimited windows."""
-
-    def __init__(self, grouped: GroupedStream[TableT], windows: TimeWindows | UnlimitedWindows) -> None:
-        super().__init__(grouped)
-        self._windows = windows
-        self._unlimited = isinstance(windows, UnlimitedWindows)
+    """A grouping in tumbling, hopping, sliding or unlimited windows."""
 
     @logged
     def aggregate(
@@ -280,53 +262,9 @@ class TimeWindowedStream(WindowedStream[TableT]):
         check_callable(aggregator, "aggregator", "aggregate")
         return self._table(initializer, aggregator, merger, options, AGGREGATE, name)
 
-    def _aggregate_operator(
-        self, store: str, initializer: Initializer, aggregator: Aggregator, merger: Merger | None, *, count: bool
-    ) -> Operator:
-        return time_window_operator(self._windows, store, initializer, aggregator, emit_on_close=self._on_close, count=count)
-
-    def _store(self, options: Materialized, name: str, key_serde: Any) -> StoreBuilder:
-        return window_store(options, name, key_serde, options.value_serde, self._windows, on_close=self._on_close)
-
-    def _window_serde(self, key_serde: Any) -> Any:
-        return time_key_serde(key_serde, self._windows.size_ms)
-
-
-class SlidingWindowedStream(TimeWindowedStream[TableT]):
-    """A grouping in sliding windows; None values are dropped."""
-
-    burns_store_number_in_count = False
-
-    def __init__(self, grouped: GroupedStream[TableT], windows: SlidingWindows) -> None:
-        WindowedStream.__init__(self, grouped)
-        self._sliding = windows
-
-    def _aggregate_operator(
-        self, store: str, initializer: Initializer, aggregator: Aggregator, merger: Merger | None, *, count: bool
-    ) -> Operator:
-        return StreamSlidingWindowAggregate(
-            store,
-            initializer,
-            aggregator,
-            self._sliding.time_difference_ms,
-            self._sliding.grace_ms,
-            emit_on_close=self._on_close,
-            count=count,
-        )
-
-    def _store(self, options: Materialized, name: str, key_serde: Any) -> StoreBuilder:
-        return sliding_store(options, name, key_serde, options.value_serde, self._sliding, on_close=self._on_close)
-
-    def _window_serde(self, key_serde: Any) -> Any:
-        return time_key_serde(key_serde, self._sliding.time_difference_ms)
-
 
 class SessionWindowedStream(WindowedStream[TableT]):
     """A grouping in sessions."""
-
-    def __init__(self, grouped: GroupedStream[TableT], windows: SessionWindows) -> None:
-        super().__init__(grouped)
-        self._windows = windows
 
     @logged
     def aggregate(
@@ -368,40 +306,35 @@ class SessionWindowedStream(WindowedStream[TableT]):
         ) or Materialized()
         return self._table(initializer, aggregator, merger, options, AGGREGATE, name)
 
-    def _aggregate_operator(
-        self, store: str, initializer: Initializer, aggregator: Aggregator, merger: Merger | None, *, count: bool
-    ) -> Operator:
-        assert merger is not None
-        return session_operator(self._windows, store, initializer, aggregator, merger, emit_on_close=self._on_close, count=count)
 
-    def _store(self, options: Materialized, name: str, key_serde: Any) -> StoreBuilder:
-        return session_store(options, name, key_serde, options.value_serde, self._windows, on_close=self._on_close)
-
-    def _window_serde(self, key_serde: Any) -> Any:
-        return session_key_serde(key_serde)
+def windowed_key_serde(key_serde: Any, windows: AnyWindows) -> Any:
+    """Return the serde of `Windowed` keys; deferred until the task is made if the inner serde is the application's default."""
+    if isinstance(windows, SessionWindows):
+        return around(serdes.session_windowed, key_serde, "key")
+    size = windows.time_difference_ms if isinstance(windows, SlidingWindows) else windows.size_ms
+    return around(lambda inner: serdes.time_windowed(inner, size), key_serde, "key")
 
 
-def time_key_serde(key_serde: Any, size_ms: int) -> Any:
-    """Return the serde of `Windowed` keys of time windows; deferred until the task is made if the inner serde is the default."""
-    return around(lambda inner: serdes.time_windowed(inner, size_ms), key_serde, "key")
-
-
-def session_key_serde(key_serde: Any) -> Any:
-    """Return the serde of `Windowed` keys of sessions."""
-    return around(serdes.session_windowed, key_serde, "key")
-
-
-def time_window_operator(
-    windows: TimeWindows | UnlimitedWindows,
+def windowed_operator(
+    windows: AnyWindows,
     store: str,
     initializer: Initializer,
     aggregator: Aggregator,
+    merger: Merger | None,
     *,
     emit_on_close: bool = False,
     count: bool = False,
-) -> StreamWindowAggregate:
-    """Return the operator of tumbling, hopping and unlimited windows."""
-    unlimited = isinstance(windows, UnlimitedWindows)
+) -> Operator:
+    """Return the operator that aggregates in these windows; sessions need a merger."""
+    if isinstance(windows, SessionWindows):
+        assert merger is not None
+        return StreamSessionWindowAggregate(
+            store, initializer, aggregator, merger, windows.gap_ms, windows.grace_ms, emit_on_close=emit_on_close, count=count
+        )
+    if isinstance(windows, SlidingWindows):
+        return StreamSlidingWindowAggregate(
+            store, initializer, aggregator, windows.time_difference_ms, windows.grace_ms, emit_on_close=emit_on_close, count=count
+        )
     return StreamWindowAggregate(
         store,
         initializer,
@@ -409,23 +342,7 @@ def time_window_operator(
         windows.size_ms,
         windows.size_ms if isinstance(windows, UnlimitedWindows) else windows.advance_ms,
         windows.grace_ms,
-        unlimited_start_ms=windows.start_ms if unlimited else None,  # type: ignore[union-attr]
+        unlimited_start_ms=windows.start_ms if isinstance(windows, UnlimitedWindows) else None,
         emit_on_close=emit_on_close,
         count=count,
-    )
-
-
-def session_operator(
-    windows: SessionWindows,
-    store: str,
-    initializer: Initializer,
-    aggregator: Aggregator,
-    merger: Merger,
-    *,
-    emit_on_close: bool = False,
-    count: bool = False,
-) -> StreamSessionWindowAggregate:
-    """Return the operator of sessions."""
-    return StreamSessionWindowAggregate(
-        store, initializer, aggregator, merger, windows.gap_ms, windows.grace_ms, emit_on_close=emit_on_close, count=count
     )

@@ -350,4 +350,5 @@ class JoinWindows:
         return self.before_ms + self.after_ms
 
 
-Windows = TimeWindows | UnlimitedWindows
+AnyWindows = TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
+"""Windows of aggregates."""

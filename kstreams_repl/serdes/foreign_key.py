@@ -124,11 +124,6 @@ def foreign_key_prefix(foreign_key: bytes) -> bytes:
     return _LENGTH.pack(len(foreign_key)) + foreign_key
 
 
-def primary_key_of(combined_key: bytes) -> bytes:
-    """Return the serialized primary key in a subscription store's key."""
-    return combined_key[4 + _LENGTH.unpack_from(combined_key)[0] :]
-
-
 def response_partitioner(topic: str, key: Any, value: SubscriptionResponse, partitions: int) -> int | None:
     """Return the partition of the left row that subscribed."""
     return value[2]

@@ -57,10 +57,6 @@ class Subtopology:
         """Return the topics that the sources name, by logical name (topics of patterns are resolved at deploy)."""
         return tuple(dict.fromkeys(topic for node in self.nodes if isinstance(node, SourceNode) for topic in node.topics))
 
-    @property
-    def node_names(self) -> tuple[str, ...]:
-        return tuple(node.name for node in self.nodes)
-
 
 def with_default_stores(part: Subtopology, default_store: str) -> Subtopology:
     """Return the sub-topology with ``default.dsl.store`` applied to every store that follows it."""

@@ -76,10 +76,6 @@ def run_case(case: dict[str, Any], *, mode: Mode = "exact") -> Outcome:
     return Outcome(case["id"], difference, quirk if difference is not None and quirk in QUIRKS_WAIVED else None)
 
 
-def run_cases(cases: Iterable[dict[str, Any]]) -> list[Outcome]:
-    return [run_case(case) for case in cases]
-
-
 _FIELDS = {
     "case": frozenset("id intent config ops observe events expect api dump divergence quirk start_ms".split()),
     "expect": frozenset("describe trace topics dropped stores dump error error_message".split()),

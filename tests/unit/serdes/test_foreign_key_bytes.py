@@ -16,7 +16,6 @@ from kstreams_repl.serdes.foreign_key import (
     Subscription,
     SubscriptionResponse,
     foreign_key_prefix,
-    primary_key_of,
     subscription,
     subscription_response,
 )
@@ -118,9 +117,8 @@ def test_bytes_that_are_no_change_are_refused(data: bytes) -> None:
         change(serdes.string).deserialize(data)
 
 
-def test_a_combined_key_gives_back_its_primary_key() -> None:
+def test_the_prefix_of_a_combined_key_is_its_length_and_the_foreign_key() -> None:
     assert foreign_key_prefix(b"fk") == b"\x00\x00\x00\x02fk"
-    assert primary_key_of(foreign_key_prefix(b"fk") + b"pk") == b"pk"
 
 
 def test_without_an_inner_serde_the_application_s_default_is_bound_later() -> None:

@@ -152,7 +152,7 @@ def test_a_supplier_s_own_stores_are_added_and_connected() -> None:
 
 def test_unconnected_parts_are_sub_topologies_of_their_own() -> None:
     topology = chain().add_source("in2", "topic2").add_sink("out2", "result2", "in2")
-    assert [part.node_names for part in topology.subtopologies()] == [("in", "work", "out"), ("in2", "out2")]
+    assert [[node.name for node in part.nodes] for part in topology.subtopologies()] == [["in", "work", "out"], ["in2", "out2"]]
 
 
 def test_a_shared_store_unites_sub_topologies() -> None:
