@@ -185,7 +185,7 @@ class DeployError(KStreamsError):
 
 class PartitionsChangedError(DeployError):
     """Partitions were added to an input topic, but a changelog or repartition topic of the application cannot have more. Not raised
-    for stateless inputs and for what follows a `repartition`: they adapt by themselves. Fields: ``topic``.
+    for stateless inputs and for what follows a `repartition`: they adapt automatically. Fields: ``topic``.
     """
 
 
@@ -194,7 +194,7 @@ class ApplicationFailedError(KStreamsError):
 
 
 class IllegalStateTransitionError(KStreamsError):
-    """A task, commit or application was asked for a state that the present one does not allow; the message lists the transitions so far."""
+    """An illegal state transition of a task, commit, application or driver; the message lists the transitions so far."""
 
 
 class SnapshotError(StateStoreError):

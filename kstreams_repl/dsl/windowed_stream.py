@@ -244,23 +244,13 @@ class TimeWindowedStream(WindowedStream[TableT]):
             >>> windowed = grouped.windowed_by(ks.TimeWindows.of_size(60_000))
             >>> letters = windowed.aggregate(lambda: 0, lambda key, word, n: n + len(word), value_serde="long")
         """
+        check_callable(initializer, "initializer", "aggregate")
+        check_callable(aggregator, "aggregator", "aggregate")
         options = materialized(
             store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
             persistent=persistent, topic_config=topic_config,
         ) or Materialized()
-        return self._aggregated(initializer, aggregator, None, options, name)
-
-    def _aggregated(
-        self,
-        initializer: Initializer,
-        aggregator: Aggregator,
-        merger: Merger | None,
-        options: Materialized,
-        name: str | None,
-    ) -> TableT:
-        check_callable(initializer, "initializer", "aggregate")
-        check_callable(aggregator, "aggregator", "aggregate")
-        return self._table(initializer, aggregator, merger, options, AGGREGATE, name)
+        return self._table(initializer, aggregator, None, options, AGGREGATE, name)
 
 
 class SessionWindowedStream(WindowedStream[TableT]):

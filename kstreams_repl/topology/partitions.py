@@ -170,7 +170,7 @@ def _groups(part: int, sizes: Mapping[str, int], grouper: PartitionGrouper) -> l
         raise TopologyError(
             f"the partition grouper cannot group sub-topology {part} with {', '.join(f'{topic}: {sizes[topic]}' for topic in sizes)} "
             f"partitions: {type(error).__name__}: {error}",
-            hint="return a list of sets of TopicPartition for whatever counts it is given",
+            hint="return a list of sets of TopicPartition for any counts",
             topic=next(iter(sizes), None),
         ) from error
     given = [partition for group in groups for partition in group]

@@ -41,9 +41,9 @@ def test_random_topologies_equal_the_jvm(path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "told"),
     [
-        (lambda case: case, "fields that nobody reads"),
-        (lambda case: case["expect"], "fields that nobody reads"),
-        (lambda case: case["events"][0], "fields that nobody reads"),
+        (lambda case: case, "unknown fields"),
+        (lambda case: case["expect"], "unknown fields"),
+        (lambda case: case["events"][0], "unknown fields"),
         (lambda case: case["ops"][0], "does not know the fields"),
     ],
     ids=["case", "expect", "event", "op"],

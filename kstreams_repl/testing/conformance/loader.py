@@ -85,12 +85,12 @@ class _Step:
     def table(self) -> KTable:
         return _typed(self.source, KTable)  # type: ignore[no-any-return]
 
-    def kept(self, value_serde: Any = serdes.json, *, always: bool = False) -> dict[str, Any]:
+    def store_options(self, value_serde: Any = serdes.json, *, always: bool = False) -> dict[str, Any]:
         """Return keyword arguments of a `Materialized`; none if the op names no store, unless the call always needs one."""
         op = self.op
         if not always and op.get("store") is None:
             return {}
-        kept = {
+        options = {
             "store": op.get("store"),
             "key_serde": serdes.string,
             "value_serde": value_serde,
@@ -99,7 +99,7 @@ class _Step:
             "retention": op.get("retention"),
             "history": op["history"] if op.get("versioned") else None,
         }
-        return {name: value for name, value in kept.items() if value is not None}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 def _typed(value: Any, kind: type[Any]) -> Any:
@@ -120,12 +120,12 @@ def _stream(step: _Step) -> KStream:
 
 def _table(step: _Step) -> KTable:
     # the serdes of Consumed are the defaults and override those of Materialized
-    kept = {name: value for name, value in step.kept().items() if not name.endswith("_serde")}
-    return step.builder.table(step.op["topic"], **step.named, **kept)
+    options = {name: value for name, value in step.store_options().items() if not name.endswith("_serde")}
+    return step.builder.table(step.op["topic"], **step.named, **options)
 
 
 def _global_table(step: _Step) -> Any:
-    return step.builder.global_table(step.op["topic"], **step.kept())
+    return step.builder.global_table(step.op["topic"], **step.store_options())
 
 
 def _add_state_store(step: _Step) -> None:
@@ -144,21 +144,21 @@ def _filter(step: _Step) -> Any:
     predicate = words.PREDICATES[step.op["fn"]]
     if isinstance(step.source, KStream):
         return step.source.filter(predicate, **step.named)
-    return step.table.filter(predicate, **step.named, **step.kept())
+    return step.table.filter(predicate, **step.named, **step.store_options())
 
 
 def _filter_not(step: _Step) -> Any:
     predicate = words.PREDICATES[step.op["fn"]]
     if isinstance(step.source, KStream):
         return step.source.filter_not(predicate, **step.named)
-    return step.table.filter_not(predicate, **step.named, **step.kept())
+    return step.table.filter_not(predicate, **step.named, **step.store_options())
 
 
 def _map_values(step: _Step) -> Any:
     mapper = words.VALUE[step.op["fn"]]
     if isinstance(step.source, KStream):
         return step.source.map_values(mapper, with_key=True, **step.named)
-    return step.table.map_values(mapper, with_key=True, **step.named, **step.kept())
+    return step.table.map_values(mapper, with_key=True, **step.named, **step.store_options())
 
 
 def _select_key(step: _Step) -> KStream:
@@ -212,7 +212,7 @@ def _repartition(step: _Step) -> KStream:
 
 
 def _to_table(step: _Step) -> KTable:
-    return step.stream.to_table(**step.named, **step.kept())
+    return step.stream.to_table(**step.named, **step.store_options())
 
 
 def _to_stream(step: _Step) -> KStream:
@@ -271,19 +271,19 @@ def _cogroup(step: _Step) -> CogroupedKStream:
 
 
 def _count(step: _Step) -> KTable:
-    return step.source.count(**step.named, **step.kept(serdes.long, always=True))  # type: ignore[no-any-return]
+    return step.source.count(**step.named, **step.store_options(serdes.long, always=True))  # type: ignore[no-any-return]
 
 
 def _reduce(step: _Step) -> KTable:
     reducer = words.REDUCE[step.op["fn"]]
-    kept = step.kept(always=True)
+    options = step.store_options(always=True)
     if isinstance(step.source, KGroupedTable):
-        return step.source.reduce(reducer, words.REDUCE[step.op.get("sub", "sub")], **step.named, **kept)
-    return step.source.reduce(reducer, **step.named, **kept)  # type: ignore[no-any-return]
+        return step.source.reduce(reducer, words.REDUCE[step.op.get("sub", "sub")], **step.named, **options)
+    return step.source.reduce(reducer, **step.named, **options)  # type: ignore[no-any-return]
 
 
 def _aggregate(step: _Step) -> KTable:
-    op, source, kept = step.op, step.source, step.kept(always=True)
+    op, source, options = step.op, step.source, step.store_options(always=True)
     add = words.AGGREGATE[op.get("fn", "sum")]
     start: str = op.get("init") or op.get("fn", "sum")
 
@@ -294,14 +294,14 @@ def _aggregate(step: _Step) -> KTable:
         return words.merge_sessions(start, one, other)
 
     if isinstance(source, KGroupedTable):
-        return source.aggregate(initializer, add, words.AGGREGATE[op.get("sub", "sub")], **step.named, **kept)
+        return source.aggregate(initializer, add, words.AGGREGATE[op.get("sub", "sub")], **step.named, **options)
     if isinstance(source, SessionWindowedKStream):
-        return source.aggregate(initializer, add, merger, **step.named, **kept)
+        return source.aggregate(initializer, add, merger, **step.named, **options)
     if isinstance(source, SessionWindowedCogroupedKStream):
-        return source.aggregate(initializer, merger, **step.named, **kept)
+        return source.aggregate(initializer, merger, **step.named, **options)
     if hasattr(source, "count"):
-        return source.aggregate(initializer, add, **step.named, **kept)  # type: ignore[no-any-return]
-    return source.aggregate(initializer, **step.named, **kept)  # type: ignore[no-any-return]
+        return source.aggregate(initializer, add, **step.named, **options)  # type: ignore[no-any-return]
+    return source.aggregate(initializer, **step.named, **options)  # type: ignore[no-any-return]
 
 
 # ------------------------------------------------------------------------------------------------------------------ joins
@@ -338,7 +338,7 @@ def _join_stream_global(step: _Step, how: str) -> KStream:
 
 
 def _join_tables(step: _Step, how: str) -> KTable:
-    return _method(step.table, how)(step.other, words.join, **step.named, **step.kept())  # type: ignore[no-any-return]
+    return _method(step.table, how)(step.other, words.join, **step.named, **step.store_options())  # type: ignore[no-any-return]
 
 
 def _join_foreign_key(step: _Step, how: str) -> KTable:
@@ -346,7 +346,7 @@ def _join_foreign_key(step: _Step, how: str) -> KTable:
     options: dict[str, Any] = {"foreign_key": lambda value: key(None, value)} | step.named
     if step.op.get("fk_with_key"):  # the oracle calls the overload without a name
         options = {"foreign_key": key, "foreign_key_with_key": True}
-    return _method(step.table, how)(step.other, words.join, **options, **step.kept())  # type: ignore[no-any-return]
+    return _method(step.table, how)(step.other, words.join, **options, **step.store_options())  # type: ignore[no-any-return]
 
 
 _JOINS = {

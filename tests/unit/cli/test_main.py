@@ -123,4 +123,4 @@ def test_the_version_is_told_where_nothing_was_installed(capsys: pytest.CaptureF
 def test_a_file_without_cases_is_told_with_its_line(line: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x").write_bytes(b"\n" + line)
     assert main(["conformance", str(tmp_path / "x")]) == 1
-    assert "line 2 is no conformance case\nHint: " in capsys.readouterr().err
+    assert "line 2 is not a conformance case\nHint: " in capsys.readouterr().err
