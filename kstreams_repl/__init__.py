@@ -52,8 +52,9 @@ if TYPE_CHECKING:
     from kstreams_repl.dsl.call_log import Problem
     from kstreams_repl.errors import KStreamsError
     from kstreams_repl.inspection.result import SqlResult
-    from kstreams_repl.kafka.admin import Admin, CommittedOffset, TopicDescription
+    from kstreams_repl.kafka.admin import Admin, TopicDescription
     from kstreams_repl.kafka.clients import ClientSettings
+    from kstreams_repl.kafka.group_admin import CommittedOffset
     from kstreams_repl.kafka.secret import SecretReference, secret
     from kstreams_repl.metrics.custom import CustomSensor, StreamsMetrics
     from kstreams_repl.metrics.snapshot import Metric
@@ -135,7 +136,8 @@ _PLACES = {
     "kstreams_repl.dsl.call_log": ("Problem",),
     "kstreams_repl.errors": ("KStreamsError",),
     "kstreams_repl.inspection.result": ("SqlResult",),
-    "kstreams_repl.kafka.admin": ("Admin", "CommittedOffset", "TopicDescription"),
+    "kstreams_repl.kafka.admin": ("Admin", "TopicDescription"),
+    "kstreams_repl.kafka.group_admin": ("CommittedOffset",),
     "kstreams_repl.kafka.clients": ("ClientSettings",),
     "kstreams_repl.kafka.secret": ("SecretReference", "secret"),
     "kstreams_repl.metrics.custom": ("CustomSensor", "StreamsMetrics"),

@@ -141,9 +141,7 @@ class StreamOperators(AbstractStream):
         return self._put(StreamFlatMap(mapper), "KSTREAM-FLATMAP-", name, key_changing=True)
 
     @logged
-    def flat_map_values(
-        self, mapper: Callable[..., Iterable[Any]], *, with_key: bool = False, name: str | None = None
-    ) -> Self:
+    def flat_map_values(self, mapper: Callable[..., Iterable[Any]], *, with_key: bool = False, name: str | None = None) -> Self:
         """Replace each record by any number of values with the same key.
 
         Args:
@@ -263,15 +261,11 @@ class StreamOperators(AbstractStream):
         node = OperatorGraphNode(self._graph.name_or_generate(name, "KSTREAM-MERGE-"), self._graph.here(), PassThrough())
         node.merges = True
         self._graph.add((self._node, other._node), node)
-        return type(self)(
-            self._log,
-            node.name,
-            self.key_serde if self.key_serde is other.key_serde else None,
-            self.value_serde if self.value_serde is other.value_serde else None,
-            self._sources | other._sources,
-            node,
-            repartition_required=self._repartition_required or other._repartition_required,
-        )
+        key_serde = self.key_serde if self.key_serde is other.key_serde else None
+        value_serde = self.value_serde if self.value_serde is other.value_serde else None
+        required = self._repartition_required or other._repartition_required
+        sources = self._sources | other._sources
+        return type(self)(self._log, node.name, key_serde, value_serde, sources, node, repartition_required=required)
 
     @logged
     def repartition(
@@ -466,9 +460,7 @@ class StreamOperators(AbstractStream):
             self._log, node.name, self.key_serde, None, self._sources, node, repartition_required=self._repartition_required
         )
 
-    def _process(
-        self, operator: Operator, supplier: Any, prefix: str, stores: Iterable[str], name: str | None
-    ) -> OperatorGraphNode:
+    def _process(self, operator: Operator, supplier: Any, prefix: str, stores: Iterable[str], name: str | None) -> OperatorGraphNode:
         node_name = self._graph.new_processor_name(prefix) if name is None else validate_name(name, "node")
         used = store_names(stores, node_name)
         node = OperatorGraphNode(node_name, self._graph.here(), operator, used_stores=used)

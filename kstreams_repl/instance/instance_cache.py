@@ -28,7 +28,7 @@ from kstreams_repl.instance.gc_tuning import free_closed
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.lifecycle import RunnerLifecycle
 from kstreams_repl.instance.state.state_manager import OpenEnvironments
-from kstreams_repl.kafka.admin import committed_by
+from kstreams_repl.kafka.group_admin import committed_by
 from kstreams_repl.types import TopicPartition
 
 SlotKey = tuple[str, int]

@@ -8,12 +8,10 @@ is the first open transaction.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import (
     AlterConfigOpType,
@@ -25,13 +23,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
-from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, Isolation, make_admin_client, make_consumer
-from kstreams_repl.kafka.exact_metadata import fetch_offsets
-from kstreams_repl.kafka.failures import error_of, is_unknown_topic, translate, unknown_topic
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.kafka.clients import Isolation
+from kstreams_repl.kafka.failures import error_of, unknown_topic
+from kstreams_repl.kafka.group_admin import GroupAdmin
 from kstreams_repl.types import TopicPartition
-
-T = TypeVar("T")
 
 _ISOLATION = {"read_committed": IsolationLevel.READ_COMMITTED, "read_uncommitted": IsolationLevel.READ_UNCOMMITTED}
 
@@ -47,14 +43,6 @@ class TopicDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """A group's committed offset in one partition, and its metadata."""
-
-    offset: int
-    metadata: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class NewTopicSpec:
     """A topic to create; replication None uses the broker's default."""
 
@@ -64,84 +52,14 @@ class NewTopicSpec:
     replication: int | None = None
 
 
-def committed_by(
-    consumer: Consumer, partitions: Sequence[TopicPartition], *, seconds: float, bootstrap_servers: str | None = None
-) -> dict[TopicPartition, CommittedOffset]:
-    """Return what the consumer's own group has committed, without partitions that have no commit. Under read_committed it waits for
-    open transactions.
-
-    Args:
-        seconds: how long to wait in total.
-
-    Raises:
-        BrokerUnavailableError: no answer in time, or the offsets stay part of an open transaction.
-    """
-    if not partitions:
-        return {}
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            answer = fetch_offsets(consumer, partitions, seconds)
-            break
-        except KafkaException as error:
-            inside = error_of(error)
-            if inside is None or inside.code() not in _NOT_YET or time.monotonic() > deadline:
-                raise translate(error, "reading committed offsets", bootstrap_servers=bootstrap_servers) from error
-            time.sleep(0.05)
-    found = {}
-    for result in answer:
-        at = result.partition
-        if result.error is not None:
-            raise translate(result.error, "reading committed offsets", topic=at.topic, bootstrap_servers=bootstrap_servers)
-        if result.offset >= 0:
-            # Metadata written up to release 0.1 ends in a zero byte.
-            found[at] = CommittedOffset(result.offset, result.metadata.rstrip(b"\0").decode("utf-8", "replace"))
-    return found
-
-
-_NOT_YET = (
-    KafkaError.UNSTABLE_OFFSET_COMMIT,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-)
-
-
-class Admin:
+class Admin(GroupAdmin):
     """Manages topics, offsets and groups. Thread-safe; the connection is closed when the object is garbage-collected.
 
     Args:
         seconds: timeout of one call, which then raises `BrokerUnavailableError`.
     """
 
-    def __init__(self, settings: ClientSettings, *, seconds: float = 10.0) -> None:
-        self.settings = settings
-        self._seconds = seconds
-        self._events = ClientEvents()
-        self._client = make_admin_client(settings, events=self._events)
-
-    def __repr__(self) -> str:
-        return f"Admin({self.settings.bootstrap_servers!r})"
-
     # -- topics
-
-    def topics(self, *, internal: bool = False) -> dict[str, int]:
-        """Return the number of partitions of each topic, by name.
-
-        Args:
-            internal: whether Kafka's own topics (``__consumer_offsets``, …) are included.
-
-        Raises:
-            BrokerUnavailableError: no answer in time.
-
-        Example:
-            >>> session.admin.topics()["words"]
-            2
-        """
-        listed = self._call("listing topics", lambda: self._client.list_topics(timeout=self._seconds))
-        return {
-            name: len(topic.partitions) for name, topic in sorted(listed.topics.items()) if internal or not name.startswith("__")
-        }
 
     def partitions(self, topic: str) -> int:
         """Return the number of partitions of a topic.
@@ -450,122 +368,6 @@ class Admin:
         for partition, future in self._client.delete_records(requests, request_timeout=self._seconds).items():
             self._result(future, f"purging {partition.topic}-{partition.partition}", topic=partition.topic)
 
-    # -- groups
-
-    def committed_offsets(
-        self, group: str, partitions: Sequence[TopicPartition] | None = None, *, stable: bool = True
-    ) -> dict[TopicPartition, CommittedOffset]:
-        """Return what a group has committed, without partitions that have no commit.
-
-        Args:
-            group: name of the group; that of an application is its application.id.
-            partitions: partitions to read; None: those of all topics.
-            stable: whether to wait for offsets that are part of an open transaction (``require_stable``), so that after fencing the
-                result is what was really committed. A running application always has an open transaction: False returns the last
-                committed offsets without waiting.
-
-        Raises:
-            BrokerUnavailableError: no answer in time, or the offsets stay part of an open transaction.
-
-        Example:
-            >>> from kstreams_repl import TopicPartition
-            >>> session.admin.commit_offsets("reports", {TopicPartition("words", 0): 1})
-            >>> session.admin.committed_offsets("reports")[TopicPartition("words", 0)].offset
-            1
-        """
-        if partitions is None:
-            partitions = [TopicPartition(name, number) for name, count in self.topics().items() for number in range(count)]
-        # With a consumer: the client library's admin call crashes the process when the group's coordinator is not ready
-        # (its retry needs a consumer's group handle, which an admin client does not have).
-        isolation: Isolation = "read_committed" if stable else "read_uncommitted"
-        consumer = make_consumer(self.settings, group_id=group, isolation=isolation, events=self._events)
-        try:
-            return committed_by(
-                consumer, partitions, seconds=self._seconds, bootstrap_servers=self.settings.bootstrap_servers
-            )
-        finally:
-            consumer.close()
-
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets for a group without members: the start offsets of an application that has never run.
-
-        Args:
-            group: name of the group.
-            offsets: the offset of the next record to read, by partition.
-
-        Raises:
-            BrokerUnavailableError, KStreamsError: the broker rejected them, for example because the group has a member.
-
-        Example:
-            >>> from kstreams_repl import TopicPartition
-            >>> session.admin.commit_offsets("reports", {TopicPartition("words", 0): 1})
-        """
-        if not offsets:
-            return
-        consumer = make_consumer(self.settings, group_id=group, isolation="read_committed", events=self._events)
-        try:
-            wanted = [ClientTopicPartition(at.topic, at.partition, offset) for at, offset in offsets.items()]
-            done = self._call(f"committing offsets of {group}", lambda: consumer.commit(offsets=wanted, asynchronous=False))
-            for partition in done or ():
-                if partition.error is not None:
-                    raise self._translated(partition.error, f"committing offsets of {group}", topic=partition.topic)
-        finally:
-            consumer.close()
-
-    def groups(self) -> tuple[str, ...]:
-        """Return the names of all consumer groups.
-
-        Raises:
-            BrokerUnavailableError: a broker did not list its groups because it is down or has just started; the list would be
-                incomplete.
-
-        Example:
-            >>> from kstreams_repl import TopicPartition
-            >>> session.admin.commit_offsets("reports", {TopicPartition("words", 0): 1})
-            >>> "reports" in session.admin.groups()
-            True
-        """
-        deadline = time.monotonic() + self._seconds
-        while True:
-            listed = self._result(self._client.list_consumer_groups(request_timeout=self._seconds), "listing groups")
-            if not listed.errors:
-                break
-            inside = error_of(listed.errors[0])
-            if inside is None or inside.code() not in _NOT_YET or time.monotonic() > deadline:
-                raise self._translated(listed.errors[0], "listing groups")
-            time.sleep(0.05)
-        return tuple(sorted(group.group_id for group in listed.valid))
-
-    def delete_groups(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Delete groups and their committed offsets.
-
-        Returns:
-            The names of those that existed.
-
-        Raises:
-            KStreamsError: a group has members.
-            BrokerUnavailableError: no answer in time.
-
-        Example:
-            >>> from kstreams_repl import TopicPartition
-            >>> session.admin.commit_offsets("old-reports", {TopicPartition("words", 0): 1})
-            >>> session.admin.delete_groups(["old-reports", "no-such-group"])
-            ('old-reports',)
-        """
-        wanted = list(dict.fromkeys(names))
-        if not wanted:
-            return ()
-        gone = []
-        for name, future in self._client.delete_consumer_groups(wanted, request_timeout=self._seconds).items():
-            try:
-                self._in_time(future, f"deleting the group {name!r}")
-                gone.append(name)
-            except KafkaException as error:
-                inside = error_of(error)
-                if inside is None or inside.code() != KafkaError.GROUP_ID_NOT_FOUND:
-                    raise self._translated(error, f"deleting the group {name!r}") from error
-        return tuple(gone)
-
     # -- inside
 
     def _list_offsets(self, specs: Mapping[TopicPartition, OffsetSpec], isolation: Isolation) -> dict[TopicPartition, int]:
@@ -588,7 +390,7 @@ class Admin:
                     raise self._translated(error, f"reading offsets of {at}", topic=partition.topic) from error
                 # The client keeps the leader epochs that it learnt: after a broker restart it is refused for minutes (an instance then
                 # stays in "restoring"), and only a new client requests the metadata again.
-                self._client = make_admin_client(self.settings, events=self._events)
+                self._reconnect()
                 time.sleep(0.1)
 
     def _are_visible(self, specs: Iterable[NewTopicSpec]) -> bool:
@@ -600,52 +402,6 @@ class Admin:
             if any(partition.leader < 0 for partition in topic.partitions.values()):
                 return False
         return True
-
-    def _await(self, what: str, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + self._seconds
-        while not condition():
-            if time.monotonic() > deadline:
-                raise BrokerUnavailableError(
-                    f"waited {self._seconds:.0f} s for {what}, the timeout of a call",
-                    hint="check the broker's log",
-                    bootstrap_servers=self.settings.bootstrap_servers,
-                )
-            time.sleep(0.02)
-
-    def _call(self, doing: str, call: Callable[[], T]) -> T:
-        try:
-            return call()
-        except KafkaException as error:
-            raise self._translated(error, doing) from error
-
-    def _result(self, future: Future[Any], doing: str, *, topic: str | None = None, missing: Any = ...) -> Any:
-        """Return the future's result, or ``missing`` (when given) if the topic does not exist."""
-        try:
-            return self._in_time(future, doing)
-        except KafkaException as error:
-            if missing is not ... and is_unknown_topic(error):
-                return missing
-            raise self._translated(error, doing, topic=topic) from error
-
-    def _in_time(self, future: Future[Any], doing: str) -> Any:
-        try:
-            return future.result(self._seconds + 1)
-        except TimeoutError as error:
-            servers = self.settings.bootstrap_servers
-            raise BrokerUnavailableError(
-                f"{doing}: no broker answered at {servers}", hint="check that the broker is running", bootstrap_servers=servers
-            ) from error
-
-    def _translated(self, error: KafkaException | KafkaError, doing: str, *, topic: str | None = None) -> KStreamsError:
-        known = list(self.topics()) if topic is not None and is_unknown_topic(error) else ()
-        return translate(
-            error,
-            doing,
-            bootstrap_servers=self.settings.bootstrap_servers,
-            topic=topic,
-            known_topics=known,
-            reason=self._events.last,
-        )
 
 
 _ABSENT = object()

@@ -16,12 +16,7 @@ from typing import Any, Literal, get_args
 
 from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import (
-    IllegalStateTransitionError,
-    InvalidStateStoreError,
-    UnknownTopicError,
-    did_you_mean,
-)
+from kstreams_repl.errors import IllegalStateTransitionError, InvalidStateStoreError, UnknownTopicError, did_you_mean
 from kstreams_repl.metrics.snapshot import Metric
 from kstreams_repl.runtime.columnar_queue import LOOP_THRESHOLD
 from kstreams_repl.runtime.compile import Tap
@@ -179,7 +174,6 @@ class TopologyTestDriver:
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
             >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
-            >>> words_in = driver.create_input_topic("words", "string", "string")
             >>> words_in = driver.create_input_topic("words", "string", "string", start_timestamp=1000, auto_advance=10)
             >>> words_in.pipe_input("a", "to")
             >>> driver.state_store("counts").get("a").timestamp
@@ -236,7 +230,6 @@ class TopologyTestDriver:
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
             >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
-            >>> words_in = driver.create_input_topic("words", "string", "string")
             >>> driver.advance_wall_clock_time(5000)
             >>> driver.now()
             5000
@@ -359,7 +352,6 @@ class TopologyTestDriver:
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
             >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
-            >>> words_in = driver.create_input_topic("words", "string", "string")
             >>> driver.close()
         """
         self._closed = True
@@ -379,9 +371,7 @@ class TopologyTestDriver:
 
     # ---- inside ----------------------------------------------------------------------------------------------------------------
 
-    def pipe_bytes(
-        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None = None
-    ) -> None:
+    def pipe_bytes(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None = None) -> None:
         """Pipe one record as it would be on the broker, and run until all records are processed.
 
         Args:
@@ -450,9 +440,7 @@ class TopologyTestDriver:
                     return place
         return at
 
-    def _enqueue(
-        self, at: TopicPartition, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
-    ) -> None:
+    def _enqueue(self, at: TopicPartition, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
         assert self._task is not None
         offset = self._offsets.get(at.topic, 0)
         self._offsets[at.topic] = offset + 1
@@ -505,7 +493,6 @@ class TopologyTestDriver:
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
             >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
-            >>> words_in = driver.create_input_topic("words", "string", "string")
             >>> driver.now()
             0
         """

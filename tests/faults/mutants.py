@@ -214,7 +214,7 @@ MUTANTS: dict[str, Mutant] = {
         _LOCAL, (("lock_timeout=_LOCK_SECONDS", "lock_timeout=None"),), "take-over 3: a bounded wait"
     ),
     "offsets are read without waiting for open transactions": Mutant(
-        "kstreams_repl.kafka.admin",
+        "kstreams_repl.kafka.group_admin",
         (('"read_committed" if stable else', '"read_uncommitted" if stable else'),),
         "take-over 4: committed offsets, settled",
     ),

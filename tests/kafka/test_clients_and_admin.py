@@ -18,7 +18,7 @@ from kstreams_repl.errors import (
     KStreamsError,
     UnknownTopicError,
 )
-from kstreams_repl.kafka.admin import Admin, CommittedOffset, NewTopicSpec
+from kstreams_repl.kafka.admin import Admin, NewTopicSpec
 from kstreams_repl.kafka.clients import (
     ClientSettings,
     ensure_reachable,
@@ -28,6 +28,7 @@ from kstreams_repl.kafka.clients import (
 )
 from kstreams_repl.kafka.exact_metadata import fetch_offsets, send_offsets
 from kstreams_repl.kafka.failures import error_of, is_fenced
+from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.kafka.internal_topics import ensure_internal_topics, journal_topic
 from kstreams_repl.kafka.partitioning import partition_for_key
 from kstreams_repl.kafka.transactional import TransactionalProducer

@@ -12,7 +12,8 @@ from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.instance import wall_clock
 from kstreams_repl.instance.state.environment_attributes import INPUT, RECREATED
 from kstreams_repl.instance.state.expired_offsets import check_expired_offsets
-from kstreams_repl.kafka.admin import Admin, CommittedOffset
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.topology.nodes import SourceNode

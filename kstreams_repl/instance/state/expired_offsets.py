@@ -19,7 +19,8 @@ from kstreams_repl.errors import TaskCorruptedError
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.state.changelogs import changelogs_of
 from kstreams_repl.instance.state.environment_attributes import INPUT, RECREATED
-from kstreams_repl.kafka.admin import Admin, CommittedOffset
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.kafka.reading import OffsetRange, read_ranges
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.engine.base import Environment

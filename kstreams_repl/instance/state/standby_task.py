@@ -29,7 +29,7 @@ from kstreams_repl.instance.state.environment_attributes import (
 from kstreams_repl.instance.state.owner_token import is_held
 from kstreams_repl.instance.state.state_cleanup import discard_unused, is_in_use
 from kstreams_repl.instance.state.state_manager import fresh_environment, open_lmdb, why_not_trusted
-from kstreams_repl.kafka.admin import CommittedOffset
+from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.changelog_restore import Restorer
 from kstreams_repl.stores.engine.base import Environment

@@ -31,7 +31,7 @@ from kstreams_repl.instance.state.environment_attributes import (
 )
 from kstreams_repl.instance.state.owner_token import end_process, generation_of, is_alive
 from kstreams_repl.instance.state.state_cleanup import discard, opening
-from kstreams_repl.kafka.admin import CommittedOffset
+from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.stores.engine.memory import MemoryEnvironment

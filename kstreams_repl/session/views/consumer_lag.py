@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kstreams_repl.kafka.admin import Admin, CommittedOffset
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.kafka.reading import OffsetRange, read_ranges
 from kstreams_repl.topology.names import internal_topic
 from kstreams_repl.topology.nodes import SourceNode

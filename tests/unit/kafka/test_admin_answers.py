@@ -10,14 +10,14 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kstreams_repl.errors import BrokerUnavailableError
-from kstreams_repl.kafka import admin as admin_module
+from kstreams_repl.kafka import admin_calls, group_admin
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.types import TopicPartition
 
 
 def admin_of(client: Any, monkeypatch: pytest.MonkeyPatch) -> Admin:
-    monkeypatch.setattr(admin_module, "make_admin_client", lambda *about, **more: client)
+    monkeypatch.setattr(admin_calls, "make_admin_client", lambda *about, **more: client)
     return Admin(ClientSettings("nowhere:9092"), seconds=-1.0)  # a call waits a second more
 
 
@@ -63,6 +63,6 @@ def test_who_did_not_tell_committed_offsets_is_named(monkeypatch: pytest.MonkeyP
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     consumer = SimpleNamespace(committed=committed, close=lambda: None)
-    monkeypatch.setattr(admin_module, "make_consumer", lambda *about, **more: consumer)
+    monkeypatch.setattr(group_admin, "make_consumer", lambda *about, **more: consumer)
     with pytest.raises(BrokerUnavailableError, match="at nowhere:9092"):
         admin_of(SimpleNamespace(), monkeypatch).committed_offsets("orders", [TopicPartition("words", 0)])

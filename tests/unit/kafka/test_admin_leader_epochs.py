@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kstreams_repl.kafka import admin as admin_module
+from kstreams_repl.kafka import admin_calls
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.types import TopicPartition
@@ -40,6 +40,6 @@ def test_offsets_are_asked_by_a_new_client_when_the_old_one_has_a_stale_epoch(mo
         made.append(Client(refuses=not made))
         return made[-1]
 
-    monkeypatch.setattr(admin_module, "make_admin_client", make)
+    monkeypatch.setattr(admin_calls, "make_admin_client", make)
     assert Admin(ClientSettings("unused:1")).end_offsets([TopicPartition("t", 0)]) == {TopicPartition("t", 0): 7}
     assert len(made) == 2

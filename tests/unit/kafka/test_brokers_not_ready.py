@@ -11,9 +11,10 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from kstreams_repl.errors import BrokerUnavailableError
-from kstreams_repl.kafka import admin as admin_module
-from kstreams_repl.kafka.admin import Admin, CommittedOffset, committed_by
+from kstreams_repl.kafka import admin_calls
+from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.group_admin import CommittedOffset, committed_by
 from kstreams_repl.types import TopicPartition
 
 AT = TopicPartition("t", 0)
@@ -43,7 +44,7 @@ class Coordinator:
         return told
 
     def groups(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[str, ...]:
-        monkeypatch.setattr(admin_module, "make_admin_client", lambda *args, **more: self)
+        monkeypatch.setattr(admin_calls, "make_admin_client", lambda *args, **more: self)
         return Admin(ClientSettings("nowhere:1"), seconds=seconds).groups()
 
 

@@ -23,8 +23,9 @@ from kstreams_repl.instance.state.environment_attributes import forget_inputs
 from kstreams_repl.instance.state.owner_token import owner_token
 from kstreams_repl.instance.state.state_directory import state_root
 from kstreams_repl.instance.tasks.active_task import ActiveTask
-from kstreams_repl.kafka.admin import CommittedOffset, NewTopicSpec, TopicDescription
+from kstreams_repl.kafka.admin import NewTopicSpec, TopicDescription
 from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.kafka.journal_records import DesiredState, Version
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.kafka.partitioning import murmur2

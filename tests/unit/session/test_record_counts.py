@@ -7,7 +7,7 @@ from typing import Any
 from kstreams_repl import StreamsBuilder, Topology
 from kstreams_repl.commit.committed_counts import written_counts
 from kstreams_repl.commit.offset_metadata import COMMIT_ID, encode
-from kstreams_repl.kafka.admin import CommittedOffset
+from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.runtime.node_counts import NodeCount
 from kstreams_repl.session.views.consumer_lag import Remaining
 from kstreams_repl.session.views.record_counts import Counts, NodeRate, committed, reported, since

@@ -17,8 +17,9 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import BrokerUnavailableError, KStreamsError, ProducerFencedError
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.kafka.admin import CommittedOffset, TopicDescription
+from kstreams_repl.kafka.admin import TopicDescription
 from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.kafka.journal_records import encode, source_hash
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.runtime.node_counts import NodeCount
