@@ -265,7 +265,9 @@ class TopicAccess:
             start, end: read only this time range of a topic (ms, datetime or ISO text), `end` excluded.
             piece: how many offsets of a partition one Spark task reads.
 
-        Raises UnknownTopicError when there is no such topic or store.
+        Raises:
+            UnknownTopicError: there is no such topic or store.
+            KStreamsError: `name` is neither a name nor a store.
 
         Example:
             >>> frame = session.spark_frame('words')
