@@ -16,24 +16,13 @@ from kstreams_repl.dsl.store_plans import table_store
 from kstreams_repl.dsl.stream_base import AbstractStream, TableT, check_callable, first_known
 from kstreams_repl.dsl.table_sources import AggregateState, stored
 from kstreams_repl.dsl.windows import Millis
+from kstreams_repl.operators.aggregators import count_one, uncount_one, zero
 from kstreams_repl.operators.table_aggregate import TableAggregate, TableReduce
 from kstreams_repl.serdes.change import change
 from kstreams_repl.topology.names import REPARTITION_SUFFIX, validate_name
 
 AGGREGATE = "KTABLE-AGGREGATE-"
 REDUCE = "KTABLE-REDUCE-"
-
-
-def _zero() -> int:
-    return 0
-
-
-def _add_one(key: Any, value: Any, count: int) -> int:
-    return count + 1
-
-
-def _take_one(key: Any, value: Any, count: int) -> int:
-    return count - 1
 
 
 class GroupedTable(AbstractStream, Generic[TableT]):
@@ -92,7 +81,7 @@ class GroupedTable(AbstractStream, Generic[TableT]):
         options = with_value_serde(given, serdes.long)
 
         def make(store_name: str) -> TableAggregate:
-            return TableAggregate(store_name, _zero, _add_one, _take_one, versioned=options.versioned)
+            return TableAggregate(store_name, zero, count_one, uncount_one, versioned=options.versioned)
 
         return self._table(make, options, AGGREGATE, name)
 

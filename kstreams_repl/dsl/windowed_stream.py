@@ -13,6 +13,7 @@ from kstreams_repl.dsl.store_plans import windowed_store
 from kstreams_repl.dsl.stream_base import TableT, check_callable, first_known
 from kstreams_repl.dsl.windows import AnyWindows, Millis, SessionWindows, SlidingWindows, UnlimitedWindows
 from kstreams_repl.errors import TopologyError
+from kstreams_repl.operators.aggregators import Aggregator, add_counts, count_one, nothing, reducing, zero
 from kstreams_repl.operators.base import Operator
 from kstreams_repl.operators.stream_session_window_aggregate import StreamSessionWindowAggregate
 from kstreams_repl.operators.stream_sliding_window_aggregate import StreamSlidingWindowAggregate
@@ -22,36 +23,7 @@ from kstreams_repl.serdes.deferred import around
 from kstreams_repl.topology.stores import StoreBuilder
 
 Initializer = Callable[[], Any]
-Aggregator = Callable[[Any, Any, Any], Any]
 Merger = Callable[[Any, Any, Any], Any]
-
-
-def zero() -> int:
-    """Return the initial value of a count."""
-    return 0
-
-
-def nothing() -> None:
-    """Return None, the initial value of a reduce: there is no aggregate yet."""
-
-
-def count_one(key: Any, value: Any, count: int) -> int:
-    """Count a record; in windows a None value counts too."""
-    return count + 1
-
-
-def add_counts(key: Any, one: int, other: int) -> int:
-    """Return the count of two merged sessions."""
-    return one + other
-
-
-def reducing(reducer: Callable[[Any, Any], Any]) -> Aggregator:
-    """Return an aggregator whose first value is its first aggregate."""
-
-    def aggregate(key: Any, value: Any, so_far: Any) -> Any:
-        return value if so_far is None else reducer(so_far, value)
-
-    return aggregate
 
 
 class WindowedStream(Handle, Generic[TableT]):

@@ -6,14 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kstreams_repl.operators.aggregators import Aggregator, count_one, nothing, reducing, zero
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.loop_template import Inline, slot_lines, with_inline
+from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.operators.tuple_forwarder import as_stored, deleter, forwards_on_flush, keeper, slots_of
 from kstreams_repl.types import Headers
-
-
-def nothing() -> None:
-    """Return None, the initial aggregate of a reduce."""
 
 
 @dataclass(slots=True)
@@ -33,92 +30,13 @@ class StreamAggregate(Operator):
 
     store: str
     initializer: Callable[[], Any]
-    aggregator: Callable[[Any, Any, Any], Any]
+    aggregator: Aggregator
     send_old_values: bool = False
     versioned: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        if self.versioned:
-            return self._build_versioned(node, forward)
-        store = node.store(self.store)
-        to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_cell, node.drop, self.send_old_values
-        initializer, aggregator, delete = self.initializer, self.aggregator, deleter(node, put)
-        if forwards_on_flush(node, store, forward, send_old):
-
-            find, rewrite, frozen = slots_of(store)
-
-            def aggregate_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-                if key is None or value is None:
-                    drop("null key or value")
-                    return
-                data = to_bytes(key)
-                slot = find(data)
-                if slot is not None and type(old := slot.value) is not frozen:
-                    before = slot.at
-                    new = aggregator(key, value, old)
-                    if new is not None:
-                        rewrite(slot, new, timestamp if timestamp > before else before)
-                        return
-                elif (row := get(data)) is None:
-                    new = aggregator(key, value, initializer())
-                else:
-                    old, before = row
-                    new = aggregator(key, value, old)
-                    if new is not None and before > timestamp:
-                        timestamp = before
-                if new is not None:
-                    put(data, (new, timestamp))
-                else:
-                    delete(data, timestamp, headers)
-
-            return aggregate_cached
-
-        stored = as_stored(get, initializer)
-
-        def aggregate(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if key is None or value is None:
-                drop("null key or value")
-                return
-            data, came = to_bytes(key), timestamp
-            row = get(data)
-            if row is None:
-                old = initializer()
-                new = aggregator(key, value, old)
-            else:
-                old, before = row
-                new = aggregator(key, value, old)
-                if before > timestamp:
-                    timestamp = before
-            old = stored(old, data) if send_old else None
-            if new is not None:
-                put(data, (new, timestamp))
-            else:
-                delete(data, came, headers)
-            forward(key, (new, old, True), timestamp, headers)
-
-        return aggregate
-
-    def _build_versioned(self, node: NodeContext, forward: Process) -> Process:
-        get, drop, send_old = node.store(self.store).get, node.drop, self.send_old_values
-        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=True, first=self.initializer)
-        initializer, aggregator = self.initializer, self.aggregator
-
-        def aggregate_versioned(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if key is None or value is None:
-                drop("null key or value")
-                return
-            row = get(key)
-            if row is None:
-                old = initializer()
-                new = aggregator(key, value, old)
-            else:
-                old, before = row[0], row[1]
-                new = aggregator(key, value, old)
-                if before > timestamp:
-                    timestamp = before
-            keep(key, new, old if send_old else None, timestamp, headers)
-
-        return aggregate_versioned
+        make = _versioned if self.versioned else _timestamped
+        return make(node, forward, self.store, self.initializer, self.aggregator, self.send_old_values)
 
 
 @dataclass(slots=True)
@@ -138,91 +56,13 @@ class StreamReduce(Operator):
     versioned: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        if self.versioned:
-            return self._build_versioned(node, forward)
-        store = node.store(self.store)
-        to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_cell, node.drop, self.send_old_values
-        reducer, delete = self.reducer, deleter(node, put)
-        if forwards_on_flush(node, store, forward, send_old):
-
-            find, rewrite, frozen = slots_of(store)
-
-            def reduce_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-                if key is None or value is None:
-                    drop("null key or value")
-                    return
-                data = to_bytes(key)
-                slot = find(data)
-                if slot is not None and type(old := slot.value) is not frozen:
-                    before = slot.at
-                    new = reducer(old, value)
-                    if new is not None:
-                        rewrite(slot, new, timestamp if timestamp > before else before)
-                        return
-                elif (row := get(data)) is None:
-                    new = value
-                else:
-                    old, before = row
-                    new = reducer(old, value)
-                    if new is not None and before > timestamp:
-                        timestamp = before
-                if new is not None:
-                    put(data, (new, timestamp))
-                else:
-                    delete(data, timestamp, headers)
-
-            inline = None if store.cached is None else _reduce_lines(node.name, store, reducer, reduce_cached, drop)
-            return with_inline(reduce_cached, inline)
-
-        stored = as_stored(get, nothing)
-
-        def reduce(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if key is None or value is None:
-                drop("null key or value")
-                return
-            data, came = to_bytes(key), timestamp
-            row = get(data)
-            if row is None:
-                old, new = None, value
-            else:
-                old, before = row
-                new = reducer(old, value)
-                if before > timestamp:
-                    timestamp = before
-            old = stored(old, data) if send_old else None
-            if new is not None:
-                put(data, (new, timestamp))
-            else:
-                delete(data, came, headers)
-            forward(key, (new, old, True), timestamp, headers)
-
-        return reduce
-
-    def _build_versioned(self, node: NodeContext, forward: Process) -> Process:
-        get, drop, send_old = node.store(self.store).get, node.drop, self.send_old_values
-        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=True, first=nothing)
-        reducer = self.reducer
-
-        def reduce_versioned(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if key is None or value is None:
-                drop("null key or value")
-                return
-            row = get(key)
-            if row is None:
-                old, new = None, value
-            else:
-                old, before = row[0], row[1]
-                new = reducer(old, value)
-                if before > timestamp:
-                    timestamp = before
-            keep(key, new, old if send_old else None, timestamp, headers)
-
-        return reduce_versioned
+        make = _versioned if self.versioned else _timestamped
+        return make(node, forward, self.store, nothing, reducing(self.reducer), self.send_old_values)
 
 
 @dataclass(slots=True)
 class StreamCount(Operator):
-    """`StreamAggregate` with initializer 0 and aggregator `+ 1`; separate for speed.
+    """`StreamAggregate` with initializer 0 and aggregator `+ 1`.
 
     Attributes:
         store: name of the (timestamped or versioned) key-value store of 64-bit counts.
@@ -235,128 +75,64 @@ class StreamCount(Operator):
     versioned: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        if self.versioned:
-            return self._build_versioned(node, forward)
-        store = node.store(self.store)
-        to_bytes, get, put, drop, send_old = store.serialize_key, store.get_raw, store.put_cell, node.drop, self.send_old_values
-        if forwards_on_flush(node, store, forward, send_old):
-
-            find, rewrite, _ = slots_of(store)
-
-            def count_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-                if key is None or value is None:
-                    drop("null key or value")
-                    return
-                data = to_bytes(key)
-                slot = find(data)
-                if slot is not None and type(slot.value) is int:
-                    before = slot.at
-                    rewrite(slot, slot.value + 1, timestamp if timestamp > before else before)
-                    return
-                row = get(data)
-                if row is None:
-                    put(data, (1, timestamp))
-                else:
-                    old, before = row
-                    put(data, (old + 1, timestamp if timestamp > before else before))
-
-            inline = None if store.cached is None else _count_lines(node.name, store, count_cached, drop)
-            return with_inline(count_cached, inline)
-
-        def count(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if key is None or value is None:
-                drop("null key or value")
-                return
-            data = to_bytes(key)
-            row = get(data)
-            if row is None:
-                old, new = 0, 1
-            else:
-                old, before = row
-                new = old + 1
-                if before > timestamp:
-                    timestamp = before
-            put(data, (new, timestamp))
-            forward(key, (new, old if send_old else None, True), timestamp, headers)
-
-        return count
-
-    def _build_versioned(self, node: NodeContext, forward: Process) -> Process:
-        get, drop, send_old = node.store(self.store).get, node.drop, self.send_old_values
-        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=True)
-
-        def count_versioned(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if key is None or value is None:
-                drop("null key or value")
-                return
-            row = get(key)
-            if row is None:
-                old, new = 0, 1
-            else:
-                old, before = row[0], row[1]
-                new = old + 1
-                if before > timestamp:
-                    timestamp = before
-            keep(key, new, old if send_old else None, timestamp, headers)
-
-        return count_versioned
+        make = _versioned if self.versioned else _timestamped
+        return make(node, forward, self.store, zero, count_one, self.send_old_values)
 
 
-def _count_lines(node: str, store: Any, entry: Process, drop: Callable[[str], None]) -> Inline:
-    """Return the loop lines of `count_cached` for counts in the cache; they call the entry for all other keys."""
-    writing = slot_lines(store.cached)
-    lines = (
-        "if data is None or value is None:",
-        "    {drop}('null key or value')",
-        "    continue",
-        "slot = {find}(data)",
-        "if slot is None: slot = {load}(data)",
-        "if type(slot.value) is int: slot.value += 1",
-        "elif slot.value is {nothing}: slot.value = 1",
-        "else:",
-        "    {locate}",
-        "    {entry}({from_bytes}(data), value, timestamp, headers)",
-        "    continue",
-        "if timestamp > slot.at: slot.at = timestamp",
-        *writing.lines,
-    )
-    cache = store.cached
-    names = {"drop": drop, "find": cache.find, "load": cache.load, "entry": entry, "from_bytes": store.key_serde.deserialize}
-    names |= {"nothing": cache.nothing, **writing.names}
-    return Inline(node, lines, names, True, key_serde=store.key_serde, before=writing.before, after=writing.after)
+def _timestamped(
+    node: NodeContext, forward: Process, name: str, initializer: Callable[[], Any], aggregator: Aggregator, send_old: bool
+) -> Process:
+    store = node.store(name)
+    to_bytes, get, put, delete = store.serialize_key, store.get_raw, store.put_cell, deleter(node, store.put_cell)
+    on_flush = forwards_on_flush(node, store, forward, send_old)
+    in_slots = on_flush and store.cached is not None
+    find, load, rewrite, frozen, missing = slots_of(store.cached if in_slots else None)
+    counting = aggregator is count_one
+    keeps_old, stored = send_old and not on_flush and not counting, as_stored(get, initializer)
+
+    def aggregate(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        data = to_bytes(key)
+        if in_slots:
+            slot = find(data) or load(data)
+            old = slot.value
+        if in_slots and type(old) is not frozen:
+            at = slot.at
+        elif (in_slots and old is missing) or (row := get(data)) is None:
+            old, at = initializer(), timestamp
+        else:
+            old, at = row
+        new = aggregator(key, value, old)
+        if at < timestamp:
+            at = timestamp
+        if keeps_old:
+            old = stored(old, data)
+        if not counting and new is None:
+            delete(data, timestamp, headers)
+        elif in_slots:
+            rewrite(slot, new, at)
+        else:
+            put(data, (new, at))
+        if not on_flush:
+            forward(key, (new, old if send_old else None, True), at, headers)
+
+    users = {"initializer", "aggregator"}
+    quick = {"find", "load", "get"}
+    return kernel(node, aggregate, null="key or value", calls=users, quick=quick, store=store if in_slots else None, checked=not counting)
 
 
-def _reduce_lines(
-    node: str, store: Any, reducer: Callable[[Any, Any], Any], entry: Process, drop: Callable[[str], None]
-) -> Inline:
-    """Return the loop lines of `reduce_cached` for aggregates that are objects in the cache; they call the entry for all other keys."""
-    writing = slot_lines(store.cached)
-    lines = (
-        "if data is None or value is None:",
-        "    {drop}('null key or value')",
-        "    continue",
-        "slot = {find}(data)",
-        "if slot is None: slot = {load}(data)",
-        "if type(old := slot.value) is not {frozen}: old = {reducer}(old, value)",
-        "elif old is {nothing}: old = value",
-        "else:",
-        "    {locate}",
-        "    {entry}({from_bytes}(data), value, timestamp, headers)",
-        "    continue",
-        "at = slot.at if slot.at > timestamp else timestamp",
-        "if type(old) not in {deferrable}:",
-        "    {locate}",
-        "    if old is None: {put}(data, None)",
-        "    else: {rewrite}(slot, old, at)",
-        "    continue",
-        "slot.value = old",
-        "slot.at = at",
-        *writing.lines,
-    )
-    cache = store.cached
-    names = {"drop": drop, "find": cache.find, "load": cache.load, "entry": entry, "from_bytes": store.key_serde.deserialize}
-    names |= {"reducer": reducer, "nothing": cache.nothing}
-    names |= {"frozen": cache.frozen, "deferrable": cache.deferrable, "put": store.put_cell, "rewrite": cache.rewrite}
-    names |= writing.names
-    uses = frozenset({"value"})
-    return Inline(node, lines, names, True, uses, True, store.key_serde, writing.before, writing.after)
+def _versioned(
+    node: NodeContext, forward: Process, name: str, initializer: Callable[[], Any], aggregator: Aggregator, send_old: bool
+) -> Process:
+    get = node.store(name).get
+    keep = keeper(node, name, forward, send_old_values=send_old, versioned=True, first=initializer)
+
+    def aggregate_version(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        row = get(key)
+        if row is None:
+            old, at = initializer(), timestamp
+        else:
+            old, at = row[0], row[1]
+        new = aggregator(key, value, old)
+        keep(key, new, old if send_old else None, at if at > timestamp else timestamp, headers)
+
+    return kernel(node, aggregate_version, null="key or value")

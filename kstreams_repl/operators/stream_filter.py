@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.loop_template import Inline, with_inline
+from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.types import Headers
 
 
@@ -26,20 +26,10 @@ class StreamFilter(Operator):
     negate: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        predicate = self.predicate
-        word = "" if self.negate else "not "
-        lines = (f"if {word}{{predicate}}(key, value): continue",)
-        inline = Inline(node.name, lines, {"predicate": predicate}, uses=frozenset({"key", "value"}), calls_user=True)
-        if self.negate:
-
-            def filter_not(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-                if not predicate(key, value):
-                    forward(key, value, timestamp, headers)
-
-            return with_inline(filter_not, inline)
+        predicate, negate = self.predicate, self.negate
 
         def filter_(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if predicate(key, value):
+            if not predicate(key, value) if negate else predicate(key, value):
                 forward(key, value, timestamp, headers)
 
-        return with_inline(filter_, inline)
+        return kernel(node, filter_, calls={"predicate"})

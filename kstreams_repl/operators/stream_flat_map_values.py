@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.types import Headers
 
 
@@ -23,17 +24,10 @@ class StreamFlatMapValues(Operator):
     with_key: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        mapper = self.mapper
-        if self.with_key:
-
-            def flat_map_values_with_key(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-                for new_value in mapper(key, value):
-                    forward(key, new_value, timestamp, headers)
-
-            return flat_map_values_with_key
+        mapper, with_key = self.mapper, self.with_key
 
         def flat_map_values(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            for new_value in mapper(value):
+            for new_value in mapper(key, value) if with_key else mapper(value):
                 forward(key, new_value, timestamp, headers)
 
-        return flat_map_values
+        return kernel(node, flat_map_values, calls={"mapper"})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.types import Headers
 
 
@@ -29,4 +30,4 @@ class StreamMap(Operator):
             new_key, new_value = mapper(key, value)
             forward(new_key, new_value, timestamp, headers)
 
-        return map_
+        return kernel(node, map_, calls={"mapper"})

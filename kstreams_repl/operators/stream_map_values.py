@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.loop_template import Inline, with_inline
+from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.types import Headers
 
 
@@ -26,18 +26,9 @@ class StreamMapValues(Operator):
     with_key: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        mapper = self.mapper
-        if self.with_key:
-
-            def map_values_with_key(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-                forward(key, mapper(key, value), timestamp, headers)
-
-            both = frozenset({"key", "value"})
-            inline = Inline(node.name, ("value = {mapper}(key, value)",), {"mapper": mapper}, uses=both, calls_user=True)
-            return with_inline(map_values_with_key, inline)
+        mapper, with_key = self.mapper, self.with_key
 
         def map_values(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            forward(key, mapper(value), timestamp, headers)
+            forward(key, mapper(key, value) if with_key else mapper(value), timestamp, headers)
 
-        inline = Inline(node.name, ("value = {mapper}(value)",), {"mapper": mapper}, uses=frozenset({"value"}), calls_user=True)
-        return with_inline(map_values, inline)
+        return kernel(node, map_values, calls={"mapper"})

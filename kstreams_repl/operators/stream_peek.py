@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.types import Headers
 
 
@@ -26,19 +27,14 @@ class StreamPeek(Operator):
     forward_down: bool = True
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        action = self.action
-        if self.forward_down:
+        action, forward_down = self.action, self.forward_down
 
-            def peek(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-                action(key, value)
+        def peek(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            action(key, value)
+            if forward_down:
                 forward(key, value, timestamp, headers)
 
-            return peek
-
-        def foreach(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            action(key, value)
-
-        return foreach
+        return kernel(node, peek, calls={"action"})
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.types import Headers
 
 
@@ -28,4 +29,4 @@ class StreamSelectKey(Operator):
         def select_key(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             forward(selector(key, value), value, timestamp, headers)
 
-        return select_key
+        return kernel(node, select_key, calls={"selector"})

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.operators.tuple_forwarder import as_stored
-from kstreams_repl.operators.window_close import SessionCloser
+from kstreams_repl.operators.window_close import SessionCloser, StreamTime
 from kstreams_repl.types import Headers, Windowed
 
 
@@ -59,21 +60,11 @@ class StreamSessionWindowAggregate(Operator):
 
             to_children = None if store.set_flush_listener(flushed, send_old) else _without_headers(node, forward)
         stored = as_stored(lambda *window: (store.fetch_session(*window),), initializer)
-        observed = -1
-
-        def resume(time: int) -> None:
-            nonlocal observed
-            observed = time
-
-        node.remember(self.store, lambda: observed, resume)
+        time = StreamTime(node, self.store)
 
         def sessions(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            nonlocal observed
-            if key is None:
-                drop("null key")
-                return
-            if timestamp > observed:
-                observed = timestamp
+            if timestamp > time.now:
+                time.now = timestamp
                 if emit_closed is not None:
                     emit_closed(timestamp - lateness, headers)
             aggregate = initializer()
@@ -87,7 +78,7 @@ class StreamSessionWindowAggregate(Operator):
                     start = window[1]
                 if window[2] > end:
                     end = window[2]
-            if end < observed - lateness:
+            if end < time.now - lateness:
                 drop("expired window")
                 return
             record.timestamp, record.headers = timestamp, headers
@@ -104,7 +95,7 @@ class StreamSessionWindowAggregate(Operator):
             if to_children is not None:
                 to_children(window, (aggregate, None, True), end, [])
 
-        return sessions
+        return kernel(node, sessions, null="key")
 
 
 def _without_headers(node: NodeContext, forward: Process) -> Process:

@@ -9,8 +9,9 @@ from typing import Any
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.flush_listener import forward_flushed
+from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.operators.tuple_forwarder import as_stored
-from kstreams_repl.operators.window_close import WindowCloser
+from kstreams_repl.operators.window_close import StreamTime, WindowCloser
 from kstreams_repl.types import Headers, Windowed
 
 
@@ -53,22 +54,12 @@ class StreamSlidingWindowAggregate(Operator):
             to_children = None if store.set_flush_listener(forward_flushed(forward), self.send_old_values) else forward
         windows = _SlidingWindows(self, store, to_children, drop)
         early, regular = windows.early, windows.regular
-        observed = -1
-
-        def resume(time: int) -> None:
-            nonlocal observed
-            observed = time
-
-        node.remember(self.store, lambda: observed, resume)
+        time = StreamTime(node, self.store)
 
         def sliding(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            nonlocal observed
-            if key is None or value is None:
-                drop("null key or value")
-                return
-            if timestamp > observed:
-                observed = timestamp
-            close = observed - grace
+            if timestamp > time.now:
+                time.now = timestamp
+            close = time.now - grace
             if timestamp + difference < close:
                 drop("expired window")
                 return
@@ -84,7 +75,7 @@ class StreamSlidingWindowAggregate(Operator):
             else:
                 regular(key, value, timestamp, headers, close)
 
-        return sliding
+        return kernel(node, sliding, null="key or value")
 
 
 class _SlidingWindows:

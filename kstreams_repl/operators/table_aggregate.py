@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kstreams_repl.operators.aggregators import nothing, reducing
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.stream_aggregate import nothing
+from kstreams_repl.operators.kernel import inlined, kernel
 from kstreams_repl.operators.tuple_forwarder import keeper
 from kstreams_repl.types import Headers
 
@@ -36,8 +37,7 @@ class TableAggregate(Operator):
     versioned: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        get, send_old = node.store(self.store).get, self.send_old_values
-        initializer, add, remove = self.initializer, self.add, self.remove
+        get, send_old, initializer, add, remove = node.store(self.store).get, self.send_old_values, self.initializer, self.add, self.remove
         keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned, own_time=True, first=initializer)
 
         def aggregate(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -51,10 +51,12 @@ class TableAggregate(Operator):
                 if old is not None:
                     result = remove(key, old, result)
             if new is not None:
-                result = add(key, new, initializer() if result is None else result)
+                if result is None:
+                    result = initializer()
+                result = add(key, new, result)
             keep(key, result, before if send_old else None, timestamp, headers)
 
-        return aggregate
+        return kernel(node, aggregate)
 
 
 @dataclass(slots=True)
@@ -76,21 +78,11 @@ class TableReduce(Operator):
     versioned: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        get, add, remove, send_old = node.store(self.store).get, self.add, self.remove, self.send_old_values
-        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned, own_time=True, first=nothing)
+        remover = self.remove
 
-        def reduce(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            new, old = value[0], value[1]
-            row = get(key)
-            before = result = None
-            if row is not None:
-                before = result = row[0]
-                if row[1] > timestamp and (old is not None or new is not None):
-                    timestamp = row[1]
-                if old is not None:
-                    result = remove(result, old)
-            if new is not None:
-                result = new if result is None else add(result, new)
-            keep(key, result, before if send_old else None, timestamp, headers)
+        @inlined
+        def remove(key: Any, value: Any, aggregate: Any) -> Any:
+            return remover(aggregate, value)
 
-        return reduce
+        by_key = TableAggregate(self.store, nothing, reducing(self.add), remove, self.send_old_values, self.versioned)
+        return by_key.build(node, forward)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.types import Headers
 
 
@@ -21,4 +22,4 @@ class TableToStream(Operator):
         def to_stream(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             forward(key, value[0], timestamp, headers)
 
-        return to_stream
+        return kernel(node, to_stream)

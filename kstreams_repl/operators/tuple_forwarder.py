@@ -32,23 +32,12 @@ def forwards_on_flush(node: NodeContext, store: Any, forward: Process, send_old_
     return cached
 
 
-def slots_of(store: Any) -> tuple[Callable[[bytes], Any], Callable[[Any, Any, int], None], type]:
-    """Return functions that change a row in place in the store's cache: `find(key)` returns its slot (with `value` and its timestamp `at`),
-    `rewrite(slot, value, at)` writes it. The third item is the type of values that are not objects; for those, and for rows without a
-    slot, use `get` and `put`. Without such a cache `find` always returns None.
+def slots_of(cache: Any) -> tuple[Any, ...]:
+    """Return what changes a row in place in a store's write-back cache, five times None without one: `find(key)` returns its slot or None,
+    `load(key)` creates the slot from the row below, `rewrite(slot, value, at)` writes it; the type of values that are not objects; the
+    value of a slot without a row.
     """
-    cache = store.cached
-    return (_no_slot, _no_slot, object) if cache is None else (cache.find, cache.rewrite, cache.frozen)
-
-
-def window_slots_of(store: Any) -> tuple[Callable[[bytes, int], Any], Callable[[Any, Any, int], None], type]:
-    """Return the same as `slots_of` for a window store: `find(key, window start)`."""
-    cache = store.cached
-    return (_no_slot, _no_slot, object) if cache is None else (store.find_slot(), cache.rewrite, cache.frozen)
-
-
-def _no_slot(*arguments: Any) -> None:
-    """Return None: the store has no slots."""
+    return (None,) * 5 if cache is None else (cache.find, cache.load, cache.rewrite, cache.frozen, cache.nothing)
 
 
 def old_value(store: Any) -> Callable[[Any], Any]:

@@ -17,6 +17,23 @@ from kstreams_repl.types import Headers
 NEVER = -1
 
 
+class StreamTime:
+    """An operator's own stream time: the largest timestamp that it has received, committed with the offsets.
+
+    Args:
+        name: a name that survives an edit of the topology: that of the operator's store.
+    """
+
+    __slots__ = ("now",)
+
+    def __init__(self, node: NodeContext, name: str) -> None:
+        self.now = NEVER
+        node.remember(name, lambda: self.now, self._resume)
+
+    def _resume(self, now: int) -> None:
+        self.now = now
+
+
 class WindowCloser:
     """Forwards the windows of one time-ordered window store that have closed since the last call.
 

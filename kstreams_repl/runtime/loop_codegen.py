@@ -1,9 +1,9 @@
 """Generates one function for a chain of nodes: the path of a source's records becomes a single loop over columns.
 
 Nodes are closures that call each other (`compile`), which costs one call per node and record, plus setting the record's coordinates
-for every node that may read them. Where no node can read them, because each one on the path has a loop template
-(`operators.loop_template`), the loop saves both. The path starts at a source and follows single children; at the first node without
-a template it continues through that node's entry, with the coordinates set.
+for every node that may read them. Where no node can read them, because each one on the path has lines
+(`operators.loop_lines`), the loop saves both. The path starts at a source and follows single children; at the first node without
+lines it continues through that node's entry, with the coordinates set.
 Invariants: records are processed depth first, one after the other, as through the entries; stream time is correct for each; after
 an error the coordinates are those of its record; the name of a loop's file and a line number identify the node.
 """
@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote
 
 from kstreams_repl.errors import is_interrupt
 from kstreams_repl.operators.base import Process
-from kstreams_repl.operators.loop_template import Inline, inline_of
+from kstreams_repl.operators.loop_lines import OWN, Inline, inline_of
 from kstreams_repl.serdes import Serde
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ _FOLDER = Path(__file__).parent
 """Lines of generated loops count as the project's own code in the search for the user's line."""
 _TEXT = re.compile(r"'[^']*'")
 _LOOP = re.compile(r"<loop ([^>]+)>$")
-_NAME = re.compile(r"\{(\w+)\}")
+_NAME = re.compile(rf"\b{OWN}(\w+)")
 _SHARED = ("record", "clock", "length_hint", "locate", "is_interrupt")
 _LOCATE = "locate(record, length_hint(rest), timestamps, offsets, raw_keys, raw_values, headers)"
 _READ = {
     name: (
         "try:",
-        f"    if {name} is {{unread}}: {name} = {{read}}(raw_{name})",
+        f"    if {name} is its_unread: {name} = its_read(raw_{name})",
         "except BaseException as error:",
         "    if is_interrupt(error): raise",
         "    left = length_hint(rest) + 1",
@@ -123,19 +123,23 @@ def fuse_source(
     inlines: list[Inline] = []
     data_serde: Serde | None = None
     tail: str | None = None
-    names = children
+    names, knows_key = children, key_serde.ascii_safe
     while True:
         if len(names) != 1:
             return None
         (name,) = names
         inline = inline_of(entries[name])
-        if inline is None or inline.node != name or not _can_have_data(inline, key_serde):
+        if inline is None or inline.node != name:
+            tail = name
+            break
+        if inline.key_serde is not None and not (knows_key and key_serde.writes_like(inline.key_serde)):
             tail = name
             break
         inlines.append(inline)
         data_serde = inline.key_serde or data_serde
         if inline.ends:
             break
+        knows_key = knows_key and not inline.rekeys
         names = below[name]
         if len(names) != 1:
             return None
@@ -159,10 +163,6 @@ def _way(name: str, serde: Serde, used: frozenset[str], tail: str | None) -> Way
     return Way.TURN if serde.deserialize_many is None else Way.COLUMN
 
 
-def _can_have_data(inline: Inline, key_serde: Serde) -> bool:
-    return inline.key_serde is None or (key_serde.ascii_safe and key_serde.writes_like(inline.key_serde))
-
-
 def _tail(node: str, entry: Process) -> Inline:
     """Continue the path through a node's entry."""
     lines = (
@@ -171,7 +171,7 @@ def _tail(node: str, entry: Process) -> Inline:
         "record.headers = headers",
         "record.raw_key = raw_key",
         "record.raw_value = raw_value",
-        "{entry}(key, value, timestamp, headers)",
+        "its_entry(key, value, timestamp, headers)",
     )
     return Inline(node, lines, {"entry": entry}, ends=True)
 
@@ -187,7 +187,7 @@ def _counted(inline: Inline, cell: list[int] | None, number: int) -> Inline:
         lines=(*inline.lines, f"{passed} += 1"),
         names={**inline.names, "passed": cell},
         before=(*inline.before, f"{passed} = 0"),
-        after=(*inline.after, f"{{passed}}[0] += {passed}"),
+        after=(*inline.after, f"its_passed[0] += {passed}"),
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import KStreamsError, OutputRetryError, SerializationError, UnknownTopicError
 from kstreams_repl.operators.base import Process
-from kstreams_repl.operators.loop_template import Inline, with_inline
+from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.runtime.collector import Direct, Send, placing, senders_of
 from kstreams_repl.runtime.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.runtime.user_error import user_line
@@ -56,38 +56,36 @@ def build_sink(node: SinkNode, context: TaskNode, services: TaskServices) -> Pro
     key_serde, value_serde = services.key_serde(node.key_serde), services.value_serde(node.value_serde)
     site = SinkSite(node.name, services)
     refuse = _refusal(node, services, key_serde, value_serde, site)
-    suffix = getattr(key_serde, "base_key_suffix", 0)
+    suffix: int = getattr(key_serde, "base_key_suffix", 0)
+    windowed = suffix > 0
     if node.topic is None or node.partitioner is not None:
         return _chosen(node, services, key_serde.serialize, value_serde.serialize, refuse, suffix, site)
     topic = services.real_topic(node.topic)
-    send = services.collector.sender(topic, site)
-    if suffix:
-        return _windowed(send, topic, services, key_serde.serialize, value_serde.serialize, refuse, suffix)
-    sink = _plain(send, key_serde.serialize, value_serde.serialize, refuse)
-    direct = getattr(services.collector, "direct", None)
-    client = None if direct is None else direct(topic, site)
-    return sink if client is None else with_inline(sink, _lines(node.name, topic, client, key_serde, value_serde, refuse))
+    find = None if windowed else getattr(services.collector, "direct", None)
+    client: Direct | None = None if find is None else find(topic, site)
+    produce, refused = (None, None) if client is None else client
+    send, place = services.collector.sender(topic, site), services.collector.partition_of
+    to_key, to_value = key_serde.serialize, value_serde.serialize
 
+    def sink(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        try:
+            data = to_key(key)
+            payload = to_value(value)
+        except Exception as cause:
+            refuse(key, value, cause)
+            return
+        if produce is not None and refused is not None:
+            try:
+                if headers:
+                    produce(topic, payload, data, -1, None, None, timestamp or 1, headers)
+                else:
+                    produce(topic, payload, data, -1, None, None, timestamp or 1)
+            except Exception as error:
+                refused(error, data, payload, timestamp, headers)
+        else:  # the partition of a windowed key is that of the plain key, without the window bounds at its end
+            send(data, payload, timestamp, headers, place(topic, data[:-suffix]) if windowed and data is not None else None)
 
-def _lines(node: str, topic: str, client: Direct, key_serde: Serde, value_serde: Serde, refuse: Refuse) -> Inline:
-    """Return the loop lines of `_plain` for a key that is unchanged since the source."""
-    lines = (
-        "try:",
-        "    payload = {to_value}(value)",
-        "except Exception as cause:",
-        "    {locate}",
-        "    {refuse}({from_bytes}(data), value, cause)",
-        "    continue",
-        "try:",
-        "    if headers: {produce}({topic}, payload, data, -1, None, None, timestamp or 1, headers)",
-        "    else: {produce}({topic}, payload, data, -1, None, None, timestamp or 1)",
-        "except Exception as error:",
-        "    {locate}",
-        "    {refused}(error, data, payload, timestamp, headers)",
-    )
-    names = {"to_value": value_serde.serialize, "from_bytes": key_serde.deserialize, "refuse": refuse, "topic": topic}
-    names |= {"produce": client.produce, "refused": client.refused}
-    return Inline(node, lines, names, ends=True, uses=frozenset({"value"}), key_serde=key_serde)
+    return kernel(context, sink, quick={"to_value", "produce"}, key_serde=key_serde)
 
 
 def build_outlet(node: SinkNode, services: TaskServices, key_serde: Serde, value_serde: Serde) -> Outlet | None:
@@ -108,41 +106,6 @@ def build_outlet(node: SinkNode, services: TaskServices, key_serde: Serde, value
         send_many(keys, values, timestamps, headers, places)
 
     return outlet
-
-
-def _plain(send: Send, to_key: Callable[[Any], Any], to_value: Callable[[Any], Any], refuse: Refuse) -> Process:
-    def sink(key: Any, value: Any, timestamp: int, headers: Any) -> None:
-        try:
-            data, payload = to_key(key), to_value(value)
-        except Exception as cause:
-            refuse(key, value, cause)
-            return
-        send(data, payload, timestamp, headers, None)
-
-    return sink
-
-
-def _windowed(
-    send: Send,
-    topic: str,
-    services: TaskServices,
-    to_key: Callable[[Any], Any],
-    to_value: Callable[[Any], Any],
-    refuse: Refuse,
-    suffix: int,
-) -> Process:
-    """Return the entry for windowed keys: the partition is that of the plain key, without the window bounds at its end."""
-    place = services.collector.partition_of
-
-    def sink_windowed(key: Any, value: Any, timestamp: int, headers: Any) -> None:
-        try:
-            data, payload = to_key(key), to_value(value)
-        except Exception as cause:
-            refuse(key, value, cause)
-            return
-        send(data, payload, timestamp, headers, None if data is None else place(topic, data[:-suffix]))
-
-    return sink_windowed
 
 
 def _chosen(
