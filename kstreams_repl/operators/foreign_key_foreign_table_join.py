@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.serdes.foreign_key import SubscriptionResponse, foreign_key_prefix
 from kstreams_repl.types import Headers
 
@@ -29,9 +30,6 @@ class ForeignTableJoin(Operator):
         foreign_key_to_bytes = node.task.key_serde(self.foreign_key_serde).serialize
 
         def notify_subscribers(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if key is None:
-                drop("null key")
-                return
             if versioned and not value[2]:
                 drop("out of order in a versioned table")
                 return
@@ -40,4 +38,4 @@ class ForeignTableJoin(Operator):
                 digest, _, primary_key, partition = subscription
                 forward(primary_key, SubscriptionResponse(digest, new, partition), timestamp, headers)
 
-        return notify_subscribers
+        return kernel(node, notify_subscribers, null="key")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.kernel import kernel
+from kstreams_repl.operators.user_functions import joiner_of_side
 from kstreams_repl.operators.value_getters import ValueGetter
 from kstreams_repl.serdes.murmur3 import hash128
 from kstreams_repl.types import Headers
@@ -35,7 +37,7 @@ class ResponseJoin(Operator):
     def build(self, node: NodeContext, forward: Process) -> Process:
         read, drop, left_join = self.primary.build(node), node.drop, self.left_join
         value_to_bytes = node.task.value_serde(self.value_serde).serialize
-        joiner = self.joiner if self.with_key else _without_key(self.joiner)
+        joiner = joiner_of_side(self.joiner, with_key=self.with_key)
 
         def join_response(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             digest, foreign_value = value[0], value[1]
@@ -49,8 +51,4 @@ class ResponseJoin(Operator):
                 joined = joiner(key, present, foreign_value)
             forward(key, joined, timestamp, headers)
 
-        return join_response
-
-
-def _without_key(joiner: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    return lambda key, left, right: joiner(left, right)
+        return kernel(node, join_response)

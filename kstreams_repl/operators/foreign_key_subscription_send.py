@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.kernel import kernel
+from kstreams_repl.operators.user_functions import with_key_of
 from kstreams_repl.serdes.foreign_key import (
     DELETE_KEY_AND_PROPAGATE,
     DELETE_KEY_NO_PROPAGATE,
@@ -51,7 +53,7 @@ class SubscriptionSend(Operator):
         task, record, drop, versioned = node.task, node.record, node.drop, self.versioned
         value_to_bytes = task.value_serde(self.value_serde).serialize
         key_to_bytes = task.key_serde(self.foreign_key_serde).serialize
-        extract = self.extractor if self.with_key else _without_key(self.extractor)
+        extract = with_key_of(self.extractor, self.with_key)
         instruct = _left_instructions if self.left_join else _inner_instructions
 
         def changed(old_key: Any, new_key: Any) -> bool:
@@ -75,7 +77,7 @@ class SubscriptionSend(Operator):
                     digest, hashed = hash128(value_to_bytes(new)), True
                 forward(foreign_key, Subscription(digest, instruction, key, record.partition), timestamp, headers)
 
-        return send_subscriptions
+        return kernel(node, send_subscriptions)
 
 
 Instructions = tuple[tuple[Any, int], ...]
@@ -97,7 +99,3 @@ def _inner_instructions(new: Any, old_key: Any, new_key: Any, changed: Callable[
     if old_key is None or not changed(old_key, new_key):
         return ((new_key, PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE),)
     return (old_key, DELETE_KEY_NO_PROPAGATE), (new_key, PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
-
-
-def _without_key(extractor: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda key, value: extractor(value)

@@ -31,7 +31,7 @@ _GUARDS = {
 
 
 def inlined(function: F) -> F:
-    """Mark a function that is a single `return`: in kernels, its expression replaces its calls."""
+    """Mark a function whose source replaces its calls in kernels: a single `return`, or a procedure that is called last."""
     function.kernel_inlined = True  # type: ignore[attr-defined]
     return function
 
@@ -271,9 +271,12 @@ class _Specialize(ast.NodeTransformer):
             return [first, *map(_Once().visit, node.body)]
         return node
 
-    def visit_Expr(self, node: ast.Expr) -> ast.stmt | None:
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt | list[ast.stmt] | None:
         if isinstance(node.value, ast.Constant):
             return None
+        call = node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and is_inlined(self._names.get(call.func.id)):
+            return _statements(self._names[call.func.id], call.func.id, call, self)
         self.generic_visit(node)
         return node
 
@@ -301,14 +304,37 @@ def _expression(function: Any, name: str, call: ast.Call, outer: _Specialize) ->
     assert isinstance(result, ast.Return) and result.value is not None, f"{name} is not a single return"
     given: dict[str, ast.expr] = dict(zip([argument.arg for argument in found.args.args], call.args, strict=True))
     own = _values(function)
+    folded = _Specialize({inner: value for inner, value in own.items() if not is_inlined(value)}).visit(result.value)
     renamed = {inner: ast.Name(f"{name}_{inner}", ast.Load()) for inner in own if inner not in given}
     for parameter, argument in given.items():
-        uses = sum(isinstance(inner, ast.Name) and inner.id == parameter for inner in ast.walk(result.value))
+        uses = sum(isinstance(inner, ast.Name) and inner.id == parameter for inner in ast.walk(folded))
         assert uses < 2 or isinstance(argument, ast.Name | ast.Constant), f"{name} uses {parameter} {uses} times: assign it to a name first"
-    expression: ast.expr = _Substitute(given | renamed).visit(result.value)
+    expression: ast.expr = _Substitute(given | renamed).visit(folded)
     for inner in ast.walk(expression):
         ast.copy_location(inner, call)
     return outer.visit(expression)  # type: ignore[no-any-return]
+
+
+def _statements(function: Any, name: str, call: ast.Call, outer: _Specialize) -> list[ast.stmt]:
+    """Return a procedure's statements in the caller's names: parameters that are assigned, and other variables, get a prefix."""
+    found, own = definition(function), _values(function)
+    body = _Specialize({inner: value for inner, value in own.items() if not is_inlined(value)}).block(found.body)
+    names = [inner for statement in body for inner in ast.walk(statement) if isinstance(inner, ast.Name)]
+    assigned = {inner.id for inner in names if isinstance(inner.ctx, ast.Store)}
+    renamed: dict[str, ast.expr] = {inner: ast.Name(f"{name}_{inner}", ast.Load()) for inner in {*own, *assigned}}
+    first: list[ast.stmt] = []
+    for parameter, given in zip([argument.arg for argument in found.args.args], call.args, strict=True):
+        argument = outer.visit(given)
+        if parameter in assigned or not isinstance(argument, ast.Name | ast.Constant):
+            renamed[parameter] = ast.Name(f"{name}_{parameter}", ast.Load())
+            first.append(ast.Assign([ast.Name(f"{name}_{parameter}", ast.Store())], argument))
+        else:
+            renamed[parameter] = argument
+    made = first + [_Substitute(renamed).visit(statement) for statement in body]
+    for statement in made:
+        for part in ast.walk(statement):
+            ast.copy_location(part, call)
+    return outer.block(made)
 
 
 class _Substitute(ast.NodeTransformer):
@@ -316,7 +342,10 @@ class _Substitute(ast.NodeTransformer):
         self._names = names
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        return deepcopy(self._names.get(node.id, node))
+        found = deepcopy(self._names.get(node.id, node))
+        if isinstance(found, ast.Name):
+            found.ctx = node.ctx
+        return found
 
 
 def _constant(value: Any, at: ast.AST) -> ast.Constant:

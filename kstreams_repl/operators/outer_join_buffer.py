@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kstreams_repl.operators.base import Process
-from kstreams_repl.operators.joiners import Joiner
+from kstreams_repl.operators.user_functions import Joiner
 from kstreams_repl.stores.api import OuterJoinStore
 from kstreams_repl.types import Headers
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.kernel import kernel
+from kstreams_repl.operators.user_functions import with_key_of
 from kstreams_repl.types import Headers
 
 
@@ -24,10 +25,10 @@ class StreamFlatMapValues(Operator):
     with_key: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        mapper, with_key = self.mapper, self.with_key
+        mapper = with_key_of(self.mapper, self.with_key)
 
         def flat_map_values(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            for new_value in mapper(key, value) if with_key else mapper(value):
+            for new_value in mapper(key, value):
                 forward(key, new_value, timestamp, headers)
 
         return kernel(node, flat_map_values, calls={"mapper"})

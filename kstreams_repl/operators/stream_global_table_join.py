@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.stream_table_join import lookup_join
+from kstreams_repl.operators.user_functions import joiner_of_side
 from kstreams_repl.operators.value_getters import ValueGetter
-from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -33,18 +34,5 @@ class StreamGlobalTableJoin(Operator):
     with_key: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        get, key_mapper, join, with_key, left = self.table.build(node), self.key_mapper, self.joiner, self.with_key, self.left
-        drop = node.drop
-
-        def stream_global_table_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            mapped = key_mapper(key, value)
-            if value is None or (mapped is None and not left):
-                drop("null join key or value")
-                return
-            row = None if mapped is None else get(mapped)
-            if row is not None:
-                forward(key, join(key, value, row[0]) if with_key else join(value, row[0]), timestamp, headers)
-            elif left:
-                forward(key, join(key, value, None) if with_key else join(value, None), timestamp, headers)
-
-        return stream_global_table_join
+        join = joiner_of_side(self.joiner, with_key=self.with_key)
+        return lookup_join(node, forward, self.table, join, self.key_mapper, left=self.left)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.kernel import kernel
+from kstreams_repl.operators.user_functions import with_key_of
 from kstreams_repl.types import Headers
 
 
@@ -26,9 +27,9 @@ class StreamMapValues(Operator):
     with_key: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        mapper, with_key = self.mapper, self.with_key
+        mapper = with_key_of(self.mapper, self.with_key)
 
         def map_values(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            forward(key, mapper(key, value) if with_key else mapper(value), timestamp, headers)
+            forward(key, mapper(key, value), timestamp, headers)
 
         return kernel(node, map_values, calls={"mapper"})

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.joiners import joiner_of_side, joiner_with_key
+from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.operators.outer_join_buffer import JoinTime, ParkedRecords
+from kstreams_repl.operators.user_functions import joiner_of_side
+from kstreams_repl.operators.window_close import StreamTime
 from kstreams_repl.types import Headers
 
 
@@ -53,46 +55,18 @@ class StreamStreamJoin(Operator):
     prior: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        if self.outer_store is None and not self.outer:
-            return self._inner(node, forward)
-        return self._outer(node, forward)
-
-    def _inner(self, node: NodeContext, forward: Process) -> Process:
         store = node.store(self.other_store)
         store.index_by_key()
         fetch, drop, before, after = store.fetch, node.drop, self.before_ms, self.after_ms
-        join = joiner_of_side(self.joiner, with_key=self.with_key, left_side=self.left_side)
-        if after < 0 and not self.prior:
-            fetch = _up_to_zero(fetch)
-
-        def stream_stream_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if key is None or value is None:
-                drop("null key or value")
-                return
-            first = timestamp - before
-            for other_time, other in fetch(key, first if first > 0 else 0, timestamp + after):
-                forward(key, join(key, value, other), other_time if other_time > timestamp else timestamp, headers)
-
-        return stream_stream_join
-
-    def _outer(self, node: NodeContext, forward: Process) -> Process:
-        store = node.store(self.other_store)
-        store.index_by_key()
-        fetch, drop, before, after = store.fetch, node.drop, self.before_ms, self.after_ms
-        join = joiner_of_side(self.joiner, with_key=self.with_key, left_side=self.left_side)
-        outer, left_side, lowest = self.outer, self.left_side, -1 if self.prior else 0
-        if self.time_tracker not in node.task.shared:
-            made = node.task.shared[self.time_tracker] = JoinTime(node.task.config["repl.outer.join.emit.interval.ms"])
-            node.remember(self.outer_store or self.time_tracker, *made.remembered("stream_time"))
-            node.remember(f"{self.outer_store or self.time_tracker}/earliest", *made.remembered("earliest"))
-        time: JoinTime = node.task.shared[self.time_tracker]
-        node.on_close(lambda: node.task.shared.pop(self.time_tracker, None))
+        outer, left_side, ends_early, lowest = self.outer, self.left_side, self.after_ms < 0, -1 if self.prior else 0
+        join = joiner_of_side(self.joiner, with_key=self.with_key, left_side=left_side)
+        time = self._shared_time(node) if outer or self.outer_store is not None else None
         parked: ParkedRecords | None = None
-        if self.outer_store is not None:
+        if self.outer_store is not None and time is not None:
             parked = ParkedRecords(
                 node.store(self.outer_store),
                 time,
-                joiner_with_key(self.joiner, self.with_key),
+                joiner_of_side(self.joiner, with_key=self.with_key),
                 forward,
                 node.wall_clock,
                 look_ms=after + self.grace_ms,
@@ -101,8 +75,8 @@ class StreamStreamJoin(Operator):
             )
             node.on_init(parked.resume)
 
-        def stream_stream_outer_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if timestamp > time.stream_time:
+        def stream_stream_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if time is not None and timestamp > time.stream_time:
                 time.stream_time = timestamp
             if key is None or value is None:
                 if outer and value is not None:
@@ -110,29 +84,35 @@ class StreamStreamJoin(Operator):
                 else:
                     drop("null key or value")
                 return
-            if timestamp == time.stream_time and parked is not None:
+            if parked is not None and time is not None and timestamp == time.stream_time:
                 parked.emit_closed(headers)
-            first = timestamp - before
-            last = timestamp + after
-            if last < lowest:
+            first, last = timestamp - before, timestamp + after
+            if ends_early and last < lowest:
                 last = lowest
             alone = outer
             for other_time, other in fetch(key, first if first > 0 else 0, last):
-                alone = False
+                if outer:
+                    alone = False
                 if parked is not None:
                     parked.matched(other_time, not left_side, key)
                 forward(key, join(key, value, other), other_time if other_time > timestamp else timestamp, headers)
-            if alone:
+            if time is not None and alone:
                 if parked is None or last < time.stream_time:
                     forward(key, join(key, value, None), timestamp, headers)
                 else:
                     parked.park(timestamp, left_side, key, value)
 
-        return stream_stream_outer_join
+        return kernel(node, stream_stream_join)
 
-
-def _up_to_zero(fetch: Callable[[Any, int, int], Any]) -> Callable[[Any, int, int], Any]:
-    return lambda key, first, last: fetch(key, first, last if last > 0 else 0)
+    def _shared_time(self, node: NodeContext) -> JoinTime:
+        """Return the time of both sides; the side that is built first creates it."""
+        shared, name = node.task.shared, self.outer_store or self.time_tracker
+        if self.time_tracker not in shared:
+            made = shared[self.time_tracker] = JoinTime(node.task.config["repl.outer.join.emit.interval.ms"])
+            node.remember(name, *made.remembered("stream_time"))
+            node.remember(f"{name}/earliest", *made.remembered("earliest"))
+        node.on_close(lambda: shared.pop(self.time_tracker, None))
+        return shared[self.time_tracker]  # type: ignore[no-any-return]
 
 
 @dataclass(slots=True)
@@ -158,26 +138,16 @@ class StreamStreamSelfJoin(Operator):
     def build(self, node: NodeContext, forward: Process) -> Process:
         store = node.store(self.store)
         store.index_by_key()
-        fetch, drop, before, after = store.fetch, node.drop, self.before_ms, self.after_ms
+        fetch, before, after = store.fetch, self.before_ms, self.after_ms
         retention = before + after + self.grace_ms
-        join = joiner_with_key(self.joiner, self.with_key)
-        observed = -1
-
-        def resume(time: int) -> None:
-            nonlocal observed
-            observed = time
-
-        node.remember(self.store, lambda: observed, resume)
+        join = joiner_of_side(self.joiner, with_key=self.with_key)
+        time = StreamTime(node, self.store)
 
         def self_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            nonlocal observed
-            if key is None or value is None:
-                drop("null key or value")
-                return
             with_itself = join(key, value, value)
-            if timestamp > observed:
-                observed = timestamp
-            due = timestamp > observed - retention + 1
+            if timestamp > time.now:
+                time.now = timestamp
+            due = timestamp > time.now - retention + 1
             # Join the record as the left one ...
             for other_time, other in fetch(key, max(0, timestamp - before), max(0, timestamp + after)):
                 forward(key, join(key, value, other), max(timestamp, other_time), headers)
@@ -190,4 +160,4 @@ class StreamStreamSelfJoin(Operator):
             if due:
                 forward(key, with_itself, timestamp, headers)
 
-        return self_join
+        return kernel(node, self_join, null="key or value")

@@ -8,8 +8,9 @@ from typing import Any
 
 from kstreams_repl.errors import NullKeyError
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.joiners import Joiner, joiner_with_key
-from kstreams_repl.operators.value_getters import ValueGetter
+from kstreams_repl.operators.kernel import inlined, kernel
+from kstreams_repl.operators.user_functions import Joiner, joiner_of_side
+from kstreams_repl.operators.value_getters import StoreGetter, ValueGetter
 from kstreams_repl.runtime.record_context import ContextSnapshot
 from kstreams_repl.types import Headers
 
@@ -42,57 +43,14 @@ class StreamTableJoin(Operator):
     versioned: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        if self.buffer_store is not None:
-            return self._buffered(node, self.buffer_store, forward)
-        if self.versioned:
-            return self._as_of(node, forward)
-        get, join, with_key, left, drop = self.table.build(node), self.joiner, self.with_key, self.left, node.drop
+        as_of = self.versioned or self.buffer_store is not None
+        join = joiner_of_side(self.joiner, with_key=self.with_key)
+        entry = lookup_join(node, forward, self.table, join, own_key, left=self.left, as_of=as_of)
+        return entry if self.buffer_store is None else self._buffered(node, self.buffer_store, entry)
 
-        def stream_table_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if value is None or key is None:
-                if value is None or not left:
-                    drop("null join key or value")
-                else:
-                    forward(key, join(key, value, None) if with_key else join(value, None), timestamp, headers)
-                return
-            row = get(key)
-            if row is not None:
-                forward(key, join(key, value, row[0]) if with_key else join(value, row[0]), timestamp, headers)
-            elif left:
-                forward(key, join(key, value, None) if with_key else join(value, None), timestamp, headers)
-
-        return stream_table_join
-
-    def _as_of(self, node: NodeContext, forward: Process) -> Process:
-        left, drop = self.left, node.drop
-        join = self._join_as_of(node, forward)
-
-        def stream_table_join_as_of(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if value is None or (key is None and not left):
-                drop("null join key or value")
-            else:
-                join(key, value, timestamp, headers)
-
-        return stream_table_join_as_of
-
-    def _join_as_of(self, node: NodeContext, forward: Process) -> Process:
-        get = self.table.build_as_of(node)
-        join: Joiner = joiner_with_key(self.joiner, self.with_key)
-        left = self.left
-
-        def join_as_of(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            row = None if key is None else get(key, timestamp)
-            if row is not None:
-                forward(key, join(key, value, row[0]), timestamp, headers)
-            elif left:
-                forward(key, join(key, value, None), timestamp, headers)
-
-        return join_as_of
-
-    def _buffered(self, node: NodeContext, store: str, forward: Process) -> Process:
-        buffer, record, drop, left = node.store(store), node.record, node.drop, self.left
+    def _buffered(self, node: NodeContext, store: str, join: Process) -> Process:
+        buffer, record, left = node.store(store), node.record, self.left
         put, evict_until, grace = buffer.put, buffer.evict_until, self.grace_ms or 0
-        join = self._join_as_of(node, forward)
 
         def resume(time: int) -> None:
             buffer.observed_time = max(time, buffer.observed_time)
@@ -104,16 +62,14 @@ class StreamTableJoin(Operator):
                 join(key, value, context.timestamp, context.headers)
 
         def stream_table_join_with_grace(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if value is None or (key is None and not left):
-                drop("null join key or value")
-            elif key is None:
+            if key is None and value is not None and left:
                 raise NullKeyError(
                     f"{node.name}: a stream-table join with a grace period cannot buffer a record without a key",
                     hint="filter out records with a null key first, or join without grace",
                     node=node.name,
                     store=store,
                 )
-            elif buffer.observed_time - grace > timestamp:
+            if key is None or value is None or buffer.observed_time - grace > timestamp:
                 join(key, value, timestamp, headers)
             else:
                 context = ContextSnapshot(record.topic, record.partition, record.offset, timestamp, headers)
@@ -123,3 +79,38 @@ class StreamTableJoin(Operator):
                     evict_until(due, emit)
 
         return stream_table_join_with_grace
+
+
+@inlined
+def own_key(key: Any, value: Any) -> Any:
+    """Return the record's own key."""
+    return key
+
+
+def lookup_join(
+    node: NodeContext,
+    forward: Process,
+    table: ValueGetter,
+    join: Joiner,
+    key_of: Callable[[Any, Any], Any],
+    *,
+    left: bool,
+    as_of: bool = False,
+) -> Process:
+    """Return the entry that joins a record with the row of its mapped key, at its time if `as_of`."""
+    get: Any = table.build_as_of(node) if as_of else table.build(node)
+    drop = node.drop
+
+    def stream_table_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        mapped = key_of(key, value)
+        if value is None or (mapped is None and not left):
+            drop("null join key or value")
+            return
+        row = None if left and mapped is None else get(mapped, timestamp) if as_of else get(mapped)
+        if row is not None:
+            forward(key, join(key, value, row[0]), timestamp, headers)
+        elif left:
+            forward(key, join(key, value, None), timestamp, headers)
+
+    quick = {"get"} if isinstance(table, StoreGetter) else set()
+    return kernel(node, stream_table_join, calls={"join", "key_of"}, quick=quick)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.tuple_forwarder import keeper, old_value
-from kstreams_repl.types import Headers
+from kstreams_repl.operators.kernel import inlined
+from kstreams_repl.operators.tuple_forwarder import derived_table
 
 
 @dataclass(slots=True)
@@ -35,30 +35,18 @@ class TableFilter(Operator):
     store_versioned: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        predicate, negate, send_old, versioned = self.predicate, self.negate, self.send_old_values, self.versioned
-        if self.store is None:
+        predicate, negate = self.predicate, self.negate
 
-            def filter_(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-                new, old, is_latest = value
-                if new is not None and bool(predicate(key, new)) is negate:
-                    new = None
-                if not send_old or (old is not None and bool(predicate(key, old)) is negate):
-                    old = None
-                if new is None and old is None and send_old and not versioned:
-                    return  # a row that was never forwarded
-                forward(key, (new, old, is_latest), timestamp, headers)
+        @inlined
+        def kept(key: Any, value: Any) -> Any:
+            return None if value is None or bool(predicate(key, value)) is negate else value
 
-            return filter_
-        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.store_versioned)
-        shown = old_value(node.store(self.store))
-
-        def filter_stored(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            new = value[0]
-            if new is not None and bool(predicate(key, new)) is negate:
-                new = None
-            old = shown(key) if send_old else None
-            if new is None and old is None and send_old and not versioned:
-                return
-            keep(key, new, old, timestamp, headers)
-
-        return filter_stored
+        return derived_table(
+            node,
+            forward,
+            kept,
+            store=self.store,
+            send_old_values=self.send_old_values,
+            store_versioned=self.store_versioned,
+            hides_unseen=not self.versioned,
+        )

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.tuple_forwarder import keeper, old_value
-from kstreams_repl.types import Headers
+from kstreams_repl.operators.kernel import inlined
+from kstreams_repl.operators.tuple_forwarder import derived_table
+from kstreams_repl.operators.user_functions import with_key_of
 
 
 @dataclass(slots=True)
@@ -33,32 +34,12 @@ class TableMapValues(Operator):
     store_versioned: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        send_old = self.send_old_values
-        mapper = self.mapper if self.with_key else _without_key(self.mapper)
-        if self.store is None:
+        mapper = with_key_of(self.mapper, self.with_key)
 
-            def map_values(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-                new, old, is_latest = value
-                if new is not None:
-                    new = mapper(key, new)
-                if not send_old:
-                    old = None
-                elif old is not None:
-                    old = mapper(key, old)
-                forward(key, (new, old, is_latest), timestamp, headers)
+        @inlined
+        def mapped(key: Any, value: Any) -> Any:
+            return None if value is None else mapper(key, value)
 
-            return map_values
-        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.store_versioned)
-        shown = old_value(node.store(self.store))
-
-        def map_values_stored(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            new = value[0]
-            if new is not None:
-                new = mapper(key, new)
-            keep(key, new, shown(key) if send_old else None, timestamp, headers)
-
-        return map_values_stored
-
-
-def _without_key(mapper: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda key, value: mapper(value)
+        return derived_table(
+            node, forward, mapped, store=self.store, send_old_values=self.send_old_values, store_versioned=self.store_versioned
+        )

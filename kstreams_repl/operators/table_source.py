@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.tuple_forwarder import deleter, forwards_on_flush, keeper, old_value
+from kstreams_repl.operators.kernel import kernel
+from kstreams_repl.operators.tuple_forwarder import keeper, old_value
 from kstreams_repl.types import Headers
 
 
@@ -28,59 +29,17 @@ class TableSource(Operator):
     versioned: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        drop, send_old = node.drop, self.send_old_values
+        send_old = self.send_old_values
         if self.store is None:
 
             def source(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-                if key is None:
-                    drop("null key")
-                    return
                 forward(key, (value, None, True), timestamp, headers)
 
-            return source
-        if self.versioned:
-            keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=True)
-            old = old_value(node.store(self.store))
-
-            def source_versioned(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-                if key is None:
-                    drop("null key")
-                    return
-                keep(key, value, old(key) if send_old else None, timestamp, headers)
-
-            return source_versioned
-        return self._build_timestamped(node, forward, self.store)
-
-    def _build_timestamped(self, node: NodeContext, forward: Process, name: str) -> Process:
-        store, drop, send_old = node.store(name), node.drop, self.send_old_values
-        to_bytes, get, put = store.serialize_key, store.get_raw, store.put_cell
-        delete = deleter(node, put)
-        if forwards_on_flush(node, store, forward, send_old):
-
-            def source_cached(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-                if key is None:
-                    drop("null key")
-                    return
-                if value is not None:
-                    put(to_bytes(key), (value, timestamp))
-                else:
-                    delete(to_bytes(key), timestamp, headers)
-
-            return source_cached
+            return kernel(node, source, null="key")
+        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned)
+        old = old_value(node.store(self.store))
 
         def source_stored(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if key is None:
-                drop("null key")
-                return
-            data, old = to_bytes(key), None
-            if send_old:
-                row = get(data)
-                if row is not None:
-                    old = row[0]
-            if value is not None:
-                put(data, (value, timestamp))
-            else:
-                delete(data, timestamp, headers)
-            forward(key, (value, old, True), timestamp, headers)
+            keep(key, value, old(key) if send_old else None, timestamp, headers)
 
-        return source_stored
+        return kernel(node, source_stored, null="key")

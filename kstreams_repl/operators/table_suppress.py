@@ -7,6 +7,7 @@ from typing import Any
 
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.operators.base import Change, NodeContext, Operator, Process
+from kstreams_repl.operators.window_close import StreamTime
 from kstreams_repl.runtime.record_context import ContextSnapshot
 from kstreams_repl.types import Headers
 
@@ -43,13 +44,7 @@ class TableSuppress(Operator):
         wait, by_window_end, drop_tombstones = self.wait_ms, self.window_end_time, self.drop_tombstones
         put, evict_first = buffer.put, buffer.evict_first
         bounded = self.max_records is not None or self.max_bytes is not None
-        observed = -1
-
-        def resume(time: int) -> None:
-            nonlocal observed
-            observed = time
-
-        node.remember(self.store, lambda: observed, resume)
+        time = StreamTime(node, self.store)
 
         def emit(key: Any, new: Any, old: Any, context: ContextSnapshot) -> None:
             if new is not None or not drop_tombstones:
@@ -57,12 +52,11 @@ class TableSuppress(Operator):
                     forward(key, (new, old, True), context.timestamp, context.headers)
 
         def suppress(key: Any, value: Change, timestamp: int, headers: Headers) -> None:
-            nonlocal observed
-            if timestamp > observed:
-                observed = timestamp
+            if timestamp > time.now:
+                time.now = timestamp
             context = ContextSnapshot(record.topic, record.partition, record.offset, timestamp, headers)
             put(key[2] if by_window_end else timestamp, key, value[0], value[1], context)
-            due = observed - wait
+            due = time.now - wait
             while buffer.min_time <= due:
                 evict_first(emit)
             if bounded:

@@ -8,7 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.tuple_forwarder import keeper
+from kstreams_repl.operators.kernel import inlined, kernel
+from kstreams_repl.operators.tuple_forwarder import derived_table
+from kstreams_repl.operators.user_functions import joiner_of_side
 from kstreams_repl.operators.value_getters import ValueGetter
 from kstreams_repl.types import Headers
 
@@ -47,113 +49,34 @@ class TableTableJoin(Operator):
     send_old_values: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        if self.kind is TableJoinKind.INNER:
-            return self._build_inner(node, forward)
-        if self.kind is TableJoinKind.LEFT:
-            return self._build_left(node, forward)
-        if self.kind is TableJoinKind.RIGHT:
-            return self._build_right(node, forward)
-        return self._build_outer(node, forward)
+        read, drop, send_old = self.other.build(node), node.drop, self.send_old_values
+        join = joiner_of_side(self.joiner, with_key=self.with_key, left_side=not self.this_is_right)
+        needs_this = self.kind in (TableJoinKind.INNER, TableJoinKind.LEFT)
+        needs_other = self.kind in (TableJoinKind.INNER, TableJoinKind.RIGHT)
 
-    def _build_inner(self, node: NodeContext, forward: Process) -> Process:
-        read, join, drop, send_old = self.other.build(node), self._join(), node.drop, self.send_old_values
+        @inlined
+        def joined(key: Any, this: Any, other: Any) -> Any:
+            return None if this is None and (needs_this or other is None) else join(key, this, other)
 
-        def inner_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if key is None:
-                drop("null key")
-                return
+        def join_tables(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             new, old, is_latest = value
             if not is_latest:
                 drop("out of order in a versioned table")
                 return
             row = read(key)
             if row is None:
-                return
-            other, other_time = row
-            new = None if new is None else join(key, new, other)
-            old = join(key, old, other) if send_old and old is not None else None
-            forward(key, (new, old, True), timestamp if timestamp > other_time else other_time, headers)
-
-        return inner_join
-
-    def _build_left(self, node: NodeContext, forward: Process) -> Process:
-        read, join, drop, send_old = self.other.build(node), self._join(), node.drop, self.send_old_values
-
-        def left_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if key is None:
-                drop("null key")
-                return
-            new, old, is_latest = value
-            if not is_latest:
-                drop("out of order in a versioned table")
-                return
-            row = read(key)
-            other = None
-            if row is not None:
+                if needs_other or (new is None and old is None):
+                    return
+                other = None
+            else:
                 other, other_time = row
                 if other_time > timestamp:
                     timestamp = other_time
-            elif new is None and old is None:
-                return
-            new = None if new is None else join(key, new, other)
-            old = join(key, old, other) if send_old and old is not None else None
+            new = joined(key, new, other)
+            old = joined(key, old, other) if send_old else None
             forward(key, (new, old, True), timestamp, headers)
 
-        return left_join
-
-    def _build_right(self, node: NodeContext, forward: Process) -> Process:
-        read, join, drop, send_old = self.other.build(node), self._join(), node.drop, self.send_old_values
-
-        def right_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if key is None:
-                drop("null key")
-                return
-            new, old, is_latest = value
-            if not is_latest:
-                drop("out of order in a versioned table")
-                return
-            row = read(key)
-            if row is None:
-                return
-            other, other_time = row
-            old = join(key, old, other) if send_old else None
-            forward(key, (join(key, new, other), old, True), timestamp if timestamp > other_time else other_time, headers)
-
-        return right_join
-
-    def _build_outer(self, node: NodeContext, forward: Process) -> Process:
-        read, join, drop, send_old = self.other.build(node), self._join(), node.drop, self.send_old_values
-
-        def outer_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            if key is None:
-                drop("null key")
-                return
-            new, old, is_latest = value
-            if not is_latest:
-                drop("out of order in a versioned table")
-                return
-            row = read(key)
-            other = None
-            if row is not None:
-                other, other_time = row
-                if other_time > timestamp:
-                    timestamp = other_time
-            elif new is None and old is None:
-                return
-            joined = join(key, new, other) if other is not None or new is not None else None
-            before = join(key, old, other) if send_old and (other is not None or old is not None) else None
-            forward(key, (joined, before, True), timestamp, headers)
-
-        return outer_join
-
-    def _join(self) -> Callable[[Any, Any, Any], Any]:
-        """Return the joiner as (key, value of this side, value of the other side) -> value."""
-        joiner = self.joiner
-        if self.with_key:
-            return (lambda key, this, other: joiner(key, other, this)) if self.this_is_right else joiner
-        if self.this_is_right:
-            return lambda key, this, other: joiner(other, this)
-        return lambda key, this, other: joiner(this, other)
+        return kernel(node, join_tables, null="key")
 
 
 @dataclass(slots=True)
@@ -171,18 +94,17 @@ class TableTableJoinMerger(Operator):
     store_versioned: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        send_old = self.send_old_values
-        if self.store is None:
-            if send_old:
-                return forward
+        return derived_table(
+            node,
+            forward,
+            _same,
+            store=self.store,
+            send_old_values=self.send_old_values,
+            store_versioned=self.store_versioned,
+            reads_old=False,
+        )
 
-            def merge(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-                forward(key, (value[0], None, value[2]), timestamp, headers)
 
-            return merge
-        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.store_versioned)
-
-        def merge_stored(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            keep(key, value[0], value[1] if send_old else None, timestamp, headers)
-
-        return merge_stored
+@inlined
+def _same(key: Any, value: Any) -> Any:
+    return value

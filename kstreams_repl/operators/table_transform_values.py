@@ -8,9 +8,8 @@ from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.transformer_context import start_transformer
-from kstreams_repl.operators.tuple_forwarder import keeper, old_value
+from kstreams_repl.operators.tuple_forwarder import derived_table
 from kstreams_repl.operators.value_getters import ValueGetter
-from kstreams_repl.types import Headers
 
 
 @dataclass(slots=True)
@@ -37,20 +36,7 @@ class TableTransformValues(Operator):
     store_versioned: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        send_old, transform = self.send_old_values, start_transformer(node, self.supplier).transform
-        if self.store is None:
-
-            def transform_values(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-                new = transform(key, value[0])
-                old = transform(key, value[1]) if send_old else None
-                forward(key, (new, old, value[2]), timestamp, headers)
-
-            return transform_values
-        keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.store_versioned)
-        shown = old_value(node.store(self.store))
-
-        def transform_values_stored(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            new = transform(key, value[0])
-            keep(key, new, shown(key) if send_old else None, timestamp, headers)
-
-        return transform_values_stored
+        transform = start_transformer(node, self.supplier).transform
+        return derived_table(
+            node, forward, transform, store=self.store, send_old_values=self.send_old_values, store_versioned=self.store_versioned
+        )

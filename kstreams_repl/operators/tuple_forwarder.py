@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Process
+from kstreams_repl.operators.kernel import inlined, kernel
 from kstreams_repl.stores.api import NOT_PUT
 from kstreams_repl.types import Headers
 
@@ -102,36 +103,70 @@ def keeper(
     the timestamp of its result) that of the record context. With `first`, the old value is one that an aggregator was given (`as_stored`).
     """
     store = node.store(name)
-    put = store.put
-    stored = as_stored(store.get, first) if first is not None and send_old_values else None
-    if versioned:
+    put, delete = store.put, deleter(node, store.put)
+    on_flush = not versioned and forwards_on_flush(node, store, forward, send_old_values)
+    stored = as_stored(store.get, first) if first is not None and send_old_values and not on_flush else None
 
-        def keep_version(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
-            if stored is not None:
-                old = stored(old, key)
-            valid_to = put(key, new, timestamp)
-            if valid_to != NOT_PUT:
-                forward(key, (new, old, valid_to is None), timestamp, headers)
-
-        return keep_version
-    delete = (lambda key, timestamp, headers: put(key, None)) if own_time else deleter(node, put)
-    if forwards_on_flush(node, store, forward, send_old_values):
-
-        def keep_cached(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
-            if new is not None:
-                put(key, (new, timestamp))
-            else:
-                delete(key, timestamp, headers)
-
-        return keep_cached
-
+    @inlined
     def keep(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
         if stored is not None:
             old = stored(old, key)
+        if versioned:
+            valid_to = put(key, new, timestamp)
+            if valid_to != NOT_PUT:
+                forward(key, (new, old, valid_to is None), timestamp, headers)
+            return
         if new is not None:
             put(key, (new, timestamp))
+        elif own_time:
+            put(key, None)
         else:
             delete(key, timestamp, headers)
-        forward(key, (new, old, True), timestamp, headers)
+        if not on_flush:
+            forward(key, (new, old, True), timestamp, headers)
 
     return keep
+
+
+def derived_table(
+    node: NodeContext,
+    forward: Process,
+    change: Callable[[Any, Any], Any],
+    *,
+    store: str | None,
+    send_old_values: bool,
+    store_versioned: bool,
+    reads_old: bool = True,
+    hides_unseen: bool = False,
+) -> Process:
+    """Return the entry of a table that is computed row by row from another, and put into `store` if there is one.
+
+    Args:
+        change: (key, value of the parent's row or None) -> value or None, also for old values that no store has.
+        reads_old: with a store, the old value is the store's; otherwise always the parent's.
+        hides_unseen: with old values, forward nothing if both new and old are None: the row was never forwarded.
+    """
+    keep: Any = None
+    shown: Any = None
+    hides = hides_unseen and send_old_values
+    if store is not None:
+        keep = keeper(node, store, forward, send_old_values=send_old_values, versioned=store_versioned)
+        shown = old_value(node.store(store)) if reads_old else None
+
+    def derive(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        new, old, is_latest = value
+        new = change(key, new)
+        if not send_old_values:
+            old = None
+        elif shown is not None:
+            old = shown(key)
+        else:
+            old = change(key, old)
+        if hides and new is None and old is None:
+            return
+        if keep is not None:
+            keep(key, new, old, timestamp, headers)
+        else:
+            forward(key, (new, old, is_latest), timestamp, headers)
+
+    return kernel(node, derive)
