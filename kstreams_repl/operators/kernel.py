@@ -4,7 +4,7 @@ Actors: the *work*, a function of one record in an operator's `build`; its *entr
 entry's `Inline` (`operators.loop_lines`), the lines of the same function in the loop of a source. Specializing means: a test of a name
 that is None, True or False when the node is built is decided then, a call of an `inlined` function is replaced by its expression, a
 loop over one value becomes its body, and the null guard comes first. Invariants: what is generated does what the work says; errors
-show the work's own file and line. Source: partial evaluation; see docs/design/015-kernels.md.
+show the work's own file and line. Source: partial evaluation; see docs/design/016-kernels.md.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class WriteBackCache:
         self.deferrable = codec.deferrable
         self.names = {"dirty": _DIRTY, "order": self._order, "note": self._order.append, "check": self._check}
         self.names |= {"texts": self.texts, "written": self._written}
-        """The names that generated code needs to inline `rewrite` (`operators.loop_template.slot_lines`)."""
+        """The names that generated code needs to inline `rewrite` (`operators.loop_lines.slot_lines`)."""
 
     @property
     def dirty(self) -> bool:

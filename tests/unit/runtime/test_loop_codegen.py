@@ -81,6 +81,34 @@ def windows() -> Topology:
     return builder.build()
 
 
+def hopping() -> Topology:
+    builder = StreamsBuilder()
+    grouped = source(builder).group_by_key(key_serde=STRING, value_serde=STRING)
+    window = TimeWindows.of_size(timedelta(milliseconds=50), grace=timedelta(milliseconds=30)).advance_by(timedelta(milliseconds=20))
+    counts = grouped.windowed_by(window).count(store="windows")
+    counts.to_stream().to("out", key_serde=serdes.time_windowed(STRING, 50), value_serde=LONG)
+    return builder.build()
+
+
+def aggregate_lengths() -> Topology:
+    """An aggregator of the user's, with an initializer; sometimes deleted."""
+    builder = StreamsBuilder()
+    grouped = source(builder).group_by_key(key_serde=STRING, value_serde=STRING)
+    sums = grouped.aggregate(
+        lambda: 7, lambda key, value, so_far: None if value == "x" else so_far + len(key or "") + len(value), store="sums", value_serde=LONG
+    )
+    sums.to_stream().to("out", key_serde=STRING, value_serde=LONG)
+    return builder.build()
+
+
+def rekeyed() -> Topology:
+    """The keys change on the way, so a node below that knows serialized keys is called."""
+    builder = StreamsBuilder()
+    stream = source(builder).select_key(lambda key, value: value).peek(lambda key, value: None)
+    stream.map(lambda key, value: (f"{key}!", f"{value}?")).to("out", key_serde=STRING, value_serde=STRING)
+    return builder.build()
+
+
 def through_an_entry() -> Topology:
     """A node without lines at the end of the way."""
     builder = StreamsBuilder()
@@ -155,7 +183,9 @@ def by_entries(*arguments: Any, **options: Any) -> Any:
     return outcome(*arguments, **options, threshold=1 << 60)
 
 
-TOPOLOGIES = [stateless, count, count_read_by_others, reduce_to_longest, total, windows, through_an_entry]
+TOPOLOGIES = [
+    stateless, count, count_read_by_others, reduce_to_longest, total, windows, hopping, aggregate_lengths, rekeyed, through_an_entry,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("make", TOPOLOGIES)
