@@ -12,8 +12,17 @@ from itertools import chain, repeat
 from typing import Any
 
 from kstreams_repl.errors import is_interrupt
-from kstreams_repl.runtime.loop_codegen import UNREAD, Fused, Way
-from kstreams_repl.runtime.record_queue import READ_AHEAD, DeserializeMany, RecordQueue, Row, Source, StreamClock, rows_from
+from kstreams_repl.runtime.loop_codegen import Fused, Way
+from kstreams_repl.runtime.record_queue import (
+    READ_AHEAD,
+    UNREAD,
+    DeserializeMany,
+    RecordQueue,
+    Row,
+    Source,
+    StreamClock,
+    rows_from,
+)
 from kstreams_repl.types import RecordBatch, TopicPartition
 
 _NOTHING = RecordBatch([], [], [], [])

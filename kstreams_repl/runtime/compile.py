@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kstreams_repl.errors import InvalidStateStoreError, TopologyError, did_you_mean
 from kstreams_repl.operators.base import Process
 from kstreams_repl.operators.processor_api import ProcessorOperator
 from kstreams_repl.runtime.loop_codegen import node_in_loop
 from kstreams_repl.runtime.sinks import build_outlet, build_sink
+from kstreams_repl.runtime.task_context import TaskServices
 from kstreams_repl.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.types import Outlet
-
-if TYPE_CHECKING:
-    from kstreams_repl.runtime.task_context import TaskServices
 
 Guard = Callable[[str, Process], Process]
 """Wraps a node's entry (for processing exception handlers other than "fail")."""

@@ -17,24 +17,21 @@ from enum import StrEnum
 from itertools import count
 from operator import length_hint
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from kstreams_repl.errors import is_interrupt
 from kstreams_repl.operators.base import Process
 from kstreams_repl.operators.loop_lines import OWN, Inline, inline_of
+from kstreams_repl.runtime.record_context import RecordContext
+from kstreams_repl.runtime.record_queue import UNREAD
+from kstreams_repl.runtime.task_context import TaskServices
 from kstreams_repl.serdes import Serde
-
-if TYPE_CHECKING:
-    from kstreams_repl.runtime.record_context import RecordContext
-    from kstreams_repl.runtime.task_context import TaskServices
 
 Run = Callable[..., int]
 """(keys, values, data, timestamps, offsets, headers, raw_keys, raw_values), columns of equal length: processes all records in order, up
 to the first that cannot be read, and returns how many are left. A key or value that is read when its turn comes is `UNREAD` or already
 read."""
-
-UNREAD: Any = object()
 
 
 class Way(StrEnum):

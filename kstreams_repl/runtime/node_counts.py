@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kstreams_repl.operators.base import Process
 from kstreams_repl.topology.nodes import Node, SinkNode, SourceNode
 from kstreams_repl.types import Outlet
-
-if TYPE_CHECKING:
-    from kstreams_repl.operators.base import Process
 
 Cell = list[int]
 _NONE = (0,)

@@ -11,18 +11,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise, repeat
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from kstreams_repl.errors import is_interrupt
 from kstreams_repl.runtime.crash_trace import Trace, traced_rows
-from kstreams_repl.runtime.loop_codegen import UNREAD
+from kstreams_repl.runtime.record_context import RecordContext
 from kstreams_repl.types import Headers, RecordBatch, RecordPosition, TopicPartition
 
-if TYPE_CHECKING:
-    from kstreams_repl.runtime.record_context import RecordContext
-
 UNKNOWN = -1
-
+UNREAD: Any = object()
+"""A key or value that is deserialized when its record's turn comes."""
 
 DeserializeMany = Callable[[Sequence[bytes | None]], list[Any]]
 """Deserializes a column at once (`Serde.deserialize_many`)."""

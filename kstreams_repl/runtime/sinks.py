@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import index, itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kstreams_repl.errors import KStreamsError, OutputRetryError, SerializationError, UnknownTopicError
-from kstreams_repl.operators.base import Process
+from kstreams_repl.operators.base import NodeContext, Process
 from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.runtime.collector import Direct, Send, placing, senders_of
 from kstreams_repl.runtime.handlers import ErrorContext, Response, ask, resolve
+from kstreams_repl.runtime.task_context import TaskServices
 from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.serdes.base import Serde
 from kstreams_repl.topology.nodes import SinkNode
 from kstreams_repl.types import Headers, Outlet, SinkMetadata
-
-if TYPE_CHECKING:
-    from kstreams_repl.runtime.compile import TaskNode
-    from kstreams_repl.runtime.task_context import TaskServices
 
 Refuse = Callable[[Any, Any, Exception], None]
 """(key, value, cause): handles a record that a serde could not write; raises, or returns to drop the record."""
@@ -51,7 +48,7 @@ class SinkSite:
         self._services.drop(reason, self.node)
 
 
-def build_sink(node: SinkNode, context: TaskNode, services: TaskServices) -> Process:
+def build_sink(node: SinkNode, context: NodeContext, services: TaskServices) -> Process:
     """Return the entry of a sink: fixed topic, topic per record, or a custom partitioner."""
     key_serde, value_serde = services.key_serde(node.key_serde), services.value_serde(node.value_serde)
     site = SinkSite(node.name, services)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kstreams_repl.errors import KStreamsError, SerializationError, StreamsProcessingError, is_interrupt
 from kstreams_repl.operators.base import Process
 from kstreams_repl.runtime.crash_trace import Trace
 from kstreams_repl.runtime.handlers import ErrorContext, Handler, Response, ask
 from kstreams_repl.runtime.record_queue import RecordQueue, RecordSkipped
+from kstreams_repl.runtime.task_context import TaskServices
 from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.types import Headers
-
-if TYPE_CHECKING:
-    from kstreams_repl.runtime.task_context import TaskServices
 
 
 @dataclass(frozen=True, slots=True)

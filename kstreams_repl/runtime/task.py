@@ -11,33 +11,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 from kstreams_repl.config import SKIPPED_RECORDS, StreamsConfig
 from kstreams_repl.errors import (
-    IllegalStateTransitionError,
-    InvalidRecordError,
     KStreamsError,
-    NullKeyError,
-    SerializationError,
-    StreamsProcessingError,
     is_interrupt,
 )
 from kstreams_repl.operators.base import Operator, Process
 from kstreams_repl.operators.stream_aggregate import StreamCount
 from kstreams_repl.runtime.collector import RecordCollector, senders_of
 from kstreams_repl.runtime.columnar_queue import LOOP_THRESHOLD, FusedQueue
-from kstreams_repl.runtime.compile import Tap, children_of, compile_nodes, may_touch_headers, node_of_line, node_of_traceback
+from kstreams_repl.runtime.compile import Tap, children_of, compile_nodes, may_touch_headers, node_of_line
 from kstreams_repl.runtime.crash_trace import Trace, traced
-from kstreams_repl.runtime.handlers import Handler, Response, ask, resolve
+from kstreams_repl.runtime.handlers import resolve
 from kstreams_repl.runtime.loop_codegen import Fused, fuse_source
 from kstreams_repl.runtime.metering import Meter
 from kstreams_repl.runtime.partition_group import PartitionGroup
-from kstreams_repl.runtime.record_context import NOWHERE, place_of
+from kstreams_repl.runtime.record_context import NOWHERE
 from kstreams_repl.runtime.record_queue import RecordQueue
 from kstreams_repl.runtime.source import CompiledSource
 from kstreams_repl.runtime.task_context import TaskServices
-from kstreams_repl.runtime.user_error import bytes_hint, read_by_user, user_line
+from kstreams_repl.runtime.task_errors import TaskErrors, of_the_user
 from kstreams_repl.stores.factory import open_store
 from kstreams_repl.stores.record_cache import RecordCache
 from kstreams_repl.topology.nodes import ProcessorNode, SourceNode
@@ -137,14 +132,14 @@ class StreamTask:
         if meter is not None:
             meter.bind(self.services)
         self.cache = RecordCache(spec.config["statestore.cache.max.bytes"], exact=exact_cache)
-        self._processing_handler = resolve(spec.config["processing.exception.handler"], "processing.exception.handler")
+        handler = resolve(spec.config["processing.exception.handler"], "processing.exception.handler")
+        self.errors = TaskErrors(self.services, spec.subtopology.nodes, handler)
         self._closed = False
-        self._failure: KStreamsError | None = None
-        if tap is None and self._processing_handler is None and not any(map(may_touch_headers, spec.subtopology.nodes)):
+        if tap is None and self.errors.handler is None and not any(map(may_touch_headers, spec.subtopology.nodes)):
             self.services.no_headers = []
         self._open_stores()
-        guarded = self._processing_handler is not None or trace is not None
-        self.entries, self._codes = compile_nodes(spec.subtopology.nodes, self.services, self._guard if guarded else None)
+        guarded = self.errors.handler is not None or trace is not None
+        self.entries, self.errors.codes = compile_nodes(spec.subtopology.nodes, self.services, self._guard if guarded else None)
         self.group = PartitionGroup(self._queues(), self.services.clock, spec.config["max.task.idle.ms"])
         self.counts = self.services.counts
         for source in set(spec.partitions.values()):
@@ -163,11 +158,11 @@ class StreamTask:
 
     def add_records(self, partition: TopicPartition, batch: RecordBatch) -> None:
         """Append records of one input partition; raises for a poison head if the deserialization handler returns FAIL."""
-        self._check_usable()
+        self.errors.check()
         try:
             self.group.add(partition, batch)
         except KStreamsError as error:
-            self._failure = error
+            self.errors.failure = error
             raise
 
     def set_lag(self, partition: TopicPartition, lag: int | None) -> None:
@@ -206,14 +201,14 @@ class StreamTask:
         Raises:
             StreamsProcessingError: a user function raised; the task must not be used or committed any more.
         """
-        self._check_usable()
+        self.errors.check()
         group, done = self.group, 0
         wall_clock = self.services.wall_clock
         try:
             while done < max_records and group.ready(wall_clock()):
                 done += group.run(max_records - done)
         except BaseException as error:  # sys.exit() in a user function is also an error of that function
-            self._fail(error, None)
+            self.errors.fail(error, None)
         return done
 
     def punctuate_stream_time(self) -> bool:
@@ -237,7 +232,7 @@ class StreamTask:
 
     def prepare_commit(self) -> CommitPlan:
         """Step 2 of the commit protocol: flush the caches until nothing is dirty (may forward and send); return what to commit."""
-        self._check_usable()
+        self.errors.check()
         name = ""
         try:
             while True:
@@ -249,7 +244,7 @@ class StreamTask:
                     break
         except BaseException as error:
             self.services.record.restore(NOWHERE)
-            self._fail(error, self._owner_of(name), "a commit, which flushes the stores")
+            self.errors.fail(error, self._owner_of(name), "a commit, which flushes the stores")
         self.services.record.restore(NOWHERE)
         queues = self.group.queues.items()
         return CommitPlan(
@@ -283,7 +278,7 @@ class StreamTask:
             except BaseException as error:  # the first one is raised below, after all others are closed
                 if is_interrupt(error):
                     raise
-                errors.append(self._explain(error, node, "its close"))
+                errors.append(self.errors.explain(error, node, "its close"))
                 errors[-1].__cause__ = error
         for store in self.services.stores.values():
             try:
@@ -322,7 +317,7 @@ class StreamTask:
                 send_many=send_many,
                 partition=partition,
                 cache=self.cache if builder.caching and not emits_always else None,
-                write_at_once=self._processing_handler is not None and builder.name not in counts,
+                write_at_once=self.errors.handler is not None and builder.name not in counts,
                 defaults=(services.key_serde(None), services.value_serde(None)),
                 on_dropped=services.dropper(self._owner_of(builder.name) or ""),
                 suppress_changelog=config["repl.changelog.suppression"] or (builder.caching and emits_always),
@@ -350,7 +345,7 @@ class StreamTask:
         """Return the source's generated loop, unless something must be observed or handled record by record."""
         services = self.services
         seen = services.tap is not None or services.meter is not None or services.by_record or self._trace is not None
-        if seen or self._processing_handler is not None or source.extract is not None:
+        if seen or self.errors.handler is not None or source.extract is not None:
             return None
         children = children_of(self.spec.subtopology.nodes)
         return fuse_source(
@@ -368,67 +363,28 @@ class StreamTask:
         self.services.record.timestamp = now  # the timestamp with which plain stores log
         if self.on_punctuation is not None:
             self.on_punctuation()
-        if self._processing_handler is None:
+        if self.errors.handler is None:
             self._call(node, lambda: callback(now))
             return
         try:
             self._trace_on(node)
             callback(now)
         except BaseException as error:
-            if not isinstance(error, Exception) or not _of_the_user(error):
-                self._fail(error, node)
-            self._decide(node, error)
+            if not isinstance(error, Exception) or not of_the_user(error):
+                self.errors.fail(error, node)
+            self.errors.decide(node, error)
 
     def _call(self, node: str, work: Callable[[], None], otherwise: str = "a punctuation") -> None:
         try:
             self._trace_on(node)
             work()
         except BaseException as error:
-            self._fail(error, node, otherwise)
-
-    def _fail(self, error: BaseException, node: str | None, otherwise: str = "a punctuation") -> NoReturn:
-        """Raise an error that no handler handled: a `KStreamsError` as it is, others with coordinates."""
-        if is_interrupt(error):  # passed on; the record that it interrupted is half processed
-            self._failure = self._explain(error, node, otherwise)
-            raise error
-        if isinstance(error, KStreamsError) and not _has_no_place(error):
-            self._failure = error
-            raise error
-        self._failure = self._explain(error, node, otherwise)
-        raise self._failure from error
-
-    def _check_usable(self) -> None:
-        """Raise if the task has failed: its current record is half processed, so it may only be closed."""
-        if self._failure is not None:
-            raise IllegalStateTransitionError(
-                f"task {self.id} failed and cannot continue: {self._failure.message}",
-                hint="create a new task, which restarts from the last commit (in a test: a new driver)",
-                task=str(self.id),
-            ) from self._failure
-
-    def _explain(self, error: BaseException, node: str | None, otherwise: str = "a punctuation") -> StreamsProcessingError:
-        node = node_of_traceback(error, self._codes) or node
-        at, line = place_of(error, self.services.record), user_line(error)
-        where = f"{at.topic}-{at.partition} offset {at.offset}" if at.topic is not None else otherwise
-        return StreamsProcessingError(
-            f"{type(error).__name__}: {error.message if isinstance(error, KStreamsError) else error}"
-            + (f"\n  {line}" if line else "")
-            + f"\n  in node {node}, task {self.id}, at {where}",
-            hint=(isinstance(error, KStreamsError) and error.hint)
-            or bytes_hint(error, self.services, self.spec.subtopology.nodes)
-            or "fix the function and deploy again; committed results are kept and nothing is lost",
-            node=node,
-            task=str(self.id),
-            topic=at.topic,
-            partition=at.partition,
-            offset=at.offset,
-            user_line=line,
-        )
+            self.errors.fail(error, node, otherwise)
 
     def node_at(self, frame: Any) -> str | None:
         """Return the node whose entry is innermost on a stack."""
         while frame is not None:
-            node = node_of_line(frame.f_code, frame.f_lineno, self._codes)
+            node = node_of_line(frame.f_code, frame.f_lineno, self.errors.codes)
             if node is not None:
                 return node
             frame = frame.f_back
@@ -443,54 +399,8 @@ class StreamTask:
         return next((node.name for node in self.spec.subtopology.nodes if store in getattr(node, "stores", ())), None)
 
     def _guard(self, node: str, entry: Process) -> Process:
-        handled = entry if self._processing_handler is None else self._with_handler(node, entry)
+        handled = entry if self.errors.handler is None else self.errors.guarded(node, entry)
         return handled if self._trace is None else traced(self._trace, node, handled, self.services.record, self._work)
-
-    def _with_handler(self, node: str, entry: Process) -> Process:
-        decide, record = self._decide, self.services.record
-
-        def guarded(key: Any, value: Any, timestamp: int, headers: Any) -> None:
-            outer_timestamp, outer_headers = record.timestamp, record.headers
-            try:
-                entry(key, value, timestamp, headers)
-            except Exception as error:
-                if not _of_the_user(error):
-                    raise
-                decide(node, error)
-                record.timestamp, record.headers = outer_timestamp, outer_headers
-
-        return guarded
-
-    def _decide(self, node: str, error: Exception) -> None:
-        handler: Handler | None = self._processing_handler
-        assert handler is not None
-        context = self.services.error_context(node)
-        try:
-            answer = ask(handler, context, error, "processing.exception.handler")
-        except StreamsProcessingError as failure:
-            self._failure = failure
-            raise
-        if answer is not Response.CONTINUE:
-            self._failure = self._explain(error, node)
-            raise self._failure from error
-        self.services.dead_letter(context, error)
-        self.services.drop("processing", node)
-
-
-def _of_the_user(error: Exception) -> bool:
-    """Return whether the processing handler decides: for errors of user code and for invalid keys, values and records."""
-    return not isinstance(error, KStreamsError) or isinstance(error, NullKeyError) or _has_no_place(error)
-
-
-def _has_no_place(error: Exception) -> bool:
-    """Return whether an error lacks a location, so that coordinates are added: the record is invalid, or a serde failed on what a store was
-    given to write or inside a user's function. Sources and sinks name themselves and have their own handlers; a row that a store cannot
-    read concerns more than this record."""
-    if isinstance(error, InvalidRecordError):
-        return True
-    if not isinstance(error, SerializationError) or error.fields.keys() & {"node", "topic"}:
-        return False
-    return "reading" not in error.fields or read_by_user(error)
 
 
 def _stores_of_counts(subtopology: Subtopology) -> set[str]:

@@ -5,16 +5,9 @@ from __future__ import annotations
 import linecache
 import os
 import sysconfig
-from collections.abc import Sequence
 from pathlib import Path
 from traceback import walk_tb
-from typing import TYPE_CHECKING, NamedTuple
-
-from kstreams_repl import serdes
-from kstreams_repl.topology.nodes import Node, SourceNode
-
-if TYPE_CHECKING:
-    from kstreams_repl.runtime.task_context import TaskServices
+from typing import NamedTuple
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 _STORES = _PACKAGE + "stores" + os.sep
@@ -40,18 +33,6 @@ def user_line(error: BaseException) -> UserLine | None:
         if is_users(name):
             found = UserLine(name, line, linecache.getline(name, line).strip())
     return found
-
-
-def bytes_hint(error: BaseException, services: TaskServices, nodes: Sequence[Node]) -> str | None:
-    """Return a hint for a function that expected a dict or text and got bytes because the source has no serde, a common first mistake."""
-    record = services.record
-    if not isinstance(error, TypeError | AttributeError) or "byte" not in str(error) or record.topic is None:
-        return None
-    sources = (node for node in nodes if isinstance(node, SourceNode) and record.topic in node.topics)
-    if not any(services.value_serde(node.value_serde) is serdes.bytes_ for node in sources):
-        return None
-    serde = "json" if (record.raw_value or b"").lstrip()[:1] in (b"{", b"[") else "string"
-    return f'{record.topic!r} is read as bytes, the default: value_serde="{serde}" at its source reads what looks like {serde}'
 
 
 def read_by_user(error: BaseException) -> bool:

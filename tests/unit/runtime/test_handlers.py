@@ -9,7 +9,7 @@ import pytest
 from kstreams_repl import serdes
 from kstreams_repl.errors import ConfigError, NullKeyError, SerializationError, StreamsProcessingError
 from kstreams_repl.processor import Processor, Record
-from kstreams_repl.runtime import task as task_module
+from kstreams_repl.runtime import task_errors
 from kstreams_repl.runtime.handlers import ErrorContext, Response, dead_letter_headers, resolve
 from kstreams_repl.serdes.base import wrong_bytes, wrong_type
 from kstreams_repl.testing.driver import TopologyTestDriver
@@ -416,5 +416,5 @@ def test_what_a_sink_cannot_write_stays_the_production_handlers() -> None:
 
 def test_the_handler_is_asked_about_what_a_store_is_given_and_not_about_what_it_holds() -> None:
     """A row that cannot be read may come up in a flush, where going on would lose the changes of other records."""
-    assert task_module._of_the_user(wrong_type("long", "x", "integers"))
-    assert not task_module._of_the_user(wrong_bytes("long", b"x", "8 bytes"))
+    assert task_errors.of_the_user(wrong_type("long", "x", "integers"))
+    assert not task_errors.of_the_user(wrong_bytes("long", b"x", "8 bytes"))
