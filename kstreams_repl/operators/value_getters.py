@@ -15,6 +15,7 @@ from typing import Any
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.base import NodeContext
 from kstreams_repl.operators.transformer_context import start_transformer
+from kstreams_repl.operators.user_functions import joiner_of_side, with_key_of
 
 Get = Callable[[Any], tuple[Any, int] | None]
 """key -> (value, timestamp), or None if there is no row. The value of a row is never None."""
@@ -22,6 +23,7 @@ Get = Callable[[Any], tuple[Any, int] | None]
 GetAsOf = Callable[[Any, int], tuple[Any, int] | None]
 """(key, timestamp) -> the row that was valid at that time, or None."""
 
+Row = tuple[Any, int] | None
 UNKNOWN_TIMESTAMP = -1
 
 
@@ -87,146 +89,95 @@ class StoreGetter(ValueGetter):
             return get_row
         if self.kind is StoreKindRead.VERSIONED:
             get = store.get
-
-            def get_latest(key: Any) -> tuple[Any, int] | None:
-                version = get(key)
-                return None if version is None else (version[0], version[1])
-
-            return get_latest
+            return lambda key: _row_of(get(key))
         if self.kind is StoreKindRead.WINDOW:
             fetch = store.fetch
-
-            def get_window(key: Any) -> tuple[Any, int] | None:
-                return fetch(key[0], key[1])  # type: ignore[no-any-return]
-
-            return get_window
+            return lambda key: fetch(key[0], key[1])
         fetch_session = store.fetch_session
-
-        def get_session(key: Any) -> tuple[Any, int] | None:
-            aggregate = fetch_session(key[0], key[1], key[2])
-            return None if aggregate is None else (aggregate, key[2])
-
-        return get_session
+        return lambda key: None if (aggregate := fetch_session(key[0], key[1], key[2])) is None else (aggregate, key[2])
 
     def build_as_of(self, node: NodeContext) -> GetAsOf:
         if not self.versioned:
             return super(StoreGetter, self).build_as_of(node)
         get = node.store(self.store).get
+        return lambda key, timestamp: _row_of(get(key, timestamp))
 
-        def get_as_of(key: Any, timestamp: int) -> tuple[Any, int] | None:
-            version = get(key, timestamp)
-            return None if version is None else (version[0], version[1])
 
-        return get_as_of
+def _row_of(version: Any) -> Row:
+    return None if version is None else (version[0], version[1])
 
 
 @dataclass(slots=True)
-class FilterGetter(ValueGetter):
-    """Reads the parent's row; None unless the predicate is true. Keeps the timestamp."""
+class DerivedGetter(ValueGetter):
+    """Reads the parent's row, now or as of a time, and derives a row from it."""
 
     parent: ValueGetter
+
+    def stores(self) -> tuple[str, ...]:
+        return self.parent.stores()
+
+    @property
+    def versioned(self) -> bool:
+        return self.parent.versioned
+
+    @abstractmethod
+    def build_derive(self, node: NodeContext) -> Callable[[Any, Row], Row]:
+        """Return (key, the parent's row) -> row."""
+
+    def build(self, node: NodeContext) -> Get:
+        read, derive = self.parent.build(node), self.build_derive(node)
+        return lambda key: derive(key, read(key))
+
+    def build_as_of(self, node: NodeContext) -> GetAsOf:
+        read, derive = self.parent.build_as_of(node), self.build_derive(node)
+        return lambda key, timestamp: derive(key, read(key, timestamp))
+
+
+@dataclass(slots=True)
+class FilterGetter(DerivedGetter):
+    """None unless the predicate is true. Keeps the timestamp."""
+
     predicate: Callable[[Any, Any], Any]
     negate: bool = False
 
-    def stores(self) -> tuple[str, ...]:
-        return self.parent.stores()
-
-    @property
-    def versioned(self) -> bool:
-        return self.parent.versioned
-
-    def build(self, node: NodeContext) -> Get:
-        read, predicate, negate = self.parent.build(node), self.predicate, self.negate
-
-        def get_filtered(key: Any) -> tuple[Any, int] | None:
-            row = read(key)
-            return row if row is not None and bool(predicate(key, row[0])) is not negate else None
-
-        return get_filtered
-
-    def build_as_of(self, node: NodeContext) -> GetAsOf:
-        read, predicate, negate = self.parent.build_as_of(node), self.predicate, self.negate
-
-        def get_filtered_as_of(key: Any, timestamp: int) -> tuple[Any, int] | None:
-            row = read(key, timestamp)
-            return row if row is not None and bool(predicate(key, row[0])) is not negate else None
-
-        return get_filtered_as_of
+    def build_derive(self, node: NodeContext) -> Callable[[Any, Row], Row]:
+        predicate, negate = self.predicate, self.negate
+        return lambda key, row: row if row is not None and bool(predicate(key, row[0])) is not negate else None
 
 
 @dataclass(slots=True)
-class MapValuesGetter(ValueGetter):
-    """Reads the parent's row and maps its value (not called for a None value). Keeps the timestamp."""
+class MapValuesGetter(DerivedGetter):
+    """Maps the row's value (not called for a None value). Keeps the timestamp."""
 
-    parent: ValueGetter
     mapper: Callable[..., Any]
     with_key: bool = False
 
-    def stores(self) -> tuple[str, ...]:
-        return self.parent.stores()
+    def build_derive(self, node: NodeContext) -> Callable[[Any, Row], Row]:
+        mapper = with_key_of(self.mapper, self.with_key)
 
-    @property
-    def versioned(self) -> bool:
-        return self.parent.versioned
+        def mapped(key: Any, row: Row) -> Row:
+            if row is None:
+                return None
+            value = mapper(key, row[0])
+            return None if value is None else (value, row[1])
 
-    def build(self, node: NodeContext) -> Get:
-        read, mapped = self.parent.build(node), self._mapped
-
-        def get_mapped(key: Any) -> tuple[Any, int] | None:
-            row = read(key)
-            return None if row is None else mapped(key, row)
-
-        return get_mapped
-
-    def build_as_of(self, node: NodeContext) -> GetAsOf:
-        read, mapped = self.parent.build_as_of(node), self._mapped
-
-        def get_mapped_as_of(key: Any, timestamp: int) -> tuple[Any, int] | None:
-            row = read(key, timestamp)
-            return None if row is None else mapped(key, row)
-
-        return get_mapped_as_of
-
-    def _mapped(self, key: Any, row: tuple[Any, int]) -> tuple[Any, int] | None:
-        value = self.mapper(key, row[0]) if self.with_key else self.mapper(row[0])
-        return None if value is None else (value, row[1])
+        return mapped
 
 
 @dataclass(slots=True)
-class TransformValuesGetter(ValueGetter):
-    """Transforms the parent's row with a transformer of its own, under the record context of that row (its timestamp)."""
+class TransformValuesGetter(DerivedGetter):
+    """Transforms the row with a transformer of its own, under the record context of that row (its timestamp)."""
 
-    parent: ValueGetter
     supplier: Callable[[], Any]
     transformer_stores: tuple[str, ...] = ()
 
     def stores(self) -> tuple[str, ...]:
         return self.parent.stores() + self.transformer_stores
 
-    @property
-    def versioned(self) -> bool:
-        return self.parent.versioned
-
-    def build(self, node: NodeContext) -> Get:
-        read, transformed = self.parent.build(node), self._build_transform(node)
-
-        def get_transformed(key: Any) -> tuple[Any, int] | None:
-            return transformed(key, read(key))
-
-        return get_transformed
-
-    def build_as_of(self, node: NodeContext) -> GetAsOf:
-        read, transformed = self.parent.build_as_of(node), self._build_transform(node)
-
-        def get_transformed_as_of(key: Any, timestamp: int) -> tuple[Any, int] | None:
-            return transformed(key, read(key, timestamp))
-
-        return get_transformed_as_of
-
-    def _build_transform(self, node: NodeContext) -> Callable[[Any, tuple[Any, int] | None], tuple[Any, int] | None]:
+    def build_derive(self, node: NodeContext) -> Callable[[Any, Row], Row]:
         transform, record = start_transformer(node, self.supplier).transform, node.record
 
-        def transformed(key: Any, row: tuple[Any, int] | None) -> tuple[Any, int] | None:
+        def transformed(key: Any, row: Row) -> Row:
             old, timestamp = (None, UNKNOWN_TIMESTAMP) if row is None else (row[0], row[1])
             with record.replace(record.snapshot()._replace(topic=None, partition=-1, offset=-1, timestamp=timestamp, headers=[])):
                 value = transform(key, old)
@@ -256,7 +207,7 @@ class JoinGetter(ValueGetter):
 
     def build(self, node: NodeContext) -> Get:
         left, right, kind = self.left.build(node), self.right.build(node), self.kind
-        joiner, with_key = self.joiner, self.with_key
+        join = joiner_of_side(self.joiner, with_key=self.with_key)
         needs_left, needs_right = kind in ("inner", "left"), kind in ("inner", "right")
 
         def get_joined(key: Any) -> tuple[Any, int] | None:
@@ -268,7 +219,7 @@ class JoinGetter(ValueGetter):
                 return None
             this, this_time = (None, UNKNOWN_TIMESTAMP) if one is None else (one[0], one[1])
             other, other_time = (None, UNKNOWN_TIMESTAMP) if two is None else (two[0], two[1])
-            value = joiner(key, this, other) if with_key else joiner(this, other)
+            value = join(key, this, other)
             return None if value is None else (value, max(this_time, other_time))
 
         return get_joined
