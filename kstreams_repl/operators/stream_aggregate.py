@@ -93,7 +93,9 @@ def _timestamped(
     def aggregate(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         data = to_bytes(key)
         if in_slots:
-            slot = find(data) or load(data)
+            slot = find(data)
+            if slot is None:
+                slot = load(data)
             old = slot.value
         if in_slots and type(old) is not frozen:
             at = slot.at

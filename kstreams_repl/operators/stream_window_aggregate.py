@@ -82,12 +82,13 @@ class StreamWindowAggregate(Operator):
                 if time is not None and start + size <= time.now - grace:
                     drop("expired window")
                     continue
-                slot = None
                 if in_slots:
                     if start != keys.start:
                         keys.start = start
                         keys.head, keys.tail = ends_of(start)
                     slot = find(keys.head + data + keys.tail)
+                else:
+                    slot = None
                 if in_slots and slot is not None and type(slot.value) is not frozen:
                     old, at = slot.value, slot.at
                 else:
