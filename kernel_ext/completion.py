@@ -146,7 +146,7 @@ class NameMatcher:
 
     def _columns(self, table: str) -> list[str]:
         def read(session: Session) -> list[str]:
-            result = session.sql(f"SELECT * FROM {table} LIMIT 0", records=200, rows=200)
+            result = session.sql(f"SELECT * FROM {table} LIMIT 0", topic_limit=200, store_limit=200)
             return [_quoted(column) for column in result.columns]
 
         return self._cached(f"columns of {table}", read)

@@ -323,7 +323,7 @@ class TopoMagics(Magics):
         deadline = None if given.timeout is None else time.monotonic() + given.timeout
 
         def read() -> Table:
-            return session.read(given.topic, n).table() if query is None else session.sql(query, records=20_000).table()
+            return session.read(given.topic, n).table() if query is None else session.sql(query, topic_limit=20_000).table()
 
         if self.live_tail is not None and deadline is None:
             return self.live_tail(read, f"{given.topic}{f' where {given.where}' if given.where else ''}", lambda: None)

@@ -72,7 +72,7 @@ def _counts(app: Application, name: str) -> Markup | None:
 
 def _rows_of(app: Application, store: str) -> Markup:
     try:
-        return app.store(store).rows(rows=ROWS).table(ROWS).html()
+        return app.store(store).rows(store_limit=ROWS).table(ROWS).html()
     except KStreamsError as error:  # for example, the store does not exist yet
         return element("div", error.message)
 

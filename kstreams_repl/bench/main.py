@@ -17,6 +17,7 @@ BENCHES = {
     "python-peers": "kstreams_repl.bench.python_peers",
     "report": "kstreams_repl.bench.report",
     "restore": "kstreams_repl.bench.restore",
+    "sql": "kstreams_repl.bench.sql",
     "state-growth": "kstreams_repl.bench.state_growth",
     "throughput": "kstreams_repl.bench.throughput",
 }

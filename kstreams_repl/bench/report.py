@@ -93,6 +93,12 @@ passed the new code has reached a `read_committed` consumer; at the end the stor
 *SQL over a store*: count, sum and max of all rows. *Picture update*: marks of every node of a running application at
 `metrics.recording.level=DEBUG`, and the drawing if its shapes changed (the kernel's part).""",
     ),
+    "sql": (
+        "SQL over a topic",
+        """`./kstreams bench sql`: queries over a topic of 4 partitions with JSON values of about 140 bytes, one record per second of
+event time, from the call of `session.sql` until the number of rows is known. *From an offset*, *from a time*: the last
+percent of one partition, of all.""",
+    ),
     "restore": (
         "Restore",
         """`./kstreams bench restore`: an empty key-value store restored from its changelog, per instance, according to its reports.""",

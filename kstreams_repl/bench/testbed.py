@@ -85,11 +85,12 @@ class Testbed:
         topics = Topics(f"bench-input-{records}-{keys}", f"bench-table-{keys}", "bench-output")
         now = int(time.time() * 1000)
         first = now - records // 1000
-        self._fill(topics.table, keys, workloads.table_rows(keys, at_ms=first - 3_600_000))
-        self._fill(topics.input, records, workloads.stream_rows(records, keys, first_ms=first))
+        self.fill(topics.table, keys, workloads.table_rows(keys, at_ms=first - 3_600_000))
+        self.fill(topics.input, records, workloads.stream_rows(records, keys, first_ms=first))
         return topics
 
-    def _fill(self, topic: str, records: int, rows: Iterable[Row]) -> None:
+    def fill(self, topic: str, records: int, rows: Iterable[Row]) -> None:
+        """Write rows to a topic, unless it already has so many records."""
         known = self.admin.topics()
         if topic in known:
             partitions = [TopicPartition(topic, number) for number in range(known[topic])]

@@ -73,7 +73,7 @@ class FlightsDemo:
             )
             records, seconds = self.show.progress(app, total)
             app.pause()
-            answers = ask_application(lambda query: session.sql(query, records=None, rows=None).fetchall())
+            answers = ask_application(lambda query: session.sql(query).fetchall())
             wrong = mismatches(answers, ask_files(files))
             self._show(session, answers, wrong, records, seconds)
             verdict = {
@@ -138,7 +138,7 @@ class FlightsDemo:
 
     def _show(self, session: Any, answers: dict[str, Any], wrong: list[str], records: int, seconds: float) -> None:
         for title, query in _SHOWN.items():
-            result = session.sql(query, records=None, rows=None)
+            result = session.sql(query)
             self.show.rows(title, result.columns, result.fetchall())
         checked = sum(len(rows) for rows in answers.values())
         rate = f", {records / seconds:,.0f} records/s" if seconds else ""

@@ -113,7 +113,7 @@ def run(
         app = session.deploy(build(topic), APPLICATION, processing_guarantee="exactly_once_v2", num_stream_threads=instances)
         records, seconds = show.progress(app, count)
         app.pause()
-        got = dict(session.sql(f'SELECT key, value FROM "{COUNTS}"', records=None, rows=None).fetchall())
+        got = dict(session.sql(f'SELECT key, value FROM "{COUNTS}"').fetchall())
         wrong = {name for name in truth.keys() | got.keys() if truth.get(name) != got.get(name)}
         result = session.sql(f'SELECT key, value AS "rows" FROM "{COUNTS}" ORDER BY 2 DESC LIMIT 10')
         show.rows(f"rows per {key}" if key else "rows", result.columns, result.fetchall())

@@ -57,6 +57,7 @@ class TableData:
         notes: further information for the user (cells that could not be read).
         commits: the commits of tasks that the rows reflect.
         cut: if rows were left out: how much was read of how much, and the keyword argument that lifts the bound.
+        narrowed: whether rows were left out that the query does not need.
     """
 
     columns: dict[str, pa.Array]
@@ -65,6 +66,7 @@ class TableData:
     notes: tuple[str, ...] = ()
     cut: str = ""
     commits: str = ""
+    narrowed: bool = False
 
     @property
     def rows(self) -> int:

@@ -7,9 +7,11 @@ object become columns; the whole struct is available as ``value`` if the query n
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any, Protocol
 
 import duckdb
@@ -17,37 +19,55 @@ import pyarrow as pa
 
 from kstreams_repl.errors import SqlError, did_you_mean
 from kstreams_repl.inspection.columns import TableData
+from kstreams_repl.inspection.interruptible_query import interruptible
 from kstreams_repl.inspection.json_values import JsonColumn, read_json
 from kstreams_repl.inspection.loading import load
-from kstreams_repl.inspection.pushdown import columns_needed, rows_needed
-from kstreams_repl.inspection.result import SqlResult, explain
+from kstreams_repl.inspection.pushdown import Bounds, bounds_of, columns_needed, rows_needed
+from kstreams_repl.inspection.result import SqlResult, explain, missing_column
 from kstreams_repl.inspection.sandbox import open_sandbox, quote_identifier
-from kstreams_repl.inspection.topics import TopicScan
+from kstreams_repl.inspection.topics import LOOK, TopicScan
 
 HINT = "one SELECT statement; see duckdb.org/docs/sql"
+ALIKE = 0.8
+"""Similarity from which an unknown name is taken for a mistyped one, as of `difflib`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a query: the number of records of each topic and of rows of each store to read, None = all.
+    """What to read of a topic or store, as the caller limits it and as far as the query needs it.
 
     Attributes:
-        columns: the topic columns to read; None = all.
-        enough: this many rows of a topic suffice, whichever they are; None = all rows are needed.
+        topic_limit: number of records of each topic, the last ones; None = all.
+        store_limit: number of rows of each store in each task; None = all.
+        since_ms, until_ms: time range of topics, epoch milliseconds.
+        columns: the topic columns that the query needs; None = all.
+        bounds: by column, the rows that the query needs of this table.
+        first: so many of those rows may suffice, whichever they are; None = it needs all of them.
     """
 
-    records: int | None = None
-    rows: int | None = None
+    topic_limit: int | None = None
+    store_limit: int | None = None
     since_ms: int | None = None
     until_ms: int | None = None
     columns: frozenset[str] | None = None
-    enough: int | None = None
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    first: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pushed:
+    """What is pushed down into the read."""
+
+    first_rows: bool = True
+    bounds: bool = True
+    typed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The tables read from one topic or store."""
+    """What was read of one topic or store."""
 
+    name: str
     rows: int
     bound: str
     notes: tuple[str, ...]
@@ -75,55 +95,60 @@ def run_sql(query: str, source: TableSource, *, limits: Limits | None = None) ->
     Raises:
         SqlError: it is not a query, or DuckDB rejects it; for an unknown table the hint is the most similar name.
     """
-    limits = limits or Limits()
-    try:
-        return _run_sql(query, source, limits, typed=True)
-    except _FirstRowsDoNotDo:
-        return _run_sql(query, source, limits, typed=True, first_rows=False)
-    except duckdb.FatalException:  # DuckDB fails fatally on JSON nested hundreds of levels deep
-        result = _run_sql(query, source, limits, typed=False)
-        result.notes += ("a value is nested too deeply for DuckDB: JSON stays text",)
-        return result
+    limits, pushed = limits or Limits(), _Pushed()
+    while True:
+        try:
+            result = _run_sql(query, source, limits, pushed)
+            if not pushed.typed:
+                result.notes += ("a value is nested too deeply for DuckDB: JSON stays text",)
+            return result
+        except _MoreRowsNeeded:
+            pushed = replace(pushed, first_rows=False)
+        except _OtherColumnsNeeded:
+            pushed = replace(pushed, first_rows=False, bounds=False)
+        except duckdb.FatalException:  # DuckDB fails fatally on JSON nested hundreds of levels deep
+            if not pushed.typed:
+                raise
+            pushed = replace(pushed, typed=False)
 
 
-class _FirstRowsDoNotDo(Exception):
-    """A query names a field that only later rows have."""
+class _MoreRowsNeeded(Exception):
+    """The first rows are not enough for the LIMIT of the query."""
 
 
-def _run_sql(query: str, source: TableSource, limits: Limits, *, typed: bool, first_rows: bool = True) -> SqlResult:
+class _OtherColumnsNeeded(Exception):
+    """The query names a field that none of the records read has."""
+
+
+def _run_sql(query: str, source: TableSource, limits: Limits, pushed: _Pushed) -> SqlResult:
     database = open_sandbox()
     empty: list[str] = []
     try:
         query = _single_query(database, query, source)
-        bounds: list[str] = []
-        notes: list[str] = []
-        cuts: list[str] = []
-        commits: list[str] = []
         parsed = _parsed(database, query)
-        enough = rows_needed(parsed) if first_rows else None
-        limits = replace(limits, columns=columns_needed(parsed), enough=enough)
-        tables = table_names(parsed)
-        source.expect([(schema, name) for schema, name, _ in tables])
-        seen: dict[tuple[str, str], str] = {}
-        for schema, name, is_cte in tables:
-            same = seen.setdefault((schema.lower(), name.lower()), name)
-            if same != name:  # SQL identifiers are case-insensitive
-                _refuse_two(same, name, source)
-                continue
-            found = source.table(schema, name, limits)
-            if found is not None:
-                with_value = re.search(r"\bvalue\b", query, re.IGNORECASE) is not None
-                data = _register(database, schema, name, found, with_value=with_value, typed=typed)
-                if data is not None:
-                    empty += [] if data.rows else [name]
-                    bounds += [data.bound]
-                    notes += data.notes
-                    cuts += [data.cut] if data.cut else []
-                    commits += [data.commits] if data.commits else []
-            elif not is_cte and not _is_catalog(schema, name):
-                raise _unknown(schema, name, source)
-        relation = _relation(database, query, empty, partly=enough is not None)
-        return SqlResult(database, relation, tuple(bounds), tuple(notes), empty, tuple(cuts), tuple(commits))
+        needed = rows_needed(parsed) if pushed.first_rows else None
+        limits = replace(limits, columns=columns_needed(parsed), first=max(needed[1], LOOK) if needed else None)
+        view = _Views(database, with_value=re.search(r"\bvalue\b", query, re.IGNORECASE) is not None, typed=pushed.typed)
+        found = _tables(database, parsed, source, limits, bounds=pushed.bounds)
+        scans = {place: table for place, table in found.items() if isinstance(table, TopicScan)}
+        reads = {place: view.of(*place, table) for place, table in found.items() if place not in scans}
+        if any(scan.offsets > LOOK for scan in scans.values()) and (limits.columns is None or "value" in limits.columns):
+            _check_columns(database, query, view, scans)
+        reads |= {place: view.of(*place, scan) for place, scan in scans.items()}
+        of_tables = [read for read in (reads[place] for place in found) if read is not None]
+        empty += [read.name for read in of_tables if not read.rows]
+        relation = _relation(database, query, empty, partly=any(getattr(table, "narrowed", False) for table in found.values()))
+        if needed is not None and any(scan.is_part for scan in scans.values()) and _rows_of(database, relation) < needed[0]:
+            raise _MoreRowsNeeded
+        return SqlResult(
+            database,
+            relation,
+            tuple(read.bound for read in of_tables),
+            tuple(note for read in of_tables for note in read.notes),
+            empty,
+            tuple(read.cut for read in of_tables if read.cut),
+            tuple(read.commits for read in of_tables if read.commits),
+        )
     except duckdb.FatalException:
         database.close()
         raise
@@ -133,6 +158,84 @@ def _run_sql(query: str, source: TableSource, limits: Limits, *, typed: bool, fi
     except BaseException:
         database.close()
         raise
+
+
+def _tables(
+    database: duckdb.DuckDBPyConnection, parsed: Mapping[str, Any], source: TableSource, limits: Limits, *, bounds: bool
+) -> dict[tuple[str, str], Any]:
+    """Return the tables that a query names, by schema and name; topics have yet to be read."""
+    tables = table_names(parsed)
+    source.expect([(schema, name) for schema, name, _ in tables])
+    found: dict[tuple[str, str], Any] = {}
+    seen: dict[tuple[str, str], str] = {}
+    for schema, name, is_cte in tables:
+        same = seen.setdefault((schema.lower(), name.lower()), name)
+        if same != name:  # SQL identifiers are case-insensitive
+            _refuse_two(same, name, source)
+            continue
+        needed = bounds_of(parsed, schema, name, lambda moment: _milliseconds(database, moment)) if bounds else {}
+        table = source.table(schema, name, replace(limits, bounds=needed))
+        if table is not None:
+            found[schema, name] = table
+        elif not is_cte and not _is_catalog(schema, name):
+            raise _unknown(schema, name, source)
+    return found
+
+
+def _milliseconds(database: duckdb.DuckDBPyConnection, moment: Mapping[str, Any]) -> int | None:
+    """Return the value of a constant expression in epoch milliseconds, rounded down; None if it is not a time.
+
+    A timestamp of a topic is compared to a time with a zone as local time. Where local time is not UTC, clocks are set back now and then: a
+    day less is at most the value.
+    """
+    one = json.loads(database.execute("SELECT json_serialize_sql('SELECT 1')").fetchall()[0][0])
+    one["statements"][0]["node"]["select_list"] = [moment]
+    try:
+        text = database.execute("SELECT json_deserialize_sql(?)", [json.dumps(one)]).fetchall()[0][0]
+        kind, value, zone = database.execute(
+            f"SELECT typeof(x), epoch_ms(x::TIMESTAMP), current_setting('TimeZone') FROM ({text}) AS moment(x)"
+        ).fetchall()[0]
+    except duckdb.Error:
+        return None
+    if value is None or not (kind == "DATE" or kind.startswith("TIMESTAMP") or (kind == "VARCHAR" and moment.get("class") == "CONSTANT")):
+        return None
+    return int(value) - (86_400_000 if kind == "TIMESTAMP WITH TIME ZONE" and zone not in ("UTC", "Etc/UTC") else 0)
+
+
+def _check_columns(
+    database: duckdb.DuckDBPyConnection, query: str, view: _Views, scans: Mapping[tuple[str, str], TopicScan]
+) -> None:
+    """Raise if a few records of its topics show that a query names a column by mistake: it resembles one, and does not exist.
+
+    Raises:
+        SqlError: it does. A name that resembles no other may be that of a rare field: the topics must be read.
+    """
+    for place, scan in scans.items():
+        view.of(*place, scan.sample())
+    try:
+        database.sql(query)
+    except duckdb.FatalException:
+        raise
+    except duckdb.Error as error:
+        missing, known = missing_column(error), _known_columns(database)
+        if missing is not None and get_close_matches(missing.lower(), [name.lower() for name in known], n=1, cutoff=ALIKE):
+            mistaken = explain(error, (), known)
+            hint = f"{mistaken.hint} No record of a sample has {missing!r}; to_json(value)->>{_text(missing)} reads a field that few have"
+            raise SqlError(mistaken.message, hint=hint) from error
+
+
+def _known_columns(database: duckdb.DuckDBPyConnection) -> list[str]:
+    return [name for (name,) in database.execute("SELECT DISTINCT column_name FROM duckdb_columns() WHERE NOT internal").fetchall()]
+
+
+def _rows_of(database: duckdb.DuckDBPyConnection, relation: duckdb.DuckDBPyRelation) -> float:
+    """Return the number of rows of a result; infinity if it cannot be counted (EXPLAIN, errors of values)."""
+    try:
+        return float(interruptible(database, lambda: relation.count("*").fetchall())[0][0])
+    except duckdb.FatalException:
+        raise
+    except duckdb.Error:
+        return math.inf
 
 
 def _parsed(database: duckdb.DuckDBPyConnection, query: str) -> dict[str, Any]:
@@ -198,28 +301,34 @@ def _refuse_two(one: str, other: str, source: TableSource) -> None:
         )
 
 
-def _register(
-    database: duckdb.DuckDBPyConnection, schema: str, name: str, found: Any, *, with_value: bool, typed: bool
-) -> _Read | None:
-    """Register a table; return what was read of a topic or store."""
-    place = quote_identifier(name)
-    if schema:
-        database.execute(f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(schema)}")
-        place = f"{quote_identifier(schema)}.{place}"
-    raw = f"rows of {schema} {name}"
-    selected, read = ["*"], None
-    if isinstance(found, TableData | TopicScan):
-        if isinstance(found, TopicScan):
-            columns = load(database, raw, found)
+@dataclass(frozen=True, slots=True)
+class _Views:
+    """Registers tables in a database as the query names them."""
+
+    database: duckdb.DuckDBPyConnection
+    with_value: bool
+    typed: bool
+
+    def of(self, schema: str, name: str, found: Any) -> _Read | None:
+        """Create or replace the view of a table; return what was read of a topic or store."""
+        place = quote_identifier(name)
+        if schema:
+            self.database.execute(f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(schema)}")
+            place = f"{quote_identifier(schema)}.{place}"
+        raw = f"{'topic' if isinstance(found, TopicScan) else 'rows'} of {schema} {name}"
+        selected, read = ["*"], None
+        if isinstance(found, TableData | TopicScan):
+            if isinstance(found, TopicScan):
+                columns = load(self.database, raw, found)
+            else:
+                columns = tuple(found.columns)
+                self.database.register(raw, pa.table(found.columns))
+            selected, notes = _selection(self.database, raw, name, columns, found if self.typed else None, self.with_value)
+            read = _Read(name, found.rows, found.bound, (*found.notes, *notes), found.cut, found.commits)
         else:
-            columns = tuple(found.columns)
-            database.register(raw, pa.table(found.columns))
-        selected, notes = _selection(database, raw, name, columns, found if typed else None, with_value)
-        read = _Read(found.rows, found.bound, (*found.notes, *notes), found.cut, found.commits)
-    else:
-        database.register(raw, found)
-    database.execute(f"CREATE VIEW {place} AS SELECT {', '.join(selected)} FROM {quote_identifier(raw)}")
-    return read
+            self.database.register(raw, found)
+        self.database.execute(f"CREATE OR REPLACE VIEW {place} AS SELECT {', '.join(selected)} FROM {quote_identifier(raw)}")
+        return read
 
 
 def _selection(
@@ -264,8 +373,8 @@ def _relation(database: duckdb.DuckDBPyConnection, query: str, empty: list[str],
         relation = database.sql(query)
     except duckdb.Error as error:
         if partly and isinstance(error, duckdb.BinderException):
-            raise _FirstRowsDoNotDo from error
-        raise explain(error, empty) from error
+            raise _OtherColumnsNeeded from error
+        raise explain(error, empty, _known_columns(database)) from error
     if relation is None:
         raise SqlError("expected a query that returns rows", hint="topics and stores are read-only tables: run one SELECT at a time")
     return relation

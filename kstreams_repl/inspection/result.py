@@ -6,9 +6,10 @@ A result with few rows is stored when it is first used and its source tables are
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import duckdb
@@ -18,7 +19,7 @@ from kstreams_repl.display.chart import Chart, ChartKind
 from kstreams_repl.display.markup import element, style_sheet
 from kstreams_repl.display.table import MAX_ROWS, Table
 from kstreams_repl.display.wording import counted
-from kstreams_repl.errors import PartialResultWarning, SqlError
+from kstreams_repl.errors import PartialResultWarning, SqlError, did_you_mean
 from kstreams_repl.extras import extras
 from kstreams_repl.inspection.charts import axes, chart_of
 from kstreams_repl.inspection.interruptible_query import interruptible
@@ -46,8 +47,8 @@ class SqlResult:
         bounds: what was read of each topic and store.
         notes: further information (cells that could not be read).
         commits: for each store, the commits of its tasks that the rows reflect; their time is a tooltip below the table.
-        cuts: topics and stores that were not read completely, because of `records` or `rows`: how much was read of how much, and the
-            keyword argument that lifts the bound. Every conversion warns of them (`PartialResultWarning`).
+        cuts: topics and stores that were not read completely, because of `topic_limit` or `store_limit`: how much was read of how much, and
+            the keyword argument that lifts the bound. Every conversion warns of them (`PartialResultWarning`).
     """
 
     def __init__(
@@ -290,12 +291,27 @@ class SqlResult:
         return again
 
 
-def explain(error: duckdb.Error, empty: Sequence[str]) -> SqlError:
-    """Return DuckDB's error as `SqlError`: its message without the trace, with its own hints."""
+def explain(error: duckdb.Error, empty: Sequence[str], columns: Iterable[str] = ()) -> SqlError:
+    """Return DuckDB's error as `SqlError`: its message without the trace, with its own hints.
+
+    Args:
+        columns: the names of all columns, for "did you mean".
+    """
+    missing = missing_column(error)
     if isinstance(error, duckdb.OutOfMemoryException):
-        hint = "read less of the topics: records=N reads the last N, start= and end= a time range; or use session.spark_frame(topic)"
+        hint = "read less of the topics: topic_limit=N reads the last N, start= and end= a time range; or use session.spark_frame(topic)"
     elif empty:
         hint = f"{', '.join(empty)}: no records yet, so the fields of the values are unknown"
     else:
-        hint = "DESCRIBE name lists a table's columns"
+        hint = (did_you_mean(missing, [*_candidates(error), *columns]) if missing else None) or "DESCRIBE name lists a table's columns"
     return SqlError(str(error).strip().split("\n\n")[0], hint=hint)
+
+
+def missing_column(error: duckdb.Error) -> str | None:
+    """Return the column or field which does not exist, according to DuckDB's error; None if it is another error."""
+    found = re.search(r'(?:Referenced column|have a column named|find key) "(.+?)"', str(error))
+    return found[1] if found and isinstance(error, duckdb.BinderException) else None
+
+
+def _candidates(error: duckdb.Error) -> list[str]:
+    return re.findall(r'"([^"]+)"', str(error).partition("Candidate Entries:")[2])

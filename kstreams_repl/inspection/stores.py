@@ -7,7 +7,8 @@ because they have expired, are left out here too. `partition` is the task's.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
@@ -15,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute
 
 from kstreams_repl.display.wording import counted
+from kstreams_repl.errors import SerializationError
 from kstreams_repl.inspection.columns import TableData, decode, long_pairs, longs, milliseconds, unreadable_note
+from kstreams_repl.inspection.pushdown import UNBOUNDED, Bounds
 from kstreams_repl.serdes import Serde
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import RecordBatch
@@ -90,6 +93,19 @@ class LogRows:
         )
 
 
+def keys_needed(serde: Serde, bounds: Mapping[str, Bounds]) -> list[bytes] | None:
+    """Return the serialized keys within bounds; None if they are not known, or if other bytes can be read as one of them."""
+    wanted = bounds.get("key", UNBOUNDED).among
+    kind = {"string": str, "long": int, "integer": int, "short": int}.get(serde.name) if serde._builtin else None
+    if wanted is None or kind is None:
+        return None
+    if not all(isinstance(key, kind) and "\N{REPLACEMENT CHARACTER}" not in str(key) for key in wanted):
+        return None
+    with suppress(SerializationError):  # a number that is too large
+        return [serde.serialize(key) or b"" for key in wanted]
+    return None
+
+
 def store_table(
     builder: StoreBuilder, parts: Sequence[StoreRows], *, key_serde: Serde, value_serde: Serde, as_of: str = "", commits: str = ""
 ) -> TableData:
@@ -111,7 +127,7 @@ def store_table(
     cut = (
         f"store {builder.name}: only {counted(len(keys), 'row')} were read, "
         f"{incomplete} of {counted(len(parts), 'task')} {'holds' if incomplete == 1 else 'hold'} more; "
-        "rows=None reads all"
+        "store_limit=None reads all"
         if incomplete
         else ""
     )

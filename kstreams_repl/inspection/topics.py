@@ -1,18 +1,20 @@
 """A topic as a table: key, value, partition, offset, timestamp, headers, and window bounds if its keys are windowed.
 
 A topic of any size is read in pieces (`TopicScan`): each is decoded and passed on separately, so that only one piece is in memory.
+Bounds of ``partition``, ``offset`` and ``timestamp`` become the offsets to read.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import pyarrow as pa
 
 from kstreams_repl.display.wording import counted
 from kstreams_repl.inspection.columns import TableData, decode, guess, milliseconds, unreadable_note
+from kstreams_repl.inspection.pushdown import UNBOUNDED, Bounds
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
@@ -23,7 +25,9 @@ FEW = 10_000
 PIECE = 100_000
 """Number of records that are decoded at once."""
 LOOK = 20_000
-"""Minimal number of records from which the fields of values are determined."""
+"""Number of records that are read first where the first ones can answer a query; so many are read without checking names before."""
+SAMPLE = 1_000
+"""Number of records from which the names of columns are known before a topic is read."""
 FIRST_REPORT_SECONDS = 2.0
 REPORT_SECONDS = 5.0
 HEADERS_TYPE = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
@@ -36,14 +40,18 @@ class TopicScan:
 
     Args:
         key_serde, value_serde: None = guessed from the first bytes.
-        records: maximal number of records, the last ones of each partition; None = all.
+        limit: maximal number of records, the last ones of each partition; None = all.
         columns: the columns to read; None = all. Other columns are not decoded.
-        enough: stop when this many rows were found, whichever they are; None = read to the end.
+        bounds: by column, bounds of the rows that are needed. A few other rows are read too, for the names and types of columns.
+        first: read the first rows only, so many; None = all.
         report: receives a progress line at intervals when the read takes long.
 
     Attributes:
         rows: number of rows returned so far.
         bound, cut, notes: as in `TableData`; complete when all pieces were read.
+        offsets: number of offsets to read.
+        narrowed: whether offsets are left out because of `bounds` or `first`.
+        is_part: whether offsets are left out because of `first`.
 
     Raises:
         UnknownTopicError: the topic does not exist.
@@ -56,41 +64,47 @@ class TopicScan:
         *,
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
-        records: int | None = None,
+        limit: int | None = None,
         since_ms: int | None = None,
         until_ms: int | None = None,
         columns: Collection[str] | None = None,
-        enough: int | None = None,
+        bounds: Mapping[str, Bounds] | None = None,
+        first: int | None = None,
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.topic = topic
         self.rows = 0
         self.commits = ""
+        self.json_columns: tuple[str, ...] = ()
         self._settings: ClientSettings = admin.settings
         self._there = ranges_of(admin, topic, since_ms=since_ms, until_ms=until_ms)
-        self._taken = bounded(self._there, records)
+        self._limited = bounded(self._there, limit)
+        self._needed = _within(admin, self._limited, bounds or {})
+        self._taken = self._needed if first is None else _first_of(self._needed, first)
+        self.offsets = _size(self._taken)
+        self.is_part = self.offsets < _size(self._needed)
+        self.narrowed = self.offsets < _size(self._limited)
         self._given = key_serde, value_serde
         self._serdes: tuple[Serde, Serde] | None = None
-        self._found = False
         self._wanted = columns
-        self._enough = enough
         self._report = report
         self._unreadable = [0, 0]
-        self.json_columns: tuple[str, ...] = ()
 
     def pieces(self) -> Iterator[tuple[int, TableData]]:
         """Yield (partition, its next rows); at least one piece, which may be empty."""
-        left: Sequence[OffsetRange] = self._taken
-        if self._enough is not None:
-            some = _first_of(self._taken, max(self._enough, LOOK))
-            yield from self._read(some)
-            if self.rows >= self._enough:
-                self._found, self._taken = True, some
-                return
-            left = [OffsetRange(whole.partition, part.end, whole.end) for part, whole in zip(some, self._taken, strict=True)]
-        yield from self._read(left)
+        others: list[OffsetRange] = []
+        if _size(self._needed) < _size(self._limited):
+            others = [part for item in ends_of(self._limited, SAMPLE) for part in _outside(item, self._needed)]
+        if others and self.offsets > LOOK:  # apart from the others, so that these are read with small fetches
+            yield from self._read(others)
+            others = []
+        yield from self._read([*others, *self._taken])
         if not self.rows:
             yield 0, self._decoded([])
+
+    def sample(self) -> TableData:
+        """Return a few rows of both ends of each partition."""
+        return _columns(read_ranges(self._settings, ends_of(self._limited, SAMPLE)), *self._given, self._wanted)[0]
 
     def _read(self, ranges: Sequence[OffsetRange]) -> Iterator[tuple[int, TableData]]:
         whole, got, waiting = _size(ranges), 0, 0
@@ -137,30 +151,66 @@ class TopicScan:
 
     @property
     def bound(self) -> str:
-        there, read = _size(self._there), _size(self._taken)
+        there, limited = _size(self._there), _size(self._limited)
         if there == 0:
             return f"topic {self.topic}: empty"
-        if self._found and read < there:
-            return f"topic {self.topic}: {read:,} of {counted(there, 'offset')} read, enough for the LIMIT"
-        if read == there:
+        if self.is_part:
+            return f"topic {self.topic}: {self.offsets:,} of {counted(there, 'offset')} read, enough for the LIMIT"
+        if self.narrowed:
+            return f"topic {self.topic}: {self.offsets:,} of {counted(there, 'offset')} read, all that meet the WHERE"
+        if limited == there:
             return f"topic {self.topic}: all {counted(there, 'offset')} of {counted(len(self._there), 'partition')}"
-        return f"topic {self.topic}: the last {read:,} of {counted(there, 'offset')} of {counted(len(self._there), 'partition')}"
+        return f"topic {self.topic}: the last {limited:,} of {counted(there, 'offset')} of {counted(len(self._there), 'partition')}"
 
     @property
     def cut(self) -> str:
-        if not self._is_cut:
+        limited, there = _size(self._limited), _size(self._there)
+        if self.is_part or limited == there:
             return ""
-        read, there = _size(self._taken), _size(self._there)
-        return f"topic {self.topic}: only the last {read:,} of {counted(there, 'record')} were read; records=None reads all"
-
-    @property
-    def _is_cut(self) -> bool:
-        return not self._found and _size(self._taken) < _size(self._there)
+        return f"topic {self.topic}: only the last {limited:,} of {counted(there, 'record')} were read; topic_limit=None reads all"
 
 
-def bounded(ranges: Sequence[OffsetRange], records: int | None) -> tuple[OffsetRange, ...]:
+def _within(admin: Admin, ranges: Sequence[OffsetRange], bounds: Mapping[str, Bounds]) -> tuple[OffsetRange, ...]:
+    """Return the offsets of the ranges that hold all records within the bounds."""
+    partitions, offsets, time = (bounds.get(name, UNBOUNDED) for name in ("partition", "offset", "timestamp"))
+    among = sorted(offsets.among) if offsets.among is not None else []
+    low = max((bound for bound in (offsets.low, *among[:1]) if bound is not None), default=0)
+    high = min((bound for bound in (offsets.high, *among[-1:]) if bound is not None), default=None)
+    kept = [item.partition for item in ranges if partitions.admit(item.partition.partition)]
+    since = admin.offsets_for_time({at: time.low for at in kept}) if time.low is not None and kept else {}
+    within = []
+    for item in ranges:
+        nothing = item.partition not in kept or offsets.among == frozenset() or since.get(item.partition, 0) is None
+        start = item.end if nothing else min(max(item.start, low, since.get(item.partition) or 0), item.end)
+        end = item.end if high is None else max(start, min(item.end, high + 1))
+        within.append(OffsetRange(item.partition, start, end))
+    return tuple(within)
+
+
+def ends_of(ranges: Sequence[OffsetRange], records: int) -> list[OffsetRange]:
+    """Return the first and the last offsets of each range, `records` altogether."""
+    each = max(records // (2 * max(len(ranges), 1)), 1)
+    found = []
+    for item in ranges:
+        if item.end - item.start <= 2 * each:
+            found.append(item)
+        else:
+            found += [OffsetRange(item.partition, item.start, item.start + each), OffsetRange(item.partition, item.end - each, item.end)]
+    return found
+
+
+def _outside(item: OffsetRange, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """Return the parts of a range that are not in the range of its partition."""
+    inner = next(other for other in ranges if other.partition == item.partition)
+    return [
+        OffsetRange(item.partition, item.start, min(item.end, inner.start)),
+        OffsetRange(item.partition, max(item.start, inner.end, inner.start), item.end),
+    ]
+
+
+def bounded(ranges: Sequence[OffsetRange], limit: int | None) -> tuple[OffsetRange, ...]:
     """Return the last offsets of the ranges, evenly over the partitions; longer partitions get what shorter ones do not use."""
-    return tuple(ranges) if records is None else _shares(ranges, records, lambda item, share: (item.end - share, item.end))
+    return tuple(ranges) if limit is None else _shares(ranges, limit, lambda item, share: (item.end - share, item.end))
 
 
 def _first_of(ranges: Sequence[OffsetRange], records: int) -> tuple[OffsetRange, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientTopicPartition
@@ -26,6 +27,9 @@ READ_GROUP = "kstreams-repl-reader"
 """A group name for clients that commit nothing; librdkafka requires one."""
 
 SILENT_SECONDS = 30.0
+FEW_OFFSETS = 20_000
+_SMALL_FETCHES: Mapping[str, Any] = {"fetch_message_max_bytes": 128 * 1024, "queued_min_messages": 1000}
+"""Settings to read up to `FEW_OFFSETS`: the client otherwise fetches and decompresses a megabyte of each partition, and more in advance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,21 +102,26 @@ def read_ranges(
 ) -> Iterator[tuple[TopicPartition, RecordBatch]]:
     """Yield the records of the ranges as columns; partitions are interleaved, each is in offset order.
 
-    Ends when the position of every partition has reached its end. Close the iterator to stop early.
+    Ends when the position of every partition has reached its end. Close the iterator to stop early. Of several ranges of one partition, the
+    later ones are read after the first ranges of all partitions.
 
     Raises:
         BrokerUnavailableError: no position advanced for ``silent_seconds``.
         KStreamsError: a start offset is no longer in the log (the topic was truncated during the read).
     """
-    ends = {item.partition: item.end for item in ranges if item.start < item.end}
-    starts = {item.partition: item.start for item in ranges if item.start < item.end}
-    if not ends:
+    left = [item for item in ranges if item.start < item.end]
+    if not left:
         return
     events = ClientEvents()
-    consumer = make_consumer(settings, group_id=READ_GROUP, isolation=isolation, events=events, enable_partition_eof=True)
+    few = _SMALL_FETCHES if sum(item.end - item.start for item in left) <= FEW_OFFSETS else {}
+    consumer = make_consumer(settings, group_id=READ_GROUP, isolation=isolation, events=events, enable_partition_eof=True, **few)
     try:
-        assign(consumer, starts)
-        yield from _read(consumer, settings, events, ends, batch_size, silent_seconds)
+        while left:
+            next_ones = {item.partition: item for item in reversed(left)}
+            left = [item for item in left if item is not next_ones[item.partition]]
+            assign(consumer, {at: item.start for at, item in next_ones.items()})
+            ends = {at: item.end for at, item in next_ones.items()}
+            yield from _read(consumer, settings, events, ends, batch_size, silent_seconds)
     finally:
         consumer.close()
 

@@ -213,13 +213,13 @@ class TopicAccess:
         built, checked = built_with_serdes(self.client, topology, StreamsConfig({**self.client.config, **(config or {})}))
         return sample(self.client.admin, built, node=None, n=n, seconds=timeout, config=checked)
 
-    @renamed(since="start", until="end")
+    @renamed(records="topic_limit", rows="store_limit", since="start", until="end")
     def sql(
         self,
         query: str,
         *,
-        records: int | None = None,
-        rows: int | None = None,
+        topic_limit: int | None = None,
+        store_limit: int | None = None,
         start: Any = None,
         end: Any = None,
         **frames: object,
@@ -230,27 +230,32 @@ class TopicAccess:
         ``key``, ``value``, ``timestamp`` and, for windows, ``window_start`` and ``window_end``. Names with other characters than
         letters, digits and underscores need double quotes.
 
+        Of a topic only the columns that the query uses are decoded, and of conditions that compare ``partition``, ``"offset"`` (from,
+        to) and ``timestamp`` (from) with constants only the offsets that can meet them are read; a `LIMIT` without `ORDER BY` or
+        aggregates stops early. Of a key-value store ``key = …`` and ``key IN (…)`` look up the keys.
+
         Args:
-            records: read at most this many of each topic, the last ones; every export of the result then warns
-                (`PartialResultWarning`). None: all, streamed into DuckDB, whose memory is bounded: it spills the rest to disk.
-            rows: read at most this many of each store per task; None: all.
-            start, end: read only this time range of topics, `end` excluded (ms, datetime or ISO text).
+            topic_limit: number of records to read of each topic, the last ones; every export of the result then warns
+                (`PartialResultWarning`). None: all that the query needs, streamed into DuckDB, whose memory is bounded: it spills the
+                rest to disk.
+            store_limit: number of rows to read of each store, per task; exports warn as well. None: all that the query needs.
+            start, end: read only this time range of topics, `end` excluded (ms, datetime or ISO text); None: no bound.
             **frames: dataframes by their names in the query; the caller's own variables are found without it.
 
         Raises:
-            SqlError: it is not one SELECT statement, names a table that does not exist, or DuckDB rejects it.
+            SqlError: it is not one SELECT statement, names a table or column that does not exist, or DuckDB rejects it.
 
         Example:
             >>> session.sql('SELECT value AS word, count(*) AS n FROM words GROUP BY ALL ORDER BY word').fetchall()[0]
             ('be', 1)
         """
         return run_query(
-            self.client, self._applications, query, frames=frames, records=records, rows=rows, start=start, end=end
+            self.client, self._applications, query, frames=frames, topic_limit=topic_limit, store_limit=store_limit, start=start, end=end
         )
 
-    @renamed(since="start", until="end")
+    @renamed(records="topic_limit", since="start", until="end")
     def spark_frame(
-        self, name: Any, *, records: int | None = None, offsets: Any = None, start: Any = None, end: Any = None, piece: int = 1_000_000
+        self, name: Any, *, topic_limit: int | None = None, offsets: Any = None, start: Any = None, end: Any = None, piece: int = 1_000_000
     ) -> Any:
         """Return a topic or a store as a Spark DataFrame, with the columns of `sql`. For data too large for `sql`.
 
@@ -260,7 +265,7 @@ class TopicAccess:
 
         Args:
             name: a topic, a store of an application of this session, or ``app.store(name)``.
-            records: read at most this many records of a topic, the last ones; None: all.
+            topic_limit: number of records to read of a topic, the last ones; None: all.
             offsets: ``(from, to)`` of every partition (either may be None), or by partition: ``{0: (10, 20)}``.
             start, end: read only this time range of a topic (ms, datetime or ISO text), `end` excluded.
             piece: how many offsets of a partition one Spark task reads.
@@ -275,7 +280,7 @@ class TopicAccess:
             5
         """
         if isinstance(name, StoreView):
-            refuse_bounds(records, offsets, start, end)
+            refuse_bounds(topic_limit, offsets, start, end)
             return name.spark_frame()
         if not isinstance(name, str):
             raise KStreamsError(
@@ -283,5 +288,5 @@ class TopicAccess:
                 hint='session.spark_frame("flights"), or session.spark_frame(app.store("counts"))',
             )
         return spark_frame(
-            self.client, self._applications, name, records=records, offsets=offsets, start=start, end=end, piece=piece
+            self.client, self._applications, name, topic_limit=topic_limit, offsets=offsets, start=start, end=end, piece=piece
         )

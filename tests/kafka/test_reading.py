@@ -48,6 +48,18 @@ def test_a_read_gives_all_columns_in_offset_order(settings: ClientSettings, admi
     assert batch.topic == name
 
 
+def test_several_ranges_of_a_partition_are_read_one_after_the_other(
+    settings: ClientSettings, admin: Admin, topic: Callable[..., str]
+) -> None:
+    name = topic(partitions=2)
+    for number in range(2):
+        _produce(settings, name, [b"%d" % n for n in range(100)], partition=number)
+    first, second = (TopicPartition(name, number) for number in range(2))
+    ranges = (OffsetRange(first, 0, 2), OffsetRange(first, 98, 100), OffsetRange(second, 50, 51), OffsetRange(first, 10, 11))
+    found = [(at.partition, offset) for at, batch in read_ranges(settings, ranges) for offset in batch.offsets]
+    assert sorted(found[:3]) == [(0, 0), (0, 1), (1, 50)] and found[3:] == [(0, 98), (0, 99), (0, 10)]
+
+
 def test_a_read_stops_at_the_bounds_fixed_before_it_though_the_topic_grows(
     settings: ClientSettings, admin: Admin, topic: Callable[..., str]
 ) -> None:

@@ -196,11 +196,11 @@ def test_peek_at_an_unknown_node_comes_with_the_nearest_name(session: ks.Session
 
 def test_sql_reads_topics_bounded_and_says_so(session: ks.Session, name: str) -> None:
     session.produce(name, [("a", {"n": i}, 1000 + i) for i in range(100)], partitions=1)
-    result = session.sql(f'SELECT count(*), min(n) FROM "{name}"', records=10)
-    with pytest.warns(PartialResultWarning, match="only the last 10 of 100 records were read; records=None reads all"):
+    result = session.sql(f'SELECT count(*), min(n) FROM "{name}"', topic_limit=10)
+    with pytest.warns(PartialResultWarning, match="only the last 10 of 100 records were read; topic_limit=None reads all"):
         assert result.fetchall() == [(10, 90)]
     assert f"topic {name}: the last 10 of 100 offsets of 1 partition" in repr(result)
-    assert session.sql(f'SELECT count(*) FROM "{name}"', records=None).fetchall() == [(100,)]
+    assert session.sql(f'SELECT count(*) FROM "{name}"', topic_limit=None).fetchall() == [(100,)]
     assert session.sql(f'SELECT count(*) FROM "{name}"', start=1050).fetchall() == [(50,)]
 
 

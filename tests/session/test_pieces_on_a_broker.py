@@ -62,7 +62,7 @@ def test_the_pieces_of_a_topic_are_what_sql_shows(session: ks.Session, topic: st
 
 @pytest.mark.parametrize(
     ("given", "sql"),
-    [({"records": 90}, {"records": 90}), ({"start": 1100, "end": 1300}, {"start": 1100, "end": 1300})],
+    [({"topic_limit": 90}, {"topic_limit": 90}), ({"start": 1100, "end": 1300}, {"start": 1100, "end": 1300})],
 )
 @pytest.mark.filterwarnings("ignore:.*only the last 90 of 500 records")
 def test_bounds_are_those_of_sql(session: ks.Session, topic: str, given: dict[str, Any], sql: dict[str, Any]) -> None:

@@ -12,10 +12,11 @@ import pytest
 from confluent_kafka import Producer
 
 import kstreams_repl as ks
-from kstreams_repl.errors import PartialResultWarning
+from kstreams_repl.errors import PartialResultWarning, SqlError
 from kstreams_repl.inspection import Limits, run_sql, sandbox
-from kstreams_repl.inspection.topics import PIECE
+from kstreams_repl.inspection.topics import LOOK, PIECE, SAMPLE
 from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.reading import read_ranges
 from kstreams_repl.session.session_directory import SessionDirectory
 from kstreams_repl.session.views.sql_catalog import SessionTables
 
@@ -84,8 +85,8 @@ def test_aggregates_are_over_all_records_on_every_way_out(
 
 def test_an_answer_that_is_cut_warns_on_every_way_out(large: tuple[ks.Session, str, list[str]]) -> None:
     session, topic, _ = large
-    result = session.sql(f'SELECT count(*) AS n FROM "{topic}"', records=1000)
-    said = f"topic {topic}: only the last 1,000 of {RECORDS:,} records were read; records=None reads all"
+    result = session.sql(f'SELECT count(*) AS n FROM "{topic}"', topic_limit=1000)
+    said = f"topic {topic}: only the last 1,000 of {RECORDS:,} records were read; topic_limit=None reads all"
     for way_out in (result.df, result.arrow, result.fetchall, lambda: list(result), lambda: result.relation):
         for _ in range(2):  # the second time, too
             with pytest.warns(PartialResultWarning) as caught:
@@ -121,3 +122,56 @@ def test_what_does_not_fit_into_memory_lies_on_disk(
     tables = SessionTables(session.client, {}, {}, {})
     result = run_sql(f'SELECT count(*), sum(n), max(length(pad)) FROM "{topic}"', tables, limits=Limits())
     assert [tuple(map(int, row)) for row in result.fetchall()] == [(RECORDS, RECORDS * (RECORDS - 1) // 2, len(PAD))]
+
+
+@pytest.fixture
+def records_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of records in each batch read for queries."""
+    read: list[int] = []
+
+    def counting(*given: Any) -> Iterator[Any]:
+        for at, batch in read_ranges(*given):
+            read.append(len(batch))
+            yield at, batch
+
+    monkeypatch.setattr("kstreams_repl.inspection.topics.read_ranges", counting)
+    return read
+
+
+def test_conditions_on_offsets_and_times_are_pushed_into_the_read(
+    large: tuple[ks.Session, str, list[str]], records_read: list[int]
+) -> None:
+    session, topic, _ = large
+    few = range(4 * 149_000 + 1, RECORDS, 4)
+    result = session.sql(f'SELECT count(*), sum(n) FROM "{topic}" WHERE partition = 1 AND "offset" >= 149000')
+    assert result.fetchall() == [(len(few), sum(few))] and "1,000 of 600,000 offsets read, all that meet the WHERE" in repr(result)
+    assert sum(records_read) <= 2_000 + SAMPLE
+    late = session.sql(f'SELECT timestamp FROM "{topic}" WHERE partition = 2 AND "offset" = 149500').fetchall()[0][0]
+    records_read.clear()
+    pushed = session.sql(f"SELECT count(*), sum(n), min(timestamp) FROM \"{topic}\" WHERE timestamp >= '{late}'").fetchall()
+    assert sum(records_read) < RECORDS / 2
+    whole = session.sql(f"SELECT count(*), sum(n), min(timestamp) FROM \"{topic}\" WHERE timestamp + INTERVAL 0 DAY >= '{late}'").fetchall()
+    assert pushed == whole and pushed[0][0] > 0
+    found = session.sql(f"SELECT n FROM \"{topic}\" WHERE timestamp > now() + INTERVAL 1 DAY")
+    assert found.columns == ["n"] and found.fetchall() == []
+
+
+def test_a_limit_with_a_condition_stops_early(large: tuple[ks.Session, str, list[str]], records_read: list[int]) -> None:
+    session, topic, _ = large
+    assert session.sql(f'SELECT n FROM "{topic}" WHERE n % 100 = 8 LIMIT 20').fetchall() == [(8 + 100 * i,) for i in range(20)]
+    assert sum(records_read) == LOOK
+
+
+def test_a_mistyped_column_is_refused_before_the_topic_is_read(large: tuple[ks.Session, str, list[str]], records_read: list[int]) -> None:
+    session, topic, _ = large
+    with pytest.raises(SqlError, match="padd") as caught:
+        session.sql(f'SELECT max(padd) FROM "{topic}"')
+    assert (caught.value.hint or "").startswith("did you mean 'pad'?") and sum(records_read) == SAMPLE
+
+
+def test_the_old_names_of_the_limits_warn(large: tuple[ks.Session, str, list[str]]) -> None:
+    session, topic, _ = large
+    with pytest.warns(DeprecationWarning, match=r"sql\(records=\) is now sql\(topic_limit=\)"):
+        result = session.sql(f'SELECT count(*) FROM "{topic}"', records=1000)  # type: ignore[arg-type]
+    with pytest.warns(PartialResultWarning):
+        assert result.fetchall() == [(1000,)]

@@ -16,7 +16,7 @@ from tests.unit.public_api import functions, renamed_arguments
 
 OLD = {
     "Application.peek": {"seconds": "timeout"},
-    "Application.sql": {"since": "start", "until": "end"},
+    "Application.sql": {"records": "topic_limit", "rows": "store_limit", "since": "start", "until": "end"},
     "Application.tail": {"seconds": "timeout"},
     "Application.wait": {"seconds": "timeout"},
     "Materialized": {"history_ms": "history", "retention_ms": "retention"},
@@ -24,8 +24,9 @@ OLD = {
     "Session.peek": {"seconds": "timeout"},
     "Session.record": {"seconds": "timeout"},
     "Session.sample": {"seconds": "timeout"},
-    "Session.spark_frame": {"since": "start", "until": "end"},
-    "Session.sql": {"since": "start", "until": "end"},
+    "Session.spark_frame": {"records": "topic_limit", "since": "start", "until": "end"},
+    "Session.sql": {"records": "topic_limit", "rows": "store_limit", "since": "start", "until": "end"},
+    "StoreView.rows": {"rows": "store_limit"},
 }
 
 

@@ -258,9 +258,16 @@ class ApplicationView:
         """
         return {builder.name: StoreView(self, builder) for builder in all_stores(self)}
 
-    @renamed(since="start", until="end")
+    @renamed(records="topic_limit", rows="store_limit", since="start", until="end")
     def sql(
-        self, query: str, *, records: int | None = None, rows: int | None = None, start: Any = None, end: Any = None, **frames: object
+        self,
+        query: str,
+        *,
+        topic_limit: int | None = None,
+        store_limit: int | None = None,
+        start: Any = None,
+        end: Any = None,
+        **frames: object,
     ) -> SqlResult:
         """Run a SELECT, as `Session.sql` with its arguments. The name of a store alone means ``SELECT * FROM`` it.
 
@@ -271,7 +278,7 @@ class ApplicationView:
         if query.strip() in self.stores:
             query = f"SELECT * FROM {quote_identifier(f'application {self.name}')}.{quote_identifier(query.strip())}"
         return run_query(
-            self.client, self._applications, query, frames=frames, records=records, rows=rows, start=start, end=end
+            self.client, self._applications, query, frames=frames, topic_limit=topic_limit, store_limit=store_limit, start=start, end=end
         )
 
     @renamed(seconds="timeout")

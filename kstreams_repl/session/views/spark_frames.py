@@ -8,7 +8,7 @@ from typing import Any
 from kstreams_repl import serdes
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.inspection.scan_partitions import planned
-from kstreams_repl.inspection.topics import bounded
+from kstreams_repl.inspection.topics import bounded, ends_of
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.cluster_client import ClusterClient
@@ -27,7 +27,7 @@ def spark_frame(
     applications: Mapping[str, ReadOnlyApplication],
     name: str,
     *,
-    records: int | None,
+    topic_limit: int | None,
     offsets: Any,
     start: Any,
     end: Any,
@@ -37,7 +37,7 @@ def spark_frame(
     tables = SessionTables(client, applications, {}, {})
     store = tables.store(name)
     if store is not None:
-        refuse_bounds(records, offsets, start, end)
+        refuse_bounds(topic_limit, offsets, start, end)
         return store_frame(client, *store)
     topic = tables.topic(name)
     first, last = (None, None) if offsets is None or isinstance(offsets, Mapping) else offsets
@@ -52,7 +52,7 @@ def spark_frame(
         since_ms=None if start is None else milliseconds(start),
         until_ms=None if end is None else milliseconds(end),
     )
-    ranges = bounded(whole, records)
+    ranges = bounded(whole, topic_limit)
     key, value = client.serdes_of(topic)
     return _frame(client, topic, ranges, list(_cut(ranges, max(piece, 1))), key, value, None)
 
@@ -65,7 +65,7 @@ def refuse_bounds(*bounds: Any) -> None:
     """
     if any(bound is not None for bound in bounds):
         raise KStreamsError(
-            "a store is read as a whole: expected no records=, offsets=, start= or end=", hint="filter the DataFrame: frame.where(...)"
+            "a store is read as a whole: expected no topic_limit=, offsets=, start= or end=", hint="filter the DataFrame: frame.where(...)"
         )
 
 
@@ -94,28 +94,13 @@ def _frame(
     from kstreams_repl.spark.dataframe_reader import frame_of
 
     ranges = tuple(ranges)
-    sample = list(read_ranges(client.settings, _sample(ranges)))
+    sample = list(read_ranges(client.settings, ends_of(ranges, SAMPLE)))
     plan = planned(client.settings, pieces, sample, key_serde=key, value_serde=value, store=store)
     total = sum(item.end - item.start for item in ranges)
     what = f"store {store.name} from topic {topic}" if store is not None else f"topic {topic}"
     client.report(f"{what}: {total:,} offsets of {len(ranges)} partitions, in {len(pieces)} pieces")
     assert plan.schema is not None
     return frame_of(client.spark.session, plan.read, len(pieces), plan.schema)
-
-
-def _sample(ranges: tuple[OffsetRange, ...]) -> list[OffsetRange]:
-    """Return the beginning and the end of each offset range."""
-    each = max(SAMPLE // (2 * max(len(ranges), 1)), 1)
-    found = []
-    for item in ranges:
-        if item.end - item.start <= 2 * each:
-            found.append(item)
-        else:
-            found += [
-                OffsetRange(item.partition, item.start, item.start + each),
-                OffsetRange(item.partition, item.end - each, item.end),
-            ]
-    return found
 
 
 def _cut(ranges: Iterable[OffsetRange], piece: int) -> Iterator[OffsetRange]:

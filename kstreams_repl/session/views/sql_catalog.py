@@ -13,13 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kstreams_repl import serdes
+from kstreams_repl.display.wording import counted
 from kstreams_repl.errors import SqlError, UnknownTopicError, did_you_mean
 from kstreams_repl.inspection import Limits, SqlResult, TableData, TopicScan, store_table
+from kstreams_repl.inspection.stores import keys_needed
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.topics.records import Records
 from kstreams_repl.session.views.metrics_view import metrics_table
-from kstreams_repl.session.views.store_reader import StateRows, read_stores
+from kstreams_repl.session.views.store_reader import POINT_READS, StateRows, read_stores
 from kstreams_repl.topology.stores import StoreBuilder
 
 METRICS = "metrics"
@@ -47,7 +49,7 @@ class SessionTables:
         self._given = given
         self._around = around
         self._topics: dict[str, int] | None = None
-        self._together: dict[str, dict[str, StoreBuilder]] = {}
+        self._named: dict[str, list[StoreBuilder]] = {}
         self._rows: dict[tuple[str, str], StateRows] = {}
 
     def table(self, schema: str, name: str, limits: Limits) -> TopicScan | TableData | Any | None:
@@ -71,12 +73,13 @@ class SessionTables:
 
     def expect(self, tables: Sequence[tuple[str, str]]) -> None:
         """Collect the stores of each application, so that one consistent read returns them all."""
+        self._named.clear()
         for schema, name in tables:
             if (not schema and name in self._given) or schema == "frames":
                 continue
             store = self._store(schema, name)
             if store is not None:
-                self._together.setdefault(store[0].name, {})[store[1].name] = store[1]
+                self._named.setdefault(store[0].name, []).append(store[1])
 
     def names(self) -> Iterable[str]:
         stores = [builder.name for app in [*self._applications.values()] for builder in all_stores(app)]
@@ -121,14 +124,23 @@ class SessionTables:
         return found[0] if found else None
 
     def _read_store(self, app: ReadOnlyApplication, builder: StoreBuilder, limits: Limits) -> TableData:
-        if (app.name, builder.name) not in self._rows:
-            together = self._together.get(app.name, {}) | {builder.name: builder}
-            read = read_stores(self._client.admin, app.config, app.topology, list(together.values()), limit=limits.rows)
-            self._rows |= {(app.name, name): rows for name, rows in read.items()}
-        rows = self._rows[app.name, builder.name]
         key = serdes.resolve(builder.key_serde, app.config["default.key.serde"])
         value = serdes.resolve(builder.value_serde, app.config["default.value.serde"])
-        return store_table(builder, rows.parts, key_serde=key, value_serde=value, as_of=rows.as_of, commits=rows.commits)
+        named = self._named.get(app.name, [builder])
+        by_key = len(named) == 1 and builder.kind in POINT_READS and limits.store_limit is None
+        keys = keys_needed(key, limits.bounds) if by_key else None
+        rows = self._rows.get((app.name, builder.name))
+        if rows is None or keys is not None:
+            together = list({other.name: other for other in (*named, builder)}.values())
+            read = read_stores(self._client.admin, app.config, app.topology, together, limit=limits.store_limit, keys=keys)
+            rows = read[builder.name]
+            if not rows.looked_up:
+                self._rows |= {(app.name, name): rows for name, rows in read.items()}
+        table = store_table(builder, rows.parts, key_serde=key, value_serde=value, as_of=rows.as_of, commits=rows.commits)
+        if rows.looked_up and keys is not None:
+            table.narrowed = True
+            table.bound = f"store {builder.name}: {counted(len(keys), 'key')} looked up in {counted(len(rows.parts), 'task')}, {rows.as_of}"
+        return table
 
     def _read_topic(self, topic: str, limits: Limits) -> TopicScan:
         key, value = self._client.serdes_of(topic)
@@ -137,11 +149,12 @@ class SessionTables:
             topic,
             key_serde=key,
             value_serde=value,
-            records=limits.records,
+            limit=limits.topic_limit,
             since_ms=limits.since_ms,
             until_ms=limits.until_ms,
             columns=limits.columns,
-            enough=limits.enough,
+            bounds=limits.bounds,
+            first=limits.first,
             report=self._client.report,
         )
 

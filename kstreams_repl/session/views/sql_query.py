@@ -18,12 +18,12 @@ def run_query(
     query: str,
     *,
     frames: Mapping[str, Any],
-    records: int | None,
-    rows: int | None,
+    topic_limit: int | None,
+    store_limit: int | None,
     start: Any,
     end: Any,
 ) -> SqlResult:
     """Run one SELECT, as `Session.sql`."""
     first, last = (None if moment is None else milliseconds(moment) for moment in (start, end))
     tables = SessionTables(client, applications, frames, callers_names(client.variables))
-    return run_sql(query, tables, limits=Limits(records, rows, first, last))
+    return run_sql(query, tables, limits=Limits(topic_limit, store_limit, first, last))

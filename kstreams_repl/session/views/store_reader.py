@@ -26,7 +26,7 @@ from kstreams_repl.instance.tasks.consistent_cut import CUT, TaskCommit, at_one_
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.topology.names import changelog_topic
-from kstreams_repl.topology.stores import StoreBuilder
+from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.topology.topology import Topology
 from kstreams_repl.types import TaskId
 
@@ -37,6 +37,15 @@ _LONG = struct.Struct(">q")
 _ATTEMPTS = 20
 _PAUSE_SECONDS = 0.005
 READ_SECONDS = 30.0
+FEW = 100
+"""Number of other rows that are read in addition to the keys that are looked up."""
+POINT_READS = {
+    StoreKind.KEY_VALUE: False,
+    StoreKind.LRU: False,
+    StoreKind.TIMESTAMPED_KEY_VALUE: True,
+    StoreKind.VERSIONED: True,
+}
+"""Kinds with one row (of a versioned store: one latest version) per key, and whether the row begins with its timestamp."""
 _one_at_a_time = threading.Lock()
 """LMDB allows one handle per environment and process."""
 
@@ -48,11 +57,13 @@ class StateRows:
     Attributes:
         as_of: time of the latest of these commits.
         commits: of each task, and of each instance if there are several.
+        looked_up: whether these are the rows of some keys, and a few others.
     """
 
     parts: tuple[StoreRows, ...]
     as_of: str
     commits: str = ""
+    looked_up: bool = False
 
 
 def task_directories(config: StreamsConfig, topology: Topology, store: str) -> dict[TaskId, Path]:
@@ -87,13 +98,24 @@ def read_store(admin: Admin, config: StreamsConfig, topology: Topology, builder:
 
 
 def read_stores(
-    admin: Admin, config: StreamsConfig, topology: Topology, builders: Sequence[StoreBuilder], *, limit: int | None
+    admin: Admin,
+    config: StreamsConfig,
+    topology: Topology,
+    builders: Sequence[StoreBuilder],
+    *,
+    limit: int | None,
+    keys: Sequence[bytes] | None = None,
 ) -> dict[str, StateRows]:
     """Return consistent rows of several stores of one application, in all their tasks.
 
     All stores of a task are read in one view. The views of all tasks are taken again until those of each instance are at one
     commit (`instance.tasks.consistent_cut`) and none of them has committed in between; after `_ATTEMPTS` attempts the last views
     are used, and `as_of` says so. Global stores, stores in memory and changelogs are read independently.
+
+    Args:
+        limit: number of rows of each task and store; None: all.
+        keys: look up these keys of stores of `POINT_READS`, and a few other rows, which show the fields of values; None: read all rows.
+            Stores that are read from a topic are read as a whole.
 
     Raises:
         InvalidStateStoreError: a store has no state yet, and no changelog to read it from.
@@ -114,7 +136,7 @@ def read_stores(
         for task, view in views.items():
             for builder in places[task][1] if task in places else ():
                 with suppress(InvalidStateStoreError):  # the task has no commit yet
-                    part = _read_view(view, task.partition, builder, limit)
+                    part = _read_view(view, task.partition, builder, limit, keys)
                     found.setdefault(builder.name, []).append((task, part, view.commit_id))
                     times[builder.name] = max(times.get(builder.name, 0), view.commit_time_ms or 0)
     for name, parts_of in found.items():
@@ -122,7 +144,7 @@ def read_stores(
         moment = f" (instances {', '.join(f'{slot}: {commit}' for slot, commit in instances.items())})" if len(instances) > 1 else ""
         at = datetime.fromtimestamp(times[name] / 1000).strftime("%Y-%m-%d %H:%M:%S") if times[name] else f"commits {commits}"
         as_of = f"as of {at}{'' if agreed else ', not consistent'}"
-        rows[name] = StateRows(tuple(part for _, part, _ in parts_of), as_of, f"{name}: commits {commits}{moment}")
+        rows[name] = StateRows(tuple(part for _, part, _ in parts_of), as_of, f"{name}: commits {commits}{moment}", keys is not None)
     return {
         builder.name: rows[builder.name] if builder.name in rows else _from_changelog(admin, config, builder, limit)
         for builder in builders
@@ -209,7 +231,13 @@ def _snapshot(path: Path) -> Iterator[Any]:
             yield view
 
 
-def _read_view(view: SnapshotView, partition: int, builder: StoreBuilder, limit: int | None) -> StoreRows:
+def _read_view(
+    view: SnapshotView, partition: int, builder: StoreBuilder, limit: int | None, wanted: Sequence[bytes] | None
+) -> StoreRows:
+    if wanted is not None:
+        found = {key: value for key in wanted if (value := view.get(builder.name, key)) is not None}
+        found |= view.read(builder.name, limit=FEW)[0]
+        return StoreRows(partition, list(found), list(found.values()))
     keys, values, complete = view.columns(builder.name, limit=limit, seconds=READ_SECONDS)
     observed = view.attribute(f"{builder.name}/observed-time")
     return StoreRows(partition, keys, values, -1 if observed is None else _LONG.unpack(observed)[0], complete)

@@ -5,23 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from kstreams_repl import serdes
+from kstreams_repl.deprecation import renamed
 from kstreams_repl.display.picture import store_detail
 from kstreams_repl.errors import InvalidStateStoreError
 from kstreams_repl.inspection.result import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.views.spark_frames import store_frame
-from kstreams_repl.session.views.store_reader import count_rows, get_row, read_store
+from kstreams_repl.session.views.store_reader import POINT_READS, count_rows, get_row, read_store
 from kstreams_repl.stores.codec import Codec
-from kstreams_repl.topology.stores import StoreBuilder, StoreKind
-
-_POINT_READS = {
-    StoreKind.KEY_VALUE: False,
-    StoreKind.LRU: False,
-    StoreKind.TIMESTAMPED_KEY_VALUE: True,
-    StoreKind.VERSIONED: True,
-}
-"""Kinds with one row (of a versioned store: one latest version) per key, and whether the row begins with its timestamp."""
+from kstreams_repl.topology.stores import StoreBuilder
 
 
 class StoreView:
@@ -63,7 +56,7 @@ class StoreView:
             >>> app.store("counts").get("a")
             2
         """
-        stamped = _POINT_READS.get(self._builder.kind)
+        stamped = POINT_READS.get(self._builder.kind)
         if stamped is None:
             raise InvalidStateStoreError(
                 f"get() expected a key-value store, got the {self.kind} store {self.name!r}",
@@ -89,19 +82,20 @@ class StoreView:
         parts = read_store(app.client.admin, app.config, app.topology, builder, limit=None).parts
         return next((value for part in parts for own, value in zip(part.keys, part.values, strict=True) if own == key), None)
 
-    def rows(self, columns: str = "*", *, rows: int | None = None) -> SqlResult:
+    @renamed(rows="store_limit")
+    def rows(self, columns: str = "*", *, store_limit: int | None = None) -> SqlResult:
         """Return its rows as a query result.
 
         Args:
-            columns: what to select, as in SQL.
-            rows: at most this many per task; None: all.
+            columns: the columns, as in SQL.
+            store_limit: number of rows of each task; None: all.
 
         Example:
             >>> app.store("counts").rows("key, value").fetchall()
             [('a', 2), ('b', 3)]
         """
         place = f"{quote_identifier(f'application {self._application.name}')}.{quote_identifier(self.name)}"
-        return self._application.sql(f"SELECT {columns} FROM {place}", rows=rows)
+        return self._application.sql(f"SELECT {columns} FROM {place}", store_limit=store_limit)
 
     def df(self) -> Any:
         """Return its rows as a pandas DataFrame.

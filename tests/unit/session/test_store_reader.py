@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pytest
 
 import kstreams_repl as ks
@@ -141,6 +142,44 @@ def test_a_query_reads_all_its_stores_together(tmp_path: Path) -> None:
             table = source.table("", "counts" if number == 1 else "sums", Limits())
             assert isinstance(table, TableData)
             assert table.columns["value"].to_pylist() == [1] and table.commits.endswith("commits 0_0: 1")
+    finally:
+        environment.close()
+
+
+@pytest.mark.parametrize(
+    ("condition", "most"),
+    [
+        ("key = 'k7'", 101), ("key IN ('k7', 'k1999', 'none')", 102), ("key = 'none'", 100), ("key = 'k7' AND value.n > 3", 101),
+        ("key = 'k7' OR key = 'k8'", 2000), ("key > 'k7'", 2000), ("key = 'k7' AND rare = 1", 2000),
+    ],
+)  # fmt: skip
+def test_a_key_of_a_store_is_looked_up(condition: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kstreams_repl.inspection import query, run_sql
+    from kstreams_repl.session.views import sql_catalog, store_reader
+
+    builder = ks.StreamsBuilder()
+    stream = builder.stream("in", key_serde="string", value_serde="json")
+    stream.group_by_key().reduce(lambda total, value: value, store="latest")
+    config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
+    app: Any = SimpleNamespace(name="app", topology=builder.build(), config=config)
+    client: Any = SimpleNamespace(admin=SimpleNamespace(topics=dict))
+    read: list[int] = []
+    real = store_reader._read_view
+    monkeypatch.setattr(store_reader, "_read_view", lambda *given: read.append(len((rows := real(*given)).keys)) or rows)
+    path = tmp_path / "app" / "tasks" / "0_0"
+    path.mkdir(parents=True)
+    environment = LmdbEnvironment(path)
+    try:
+        for number in range(2000):
+            value = orjson.dumps({"n": number, **({"rare": 1} if number == 1500 else {})})
+            environment.engine("latest").put(b"k%d" % number, struct.pack(">q", 1000) + value)
+        environment.commit({}, 1)
+        text = f"SELECT key, value FROM latest WHERE {condition} ORDER BY ALL"
+        found = run_sql(text, sql_catalog.SessionTables(client, {"app": app}, {}, {}))
+        assert read[-1] <= most and ("looked up in 1 task" in found.bounds[0]) == (most < 2000)
+        monkeypatch.setattr(query, "bounds_of", lambda *given: {})
+        whole = run_sql(text, sql_catalog.SessionTables(client, {"app": app}, {}, {}))
+        assert read[-1] == 2000 and [(key, value["n"]) for key, value in found] == [(key, value["n"]) for key, value in whole]
     finally:
         environment.close()
 
