@@ -202,13 +202,7 @@ class Application(ApplicationView):
         built, config = built_with_serdes(self.client, topology, self.config, settled=self.topology.source_topics(), report=not dry_run)
         stores = (reset_state,) if isinstance(reset_state, str) else tuple(reset_state)
         plan = plan_edit(
-            self,
-            built,
-            topology,
-            running_code=self.running_code,
-            config=config,
-            reset_state=stores,
-            migrate=migrate,
+            self, built, topology, running_code=self.running_code, config=config, reset_state=stores, migrate=migrate,
             migrate_rows=migrate_rows,
         )
         return plan if dry_run else self.apply(plan)
