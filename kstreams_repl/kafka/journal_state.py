@@ -54,6 +54,8 @@ class JournalState:
         self._measured: dict[int, Measured] = {}
         self._claims: dict[tuple[str, int], Claim] = {}
         """By run and slot: the winning claim of the latest epoch."""
+        self._homes: dict[int, str] = {}
+        """By slot: the executor directory of its latest claim."""
         self._working: dict[tuple[str, int], str] = {}
         """By run and slot: the owner of the latest claim, until its epoch has ended."""
         self._busy: frozenset[int] | None = None
@@ -109,6 +111,10 @@ class JournalState:
     def last_claim(self, slot: int, run: str = "") -> Claim | None:
         """Return the claim that holds a slot in the latest epoch in which it was claimed."""
         return self._claims.get((run, slot))
+
+    def home_of(self, slot: int) -> str | None:
+        """Return the executor directory that a slot was last claimed for in this generation, by any query of it; None: none yet."""
+        return self._homes.get(slot)
 
     @property
     def working(self) -> frozenset[int]:
@@ -183,6 +189,7 @@ class JournalState:
                     return False
                 self._claims[(record.run, record.slot)] = record
                 self._working[(record.run, record.slot)] = record.owner
+                self._homes[record.slot] = record.place
         return True
 
     def _refuse(self, offset: int, why: str) -> None:
@@ -194,7 +201,7 @@ class JournalState:
         self._reports = {slot: report for slot, report in self._reports.items() if report.generation >= generation}
         self._measured = {slot: measured for slot, measured in self._measured.items() if measured.generation >= generation}
         self._claims = {at: claim for at, claim in self._claims.items() if claim.generation >= generation}
-        self._working, self._busy = {}, None
+        self._working, self._homes, self._busy = {}, {}, None
         if self.assignment is not None and self.assignment.generation < generation:
             self.assignment = None
         if self.stop_offsets is not None and self.stop_offsets.generation < generation:

@@ -281,8 +281,8 @@ class JournalClaim:
             return 0.0
         if self._held:
             return _OTHER_EXECUTOR_SECONDS
-        last = self._follower.state.last_claim(slot, self._run)
-        home = last.place if last is not None else self._executors[slot] if slot < len(self._executors) else None
+        planned = self._executors[slot] if slot < len(self._executors) else None
+        home = self._follower.state.home_of(slot) or planned  # of an earlier query, too: its worker processes may have been replaced
         if home is None:
             return 0.0
         return _SAME_EXECUTOR_SECONDS if home == self._executor else _OTHER_EXECUTOR_SECONDS

@@ -285,3 +285,13 @@ def test_a_late_report_of_the_pause_before_does_not_confirm_this_one() -> None:
     assert not state.is_at_rest(0)
     state.apply(*encode(InstanceReport(1, 0, "c", "paused", 2)), 9)  # a later attempt of the task of a worker that was lost
     assert state.is_at_rest(0)
+
+
+def test_a_slot_has_its_home_where_it_was_last_claimed_also_after_a_resume() -> None:
+    """A resume starts another query, whose new worker processes swapped the slots and restored their stores."""
+    state = folded(desired("running"), Claim(1, 0, 3, "a:1", "one", place="a"), desired("paused"), desired("running"))
+    assert (state.home_of(0), state.home_of(1)) == ("a", None)
+    state.apply(*encode(Claim(1, 0, 0, "b:1", "two", place="b")), 9)
+    assert state.home_of(0) == "b"
+    state.apply(*encode(DesiredState(2, "running", 1, 2, 0)), 10)
+    assert state.home_of(0) is None, "the plan of the new generation knows it"
