@@ -88,7 +88,7 @@ def test_a_tap_shows_values_and_leaves_state_and_output_exact(session: ks.Sessio
         values = NodeValues(app, "shaped", 10, "n % 2 = 0 AND key <> 'k1'")
         settle(lambda: len(values().rows) == 10, "values for which a condition holds")
         assert all(row[1]["n"] % 2 == 0 and row[0] != "k1" for row in values().rows)
-        values.leave()
+        values.close()
         # one whose client is gone: nobody renews it, and the instances take it off
         lost = LiveTap(app, "shaped")
         lost.__enter__()
