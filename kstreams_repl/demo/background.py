@@ -156,7 +156,7 @@ def _follow(driver: subprocess.Popen[bytes], directory: Path, log: int, relay: C
     if demo is not None and demo.pid == driver.pid and demo.state == ENDED:
         (directory / LOG).unlink(missing_ok=True)
         if demo.failure:
-            from kstreams_repl.spark.failure_translation import error_from
+            from kstreams_repl.spark.failures.failure_translation import error_from
 
             raise error_from(demo.failure)
         return demo
@@ -188,7 +188,7 @@ def stop(directory: Path) -> tuple[BackgroundDemo | None, bool]:
         )
     ended = read_background_demo(directory)
     if ended is not None and ended.failure:
-        from kstreams_repl.spark.failure_translation import error_from
+        from kstreams_repl.spark.failures.failure_translation import error_from
 
         raise error_from(ended.failure)
     for name in (RECORD, LOG):

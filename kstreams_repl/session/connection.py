@@ -15,7 +15,7 @@ from kstreams_repl.session.progress_messages import Report, default_report
 from kstreams_repl.session.session import Session
 from kstreams_repl.session.session_directory import SessionDirectory
 from kstreams_repl.session.shutdown import close_at_exit
-from kstreams_repl.spark.prestart import start_ahead
+from kstreams_repl.spark.startup.prestart import start_ahead
 
 _latest: list[tuple[tuple[Any, ...], Session]] = []
 

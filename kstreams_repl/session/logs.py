@@ -37,7 +37,7 @@ def session_logs(client: ClusterClient, applications: Mapping[str, ReadOnlyAppli
 
 
 def _spark_log(pid: int | None = None) -> Path:
-    from kstreams_repl.spark.spark_session import spark_log
+    from kstreams_repl.spark.startup.spark_session import spark_log
 
     return spark_log(pid)
 

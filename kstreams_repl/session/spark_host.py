@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kstreams_repl.spark.prestart import Prestart
+    from kstreams_repl.spark.startup.prestart import Prestart
 
 
 class SparkHost:
@@ -35,7 +35,7 @@ class SparkHost:
     @property
     def session(self) -> Any:
         """The Spark session. Starts it if it is not running."""
-        from kstreams_repl.spark.spark_session import get_session
+        from kstreams_repl.spark.startup.spark_session import get_session
 
         self.used = True
         return self.given if self.given is not None else get_session(self.requested_master)
@@ -45,7 +45,7 @@ class SparkHost:
         if self.given is not None:
             return []
         if self.used:
-            from kstreams_repl.spark.spark_session import stop_session
+            from kstreams_repl.spark.startup.spark_session import stop_session
 
             return [stop_session]
         return [] if self.prestart is None else [self.prestart.stop]

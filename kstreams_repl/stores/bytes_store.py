@@ -6,8 +6,8 @@ directly; window and session stores prefix every key with a segment id (`segment
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import Codec
@@ -59,6 +59,24 @@ class EngineRows:
         self.range = engine.range
         self.approximate_count = engine.approximate_count
         self.log_key = log_key
+
+
+def merged_over(
+    rows: Iterator[Row], cached: Iterable[tuple[bytes, Any]], decode: Callable[[bytes], Any], reverse: bool
+) -> Iterator[tuple[bytes, Any]]:
+    """Iterate over rows and the cells cached over them, both in key order; a cached None hides its row. Each is read when it is reached."""
+    row = next(rows, None)
+    for key, cell in cached:
+        while row is not None and row[0] != key and (row[0] > key if reverse else row[0] < key):
+            yield row[0], decode(row[1])
+            row = next(rows, None)
+        if row is not None and row[0] == key:
+            row = next(rows, None)
+        if cell is not None:
+            yield key, cell
+    while row is not None:
+        yield row[0], decode(row[1])
+        row = next(rows, None)
 
 
 Write = Callable[[bytes, bytes | None, int], None]

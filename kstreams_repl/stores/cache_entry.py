@@ -1,8 +1,25 @@
-"""The entries of the write-back cache."""
+"""The entries of the write-back cache, and their states.
+
+    CLEAN → DIRTY             a write
+    DIRTY → CLEAN             a flush that nobody listens to, or the removal of repeated writes (`DirtyEntries.take`)
+    DIRTY → LEAVING → CLEAN   a flush that forwards entry by entry
+
+A clean entry equals the row below and may be dropped. A write to the key of an entry that is leaving creates another entry, so that a
+listener that writes the store it is called for does not change what is being forwarded.
+"""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
+
+
+class EntryState(Enum):
+    """The state of an entry. Compare with ``is``: writes do so once per record."""
+
+    CLEAN = "clean"
+    DIRTY = "dirty"
+    LEAVING = "leaving"
 
 
 class Frozen:
@@ -19,10 +36,7 @@ NOTHING = Frozen(None)
 
 
 class Slot:
-    """One key's current value with its timestamp, its dirty state, and the record context of its last write.
-
-    A slot that is being forwarded is in the state "leaving": a write to its key during the forward gets a new slot.
-    """
+    """One key's current value with its timestamp, its state, and the record context of its last write."""
 
     __slots__ = ("key", "value", "at", "state", "timestamp", "headers", "topic", "partition", "offset")
 
@@ -31,7 +45,7 @@ class Slot:
     """The cell, without its timestamp in timestamped stores; a `Frozen` when it cannot be kept as an object."""
     at: int
     """The cell's timestamp; 0 in stores without timestamps."""
-    state: int
+    state: EntryState
     topic: Any
     partition: int
     offset: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kstreams_repl.stores.bytes_store import Rows, logged_write
+from kstreams_repl.stores.bytes_store import Rows, logged_write, merged_over
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import Codec
 from kstreams_repl.stores.object_store import EntryListener
@@ -104,9 +104,7 @@ class CachedCells:
         context, write, read = self._context, self._write, self._rows.get
         encode, decode = self._codec.encode, self._codec.decode
         listener, send_old = self._listener, self._send_old_values
-        kept = (context.topic, context.partition, context.offset, context.timestamp, context.headers, context.raw_key, context.raw_value)
-        context.raw_key = context.raw_value = None  # the current raw bytes are not those of the entries
-        try:
+        with context.replace(context.snapshot()):  # without raw bytes: the current ones are not those of the entries
             for key, (_, cell, stored, topic, partition, offset, timestamp, headers) in leaving:
                 context.topic, context.partition, context.offset = topic, partition, offset
                 context.timestamp, context.headers = timestamp, headers
@@ -120,11 +118,6 @@ class CachedCells:
                     if cell is None and stored is not None:
                         cell = decode(stored)
                     listener(key, cell, decode(old) if send_old and old is not None else None, timestamp, headers)
-        except BaseException as error:
-            context.raised(error)
-            raise
-        finally:
-            context.topic, context.partition, context.offset, context.timestamp, context.headers, context.raw_key, context.raw_value = kept
 
     def range(
         self, low: bytes | None, high: bytes | None, reverse: bool = False, back_to: bytes | None = None
@@ -139,29 +132,16 @@ class CachedCells:
         decode = self._codec.decode
         if not cached:
             return ((key, decode(stored)) for key, stored in rows)
-        return self._merge(cached, rows, reverse, low or b"")
+        return merged_over(rows, self._used(cached, low or b""), decode, reverse)
 
-    def _merge(
-        self, cached: list[tuple[bytes, Entry]], rows: Iterator[tuple[bytes, bytes]], reverse: bool, low: bytes
-    ) -> Iterator[tuple[bytes, Any]]:
+    def _used(self, cached: list[tuple[bytes, Entry]], low: bytes) -> Iterator[tuple[bytes, Any]]:
+        """Iterate over the cells of the entries from `low`; each entry counts as used when it is reached."""
         decode, use = self._codec.decode, self.cache.use
-        row = next(rows, None)
         for key, _ in cached:
             entry = use(key)
-            if entry is None or key < low:
-                continue
-            while row is not None and row[0] != key and (row[0] > key if reverse else row[0] < key):
-                yield row[0], decode(row[1])
-                row = next(rows, None)
-            if row is not None and row[0] == key:
-                row = next(rows, None)
-            if entry[CELL] is not None:
-                yield key, entry[CELL]
-            elif entry[2] is not None:
-                yield key, decode(entry[2])
-        while row is not None:
-            yield row[0], decode(row[1])
-            row = next(rows, None)
+            if entry is not None and key >= low:
+                cell, stored = entry[CELL], entry[2]
+                yield key, decode(stored) if cell is None and stored is not None else cell
 
     def flush(self) -> None:
         self.cache.flush()

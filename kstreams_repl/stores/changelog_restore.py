@@ -8,7 +8,6 @@ dropped with their segment. `finish` makes open stores read the restored state.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,11 +16,11 @@ from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.stores.lru import MOST_SAVED, ORDER, pack_order, unpack_order
 from kstreams_repl.stores.segments import segment_interval_ms
 from kstreams_repl.stores.time_ordered_window import physical_key
+from kstreams_repl.stores.typed_store import LONG
 from kstreams_repl.stores.versioned import VersionedRows
 from kstreams_repl.topology.stores import HISTORY_SUFFIX, StoreBuilder, StoreKind
 from kstreams_repl.types import RecordBatch
 
-_LONG = struct.Struct(">q")
 _DAY_MS = 86_400_000
 _NO_TIME_SIZE = 8
 _SUPPRESS_VERSION = b"\x03"
@@ -129,7 +128,7 @@ class Restorer:
         return self._segmented(batch.keys, batch.values, 16)
 
     def _segmented(self, logged: Sequence[bytes | None], values: Sequence[bytes | None], timestamp_at: int) -> _Rows:
-        unpack_from, pack, interval = _LONG.unpack_from, _LONG.pack, self._interval
+        unpack_from, pack, interval = LONG.unpack_from, LONG.pack, self._interval
         keys = [key for key in logged if key is not None]
         if len(keys) < len(logged):
             values = [value for key, value in zip(logged, values, strict=True) if key is not None]
@@ -148,7 +147,7 @@ class Restorer:
     def _time_ordered_window(self, batch: RecordBatch) -> _Rows:
         values = _with_timestamps(batch) if self.builder.options.get("timestamped", True) else batch.values
         rows = [(physical_key(key), value) for key, value in zip(batch.keys, values, strict=True) if key is not None]
-        times = [_LONG.unpack_from(key)[0] for key, _ in rows]
+        times = [LONG.unpack_from(key)[0] for key, _ in rows]
         live = self._first_live(max(times, default=-1))
         start = live * self._interval
         self._drop_before(live, start)
@@ -172,7 +171,7 @@ class Restorer:
 
     def _join_grace_buffer(self, batch: RecordBatch) -> _Rows:
         keys = batch.keys
-        self._raise_observed(max((_LONG.unpack_from(key, 1)[0] for key in keys if key is not None), default=-1))
+        self._raise_observed(max((LONG.unpack_from(key, 1)[0] for key in keys if key is not None), default=-1))
         self._raise_sequence(max((int.from_bytes(key[-4:], "big") for key in keys if key is not None), default=0))
         return keys, [value if value is None else value[:-_NO_TIME_SIZE] for value in batch.values]  # type: ignore[return-value]
 
@@ -196,15 +195,15 @@ class Restorer:
         """
         if live > self._live:
             self._live = live
-            self._environment.engine(self._name, persistent=self.builder.persistent).delete_range(_LONG.pack(0), _LONG.pack(start))
+            self._environment.engine(self._name, persistent=self.builder.persistent).delete_range(LONG.pack(0), LONG.pack(start))
 
     def _raise_observed(self, time: int) -> int:
         name = f"{self._name}/observed-time"
         kept = self._environment.attribute(name)
-        observed: int = -1 if kept is None else _LONG.unpack(kept)[0]
+        observed: int = -1 if kept is None else LONG.unpack(kept)[0]
         if time > observed:
             observed = time
-            self._environment.set_attribute(name, _LONG.pack(time))
+            self._environment.set_attribute(name, LONG.pack(time))
         return observed
 
     def _raise_sequence(self, number: int) -> None:
@@ -215,6 +214,6 @@ class Restorer:
 
 
 def _with_timestamps(batch: RecordBatch) -> list[Any]:
-    pack = _LONG.pack
+    pack = LONG.pack
     return [None if value is None else pack(timestamp) + value for value, timestamp in zip(batch.values, batch.timestamps, strict=True)]
 

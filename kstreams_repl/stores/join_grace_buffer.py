@@ -15,16 +15,17 @@ from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.buffer_value import BufferValue, Context
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.engine.base import Environment
+from kstreams_repl.stores.observed_time import ObservedTime
+from kstreams_repl.stores.typed_store import MAX_LONG
 from kstreams_repl.stores.window import Sequence
 
 _HEAD = struct.Struct(">bq")
-_LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 _NO_TIME = bytes(8)
-MAX_LONG = 2**63 - 1
 
 
-class JoinGraceBuffer:
+
+class JoinGraceBuffer(ObservedTime):
     """Stream records that wait for the table."""
 
     def __init__(
@@ -40,28 +41,18 @@ class JoinGraceBuffer:
     ) -> None:
         self.name = name
         self.persistent = persistent
-        self._environment = environment
         self._engine = environment.engine(name, persistent=persistent)
         self._changelog = changelog
         self._key = key_serde
         self._value = value_serde
         self._context_type = context_type
         self._sequence = Sequence(environment, name)
-        self._attribute = f"{name}/observed-time"
-        self.observed_time = -1
         self.min_time = MAX_LONG
-        self._load()
-        environment.before_commit(self._save)
-        environment.after_rollback(self._load)
+        super().__init__(environment, name)
 
     def _load(self) -> None:
-        kept = self._environment.attribute(self._attribute)
-        self.observed_time = -1 if kept is None else _LONG.unpack(kept)[0]
+        super()._load()
         self._find_first()
-
-    def _save(self) -> None:
-        if self.observed_time >= 0:
-            self._environment.set_attribute(self._attribute, _LONG.pack(self.observed_time))
 
     def put(self, timestamp: int, key: Any, value: Any, context: Context) -> None:
         """Buffer one record and advance `observed_time`. The operator joins records that are too late itself."""

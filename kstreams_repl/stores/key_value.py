@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from kstreams_repl.errors import NullKeyError, SerializationError
+from kstreams_repl.errors import SerializationError
 from kstreams_repl.serdes import Serde, resolve
 from kstreams_repl.stores.api import FindOutlet, FlushListener
 from kstreams_repl.stores.engine.base import after, after_prefix
 from kstreams_repl.stores.object_store import Cells
+from kstreams_repl.stores.typed_store import TypedStore
 from kstreams_repl.stores.write_back_cache import WriteBackCache
 from kstreams_repl.types import ValueAndTimestamp
 
@@ -36,24 +37,20 @@ def prefix_bytes(prefix: Any, serialize: Any, key_serde: Serde) -> bytes | None:
     return data
 
 
-class KeyValue:
+class KeyValue(TypedStore):
     """A key-value store whose cells are plain values."""
 
     def __init__(
         self, name: str, cells: Cells, key_serde: Serde, value_serde: Serde, *, persistent: bool, count: Callable[[], int]
     ) -> None:
-        self.name = name
-        self.persistent = persistent
+        super().__init__(name, cells, key_serde, persistent=persistent)
         self._cells = cells
-        self._key = key_serde
         self._value = value_serde
         self._count = count
         self.get_raw: Callable[[bytes], Any] = cells.get
         """(serialized key) -> cell or None."""
         self.put_cell: Callable[[bytes, Any], None] = cells.put
         """(serialized key, cell or None)."""
-        self.key_serde = key_serde
-        self.serialize_key = key_serde.serialize
         self.cached: WriteBackCache | None = cells if isinstance(cells, WriteBackCache) else None
         """The write-back cache, for operators that use its slots directly."""
         self.get, self.put = self._make_access()
@@ -81,9 +78,6 @@ class KeyValue:
     def delete_raw(self, key: bytes) -> None:
         self._cells.put(key, None)
 
-    def _null_key(self) -> Any:
-        raise NullKeyError(f"store {self.name}: the key must not be null", store=self.name, hint="filter out records without a key first")
-
     def _present(self, cell: Any) -> Any:
         return cell
 
@@ -103,10 +97,10 @@ class KeyValue:
         return old
 
     def range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
-        return self._rows(self._bytes(from_key), self._bytes(to_key), False)
+        return self._rows(self._bound(from_key), self._bound(to_key), False)
 
     def reverse_range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
-        return self._rows(self._bytes(from_key), self._bytes(to_key), True)
+        return self._rows(self._bound(from_key), self._bound(to_key), True)
 
     def all(self) -> Iterator[tuple[Any, Any]]:
         return self._rows(None, None, False)
@@ -124,7 +118,7 @@ class KeyValue:
         """Iterate over (serialized key, cell) of every key that starts with these bytes."""
         return self._cells.range(prefix, after_prefix(prefix), False)
 
-    def _bytes(self, key: Any) -> bytes | None:
+    def _bound(self, key: Any) -> bytes | None:
         return None if key is None else self._key.serialize(key)
 
     def _rows(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[Any, Any]]:
@@ -143,14 +137,8 @@ class KeyValue:
 
         return self._cells.set_flush_listener(entry_leaves, send_old_values)
 
-    def flush(self) -> None:
-        self._cells.flush()
-
-    def close(self) -> None:
-        self._cells.clear()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, ~{self._count()} rows)"
+    def _rows_held(self) -> str:
+        return f"~{self._count()} rows"
 
 
 class TimestampedKeyValue(KeyValue):

@@ -11,12 +11,12 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kstreams_repl.errors import NullKeyError
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import Codec
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.stores.key_value import prefix_bytes
+from kstreams_repl.stores.typed_store import TypedStore
 
 _SIZE = struct.Struct(">I")
 MOST_SAVED = 10_000
@@ -41,7 +41,7 @@ def unpack_order(data: bytes | None) -> dict[bytes, None]:
     return order
 
 
-class Lru:
+class Lru(TypedStore):
     """A key-value store of bounded size."""
 
     def __init__(
@@ -56,12 +56,10 @@ class Lru:
         persistent: bool = False,
         record_context: Any,
     ) -> None:
-        self.name = name
-        self.persistent = persistent
+        super().__init__(name, changelog, key_serde, persistent=persistent)
         self.max_entries = max_entries
         self._codec = codec
         self._changelog = changelog
-        self._key = key_serde
         self._context = record_context
         self._engine = environment.engine(name, persistent=persistent)
         self._environment = environment
@@ -83,15 +81,6 @@ class Lru:
     def _save(self) -> None:
         small = len(self._order) <= MOST_SAVED
         self._environment.set_attribute(self.name + ORDER, pack_order(self._order) if small else None)
-
-    def _bytes(self, key: Any) -> bytes:
-        data = self._key.serialize(key)
-        if data is None:
-            raise self._null_key()
-        return data
-
-    def _null_key(self) -> NullKeyError:
-        return NullKeyError(f"store {self.name}: the key must not be null", store=self.name, hint="filter out records without a key first")
 
     def get(self, key: Any) -> Any:
         data = self._bytes(key)
@@ -159,7 +148,7 @@ class Lru:
         """Iterate over rows whose serialized key begins with that of `prefix`."""
         start = prefix_bytes(prefix, serialize, self._key)
         if start is None:
-            raise self._null_key()
+            self._null_key()
         return (
             (self._key.deserialize(key), self._codec.decode(stored))
             for key, stored in self._snapshot(reverse=False)
@@ -187,11 +176,5 @@ class Lru:
     def set_flush_listener(self, listener: Any, send_old_values: bool) -> bool:
         return False
 
-    def flush(self) -> None:
-        self._changelog.flush()
-
-    def close(self) -> None:
-        self._changelog.clear()
-
-    def __repr__(self) -> str:
-        return f"Lru({self.name!r}, {len(self._order)} of {self.max_entries} rows)"
+    def _rows_held(self) -> str:
+        return f"{len(self._order)} of {self.max_entries} rows"

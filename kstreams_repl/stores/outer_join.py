@@ -14,8 +14,8 @@ from typing import Any
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.engine.base import Engine, after
+from kstreams_repl.stores.typed_store import LONG
 
-_LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 _LEFT, _RIGHT = b"\x01", b"\x00"
 _VARIABLE_SIZE = b"\x01"
@@ -43,7 +43,7 @@ def decode_list(data: bytes) -> list[bytes]:
 
 
 def side_key(timestamp: int, left: bool, key: bytes) -> bytes:
-    return _LONG.pack(timestamp) + (_LEFT if left else _RIGHT) + key
+    return LONG.pack(timestamp) + (_LEFT if left else _RIGHT) + key
 
 
 class OuterJoin:
@@ -100,7 +100,7 @@ class OuterJoin:
         while True:
             rows = list(self._engine.range(low, None, False, _BATCH))
             for physical, data in rows:
-                timestamp = _LONG.unpack_from(physical)[0]
+                timestamp = LONG.unpack_from(physical)[0]
                 left = physical[8:9] == _LEFT
                 key = from_bytes(physical[9:])
                 for item in decode_list(data):

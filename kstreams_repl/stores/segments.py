@@ -9,14 +9,14 @@ affects reads immediately (`noted_time`) and not only when it is flushed, so com
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
-from kstreams_repl.stores.engine.base import Engine, Environment, Row, after
+from kstreams_repl.stores.engine.base import Engine, Environment, Row
+from kstreams_repl.stores.observed_time import ObservedTime
+from kstreams_repl.stores.typed_store import LONG
 
-_LONG = struct.Struct(">q")
 MIN_SEGMENT_INTERVAL_MS = 60_000
 PREFIX_SIZE = 8
 
@@ -26,7 +26,7 @@ def segment_interval_ms(retention_ms: int) -> int:
     return max(retention_ms // 2, MIN_SEGMENT_INTERVAL_MS)
 
 
-class SegmentedRows:
+class SegmentedRows(ObservedTime):
     """The physical rows of one window or session store.
 
     Args:
@@ -46,16 +46,13 @@ class SegmentedRows:
         on_expired: Callable[[], None],
         time_first: bool = False,
     ) -> None:
-        self.environment = environment
         self._engine = engine
-        self._attribute = f"{name}/observed-time"
         self._timestamp_at = timestamp_at
         self._on_expired = on_expired
         self.retention_ms = retention_ms
         self.log_key: Callable[[bytes], bytes] | None = _without_prefix
         self._span = retention_ms + 1 if time_first else retention_ms
         self.interval_ms = segment_interval_ms(retention_ms)
-        self.observed_time = -1
         self.noted_time = -1
         """The largest timestamp put into a cache over these rows: determines what reads hide, but not which writes are rejected."""
         self._first_live = b""
@@ -63,24 +60,21 @@ class SegmentedRows:
         self.get: Callable[[bytes], bytes | None] = self._make_get()
         self.put: Callable[[bytes, bytes | None], None] = self._put
         self.approximate_count = engine.approximate_count
-        self._load()
-        environment.before_commit(self._save)
-        environment.after_rollback(self._load)
+        super().__init__(environment, name)
 
     def _load(self) -> None:
-        kept = self.environment.attribute(self._attribute)
-        self.observed_time = self.noted_time = -1 if kept is None else _LONG.unpack(kept)[0]
+        super()._load()
+        self.noted_time = self.observed_time
         self.segments = find_segments(self._engine)
         self._first_live = b""
 
-    def _save(self) -> None:
+    def save(self) -> None:
         self.observed_time = max(self.observed_time, self.noted_time)
-        if self.observed_time >= 0:
-            self.environment.set_attribute(self._attribute, _LONG.pack(self.observed_time))
+        super().save()
 
     def prefix(self, timestamp: int) -> bytes:
         """Return the physical prefix of keys with this timestamp."""
-        return _LONG.pack(timestamp // self.interval_ms)
+        return LONG.pack(timestamp // self.interval_ms)
 
     def hidden_up_to(self) -> int:
         """Return the largest timestamp that reads hide."""
@@ -92,7 +86,7 @@ class SegmentedRows:
             self.noted_time = timestamp
 
     def _make_get(self) -> Callable[[bytes], bytes | None]:
-        read, at, unpack_from, span = self._engine.get, self._timestamp_at, _LONG.unpack_from, self._span
+        read, at, unpack_from, span = self._engine.get, self._timestamp_at, LONG.unpack_from, self._span
 
         def get(key: bytes) -> bytes | None:
             if unpack_from(key, len(key) - at)[0] <= self.observed_time - span:
@@ -103,12 +97,12 @@ class SegmentedRows:
 
     def visible(self, key: bytes) -> bool:
         """Return False for a key that a read must hide."""
-        timestamp: int = _LONG.unpack_from(key, len(key) - self._timestamp_at)[0]
+        timestamp: int = LONG.unpack_from(key, len(key) - self._timestamp_at)[0]
         return timestamp > self.hidden_up_to()
 
     def admit(self, key: bytes) -> bool:
         """Advance observed time to this key's; return False, and count the drop, if its segment has expired."""
-        timestamp = _LONG.unpack_from(key, len(key) - self._timestamp_at)[0]
+        timestamp = LONG.unpack_from(key, len(key) - self._timestamp_at)[0]
         return self.admit_time(timestamp)
 
     def admit_time(self, timestamp: int) -> bool:
@@ -130,8 +124,8 @@ class SegmentedRows:
 
     def _drop_before(self, live: int) -> None:
         at = bisect_left(self.segments, live)
-        self._first_live = _LONG.pack(live)
-        self._engine.delete_range(_LONG.pack(0), self._first_live)
+        self._first_live = LONG.pack(live)
+        self._engine.delete_range(LONG.pack(0), self._first_live)
         del self.segments[:at]
 
     def _put(self, key: bytes, value: bytes | None) -> None:
@@ -158,14 +152,14 @@ class SegmentedRows:
 
     def remove(self, key: bytes) -> None:
         """Delete a row; unlike a put of None, creates and drops no segment."""
-        timestamp = _LONG.unpack_from(key, len(key) - self._timestamp_at)[0]
+        timestamp = LONG.unpack_from(key, len(key) - self._timestamp_at)[0]
         if timestamp > self.observed_time:
             self.observed_time = timestamp
         self._engine.put(key, None)
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[Row]:
         """Iterate over rows that are not hidden, by physical key."""
-        at, hidden, unpack_from = self._timestamp_at, self.hidden_up_to(), _LONG.unpack_from
+        at, hidden, unpack_from = self._timestamp_at, self.hidden_up_to(), LONG.unpack_from
         rows = self._engine.range(low, high, reverse)
         if hidden < 0:
             return rows
@@ -191,9 +185,7 @@ def find_segments(engine: Engine) -> list[int]:
         row = next(engine.range(low, None, False, 1), None)
         if row is None:
             return found
-        segment = _LONG.unpack_from(row[0])[0]
+        segment = LONG.unpack_from(row[0])[0]
         found.append(segment)
-        low = _LONG.pack(segment + 1)
+        low = LONG.pack(segment + 1)
 
-
-__all__ = ["PREFIX_SIZE", "SegmentedRows", "after", "find_segments", "segment_interval_ms"]

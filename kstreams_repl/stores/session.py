@@ -10,44 +10,28 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
-from kstreams_repl.errors import NullKeyError
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.api import FlushListener
 from kstreams_repl.stores.engine.base import after
-from kstreams_repl.stores.key_index import KeyIndex
+from kstreams_repl.stores.indexed_store import SegmentedStore
 from kstreams_repl.stores.object_store import Cells
 from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
+from kstreams_repl.stores.typed_store import LONG, MAX_LONG
 from kstreams_repl.stores.write_back_cache import WriteBackCache
 from kstreams_repl.types import Windowed
 
-_LONG = struct.Struct(">q")
 _SUFFIX = struct.Struct(">qq")
 SUFFIX_SIZE = 16
-MAX_LONG = 2**63 - 1
 
 
-class Session:
+class Session(SegmentedStore):
     """A session store; `find_closed` is for emit on window close."""
 
-    def __init__(self, name: str, cells: Cells, rows: SegmentedRows, key_serde: Serde, *, persistent: bool) -> None:
-        self.name = name
-        self.persistent = persistent
-        self._cells = cells
-        self._rows = rows
-        self._key = key_serde
-        self._index: KeyIndex | None = None
-        self._indexing = False
-        self.serialize_key = key_serde.serialize
-        self._cached_segments: set[int] | None = set() if hasattr(cells, "cache") else None
-        self._notes_times = isinstance(cells, WriteBackCache)
+    last_suffix = _SUFFIX.pack(MAX_LONG, MAX_LONG)
 
-    def _bytes(self, key: Any) -> bytes:
-        data = self._key.serialize(key)
-        if data is None:
-            raise NullKeyError(
-                f"store {self.name}: the key must not be null", store=self.name, hint="filter out records without a key first"
-            )
-        return data
+    def __init__(self, name: str, cells: Cells, rows: SegmentedRows, key_serde: Serde, *, persistent: bool) -> None:
+        super().__init__(name, cells, rows, key_serde, persistent=persistent)
+        self._notes_times = isinstance(cells, WriteBackCache)
 
     def put(self, session_key: Windowed, aggregate: Any) -> None:
         self.put_raw(self._bytes(session_key[0]), session_key[1], session_key[2], aggregate)
@@ -104,33 +88,25 @@ class Session:
         """Iterate over sessions of all keys with earliest_end <= end <= latest_end, by end, start, then key bytes."""
         found = [
             (end, start, key, cell)
-            for key, start, end, cell in self._scan(None, None, earliest_end, latest_end, MAX_LONG, False)
+            for key, start, end, cell in self._sessions(None, None, earliest_end, latest_end, MAX_LONG, False)
             if end <= latest_end
         ]
         found.sort(key=lambda row: row[:3])
         from_bytes = self._key.deserialize
         return ((Windowed(from_bytes(key), start, end), cell) for end, start, key, cell in found)
 
-    def index_by_key(self) -> None:
-        """Index each key's sessions in memory from its first read on, for operators that read by key with every record."""
-        self._indexing = self._index is not None or not getattr(self._cells, "exact", False)
-
     def find_raw(self, key: bytes, earliest_end: int, latest_start: int, reverse: bool = False) -> list[tuple[int, int, Any]]:
         """Return (start, end, cell) of one serialized key with end >= earliest_end and start <= latest_start."""
         if not self._indexing:
             return self._scan_key(key, earliest_end, latest_start, reverse)
-        index = self._index
-        if index is None:
-            index = self._index = KeyIndex(self._suffixes, self._rows.approximate_count, self._first_shown)
-            self._rows.environment.after_rollback(index.reset)
-        return self._find_indexed(index.of(key), key, earliest_end, latest_start, reverse)
+        return self._find_indexed(self._suffixes_of(key), key, earliest_end, latest_start, reverse)
 
     def _find_indexed(
         self, suffixes: list[bytes], key: bytes, earliest_end: int, latest_start: int, reverse: bool
     ) -> list[tuple[int, int, Any]]:
         read, prefix, unpack = self._cells.get, self._rows.prefix, _SUFFIX.unpack
         found = []
-        for suffix in suffixes[bisect_left(suffixes, max(_LONG.pack(max(earliest_end, 0)), self._first_shown())) :]:
+        for suffix in suffixes[bisect_left(suffixes, max(LONG.pack(max(earliest_end, 0)), self._first_shown())) :]:
             end, start = unpack(suffix)
             if start <= latest_start:
                 cell = read(prefix(end) + key + suffix)
@@ -138,25 +114,12 @@ class Session:
                     found.append((start, end, cell))
         return found[::-1] if reverse else found
 
-    def _suffixes(self, key: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over (serialized key, suffix) for the index, of one key or, with None, of all."""
-        for segment in self._segments(0, MAX_LONG, False):
-            prefix = _LONG.pack(segment)
-            low = prefix if key is None else prefix + key
-            high = _LONG.pack(segment + 1) if key is None else after(prefix + key + _SUFFIX.pack(MAX_LONG, MAX_LONG))
-            for physical, _ in self._cells.range(low, high):
-                if key is None or len(physical) == PREFIX_SIZE + len(key) + SUFFIX_SIZE:
-                    yield physical[PREFIX_SIZE:-SUFFIX_SIZE], physical[-SUFFIX_SIZE:]
-
-    def _first_shown(self) -> bytes:
-        return _LONG.pack(max(self._rows.hidden_up_to() + 1, 0))
-
     def _scan_key(self, key: bytes, earliest_end: int, latest_start: int, reverse: bool) -> list[tuple[int, int, Any]]:
         found = []
         at, size, unpack_from = PREFIX_SIZE + len(key), PREFIX_SIZE + len(key) + SUFFIX_SIZE, _SUFFIX.unpack_from
         low, high = key + _SUFFIX.pack(max(earliest_end, 0), 0), key + _SUFFIX.pack(MAX_LONG, max(latest_start, 0))
         for segment in self._segments(earliest_end, MAX_LONG, reverse):
-            prefix = _LONG.pack(segment)
+            prefix = LONG.pack(segment)
             for physical, cell in self._cells.range(prefix + low, after(prefix + high), reverse):
                 if len(physical) == size:
                     end, start = unpack_from(physical, at)
@@ -164,38 +127,25 @@ class Session:
                         found.append((start, end, cell))
         return found
 
-    def _segments(self, time_from: int, time_to: int, reverse: bool) -> list[int]:
-        ids = self._rows.segment_ids(time_from, time_to)
-        cached = self._cached_segments
-        if cached:
-            interval = self._rows.interval_ms
-            first, last = max(time_from, 0) // interval, time_to // interval
-            ids = sorted({*ids, *(segment for segment in cached if first <= segment <= last)})
-        return ids[::-1] if reverse else ids
-
     def _of_key(self, key: Any, earliest_end: int, latest_start: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
         found = self.find_raw(self._bytes(key), earliest_end, latest_start, reverse)
         return iter([(Windowed(key, start, end), cell) for start, end, cell in found])
 
     def _of_keys(self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
-        low = None if from_key is None else self._bytes(from_key)
-        high = None if to_key is None else self._bytes(to_key)
-        rows = list(self._scan(low, high, earliest_end, MAX_LONG, latest_start, reverse))
+        low, high = self._optional_bytes(from_key), self._optional_bytes(to_key)
+        rows = list(self._sessions(low, high, earliest_end, MAX_LONG, latest_start, reverse))
         from_bytes = self._key.deserialize
         return ((Windowed(from_bytes(key), start, end), cell) for key, start, end, cell in rows)
 
-    def _scan(
+    def _sessions(
         self, low: bytes | None, high: bytes | None, earliest_end: int, latest_end: int, latest_start: int, reverse: bool
     ) -> Iterator[tuple[bytes, int, int, Any]]:
-        unpack_from = _SUFFIX.unpack_from
-        for segment in self._segments(earliest_end, latest_end, reverse):
-            prefix = _LONG.pack(segment)
-            for physical, cell in self._cells.range(prefix + (low or b""), _LONG.pack(segment + 1), reverse):
-                at = len(physical) - SUFFIX_SIZE
-                key = physical[PREFIX_SIZE:at]
-                end, start = unpack_from(physical, at)
-                if end >= earliest_end and start <= latest_start and (low is None or key >= low) and (high is None or key <= high):
-                    yield key, start, end, cell
+        """Iterate over (serialized key, start, end, cell)."""
+        unpack = _SUFFIX.unpack
+        for key, suffix, cell in self._scan(low, high, earliest_end, latest_end, reverse):
+            end, start = unpack(suffix)
+            if end >= earliest_end and start <= latest_start:
+                yield key, start, end, cell
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         from_bytes, unpack_from = self._key.deserialize, _SUFFIX.unpack_from
@@ -206,12 +156,3 @@ class Session:
             listener(Windowed(from_bytes(physical[PREFIX_SIZE:at]), start, end), new, old, end, headers)
 
         return self._cells.set_flush_listener(entry_leaves, send_old_values)
-
-    def flush(self) -> None:
-        self._cells.flush()
-
-    def close(self) -> None:
-        self._cells.clear()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, ~{self._rows.approximate_count()} rows)"

@@ -18,10 +18,9 @@ from kstreams_repl.stores.buffer_value import BufferValue
 from kstreams_repl.stores.engine.base import Row
 from kstreams_repl.stores.engine.snapshot import DEFAULT_SECONDS, LmdbSnapshot, SnapshotView
 from kstreams_repl.stores.outer_join import decode_list
-from kstreams_repl.stores.window import MAX_LONG
+from kstreams_repl.stores.typed_store import LONG, MAX_LONG
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 
-_LONG = struct.Struct(">q")
 _TWO_LONGS = struct.Struct(">qq")
 _DAY_MS = 86_400_000
 _TIMESTAMPED = {StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.SUBSCRIPTION, StoreKind.TIMESTAMPED_WINDOW, StoreKind.VERSIONED}
@@ -84,7 +83,7 @@ class StoreView:
         """Return raw columns inside an open transaction, so that several stores show the same commit."""
         rows, complete = view.read(self.builder.name, limit=limit, seconds=seconds)
         observed = view.attribute(f"{self.builder.name}/observed-time")
-        hidden = -1 if observed is None else _LONG.unpack(observed)[0] - self._retention()
+        hidden = -1 if observed is None else LONG.unpack(observed)[0] - self._retention()
         return replace(split(self.builder, rows, hidden_up_to=hidden), complete=complete, commit_id=view.commit_id)
 
     def _retention(self) -> int:
@@ -106,7 +105,7 @@ class StoreView:
         if stored is None:
             return None
         if self.builder.kind in _TIMESTAMPED:
-            return self._value.deserialize(stored[8:]), _LONG.unpack_from(stored)[0]
+            return self._value.deserialize(stored[8:]), LONG.unpack_from(stored)[0]
         return self._value.deserialize(stored)
 
 
@@ -139,7 +138,7 @@ def split(builder: StoreBuilder, rows: Sequence[Row], *, hidden_up_to: int = -1)
         return _parked(rows)
     if kind is StoreKind.SUPPRESS_BUFFER:
         buffered = [BufferValue.decode(value) for value in values]
-        return Columns(keys, [entry.new for entry in buffered], [_LONG.unpack_from(value, len(value) - 8)[0] for value in values])
+        return Columns(keys, [entry.new for entry in buffered], [LONG.unpack_from(value, len(value) - 8)[0] for value in values])
     if kind is StoreKind.JOIN_GRACE_BUFFER:
         return Columns([key[9:-4] for key in keys], [BufferValue.decode(value).new for value in values], _longs(keys, 1))
     return Columns(keys, values, timestamps)
@@ -148,7 +147,7 @@ def split(builder: StoreBuilder, rows: Sequence[Row], *, hidden_up_to: int = -1)
 def _longs(data: list[bytes], at: int) -> list[int]:
     """Unpack the int64 at an offset (from the end when negative) of each item, in one operation."""
     end = at + 8
-    return [number for (number,) in _LONG.iter_unpack(b"".join([item[at:end] for item in data]))]
+    return [number for (number,) in LONG.iter_unpack(b"".join([item[at:end] for item in data]))]
 
 
 def _ends(starts: list[int], builder: StoreBuilder) -> list[int]:
@@ -174,6 +173,6 @@ def _parked(rows: Sequence[Row]) -> Columns:
     return Columns(
         [key[9:] for key, _ in items],
         [item[1:] for _, item in items],
-        [_LONG.unpack_from(key)[0] for key, _ in items],
+        [LONG.unpack_from(key)[0] for key, _ in items],
         sides=[key[8:9] == b"\x01" for key, _ in items],
     )

@@ -6,7 +6,6 @@ the changes since the last one to the engine and the changelog together, in the 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,10 +16,9 @@ from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.buffer_value import BufferValue, Context
 from kstreams_repl.stores.changelog import NO_HEADERS, Send
 from kstreams_repl.stores.engine.base import Environment
+from kstreams_repl.stores.typed_store import LONG, MAX_LONG
 from kstreams_repl.types import Headers
 
-_LONG = struct.Struct(">q")
-MAX_LONG = 2**63 - 1
 VERSION_HEADER: Headers = [("v", b"\x03")]
 
 Emit = Callable[[Any, Any, Any, Context], None]
@@ -71,7 +69,7 @@ class SuppressBuffer:
         for key, data in self._engine.range():
             value = BufferValue.decode(data, self._context_type)
             self._values[key] = value
-            self._times[key] = _LONG.unpack_from(data, len(data) - 8)[0]
+            self._times[key] = LONG.unpack_from(data, len(data) - 8)[0]
             self._byte_size += 8 + len(key) + value.size()
         self._order.update((time, key) for key, time in self._times.items())
         self.min_time = self._order[0][0] if self._order else MAX_LONG
@@ -133,7 +131,7 @@ class SuppressBuffer:
         send, put = self._send, self._engine.put
         for key in self._flush_order():
             value = self._values.get(key)
-            data = None if value is None else value.encode() + _LONG.pack(self._times[key])
+            data = None if value is None else value.encode() + LONG.pack(self._times[key])
             put(key, data)
             if send is not None:
                 send(key, data, None, NO_HEADERS if data is None else VERSION_HEADER, self._partition)

@@ -7,21 +7,19 @@ values and corner cases (deletions that end no version, equal timestamps) are th
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kstreams_repl.errors import NullKeyError
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.api import NOT_PUT
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.engine.base import Engine, Environment
+from kstreams_repl.stores.observed_time import ObservedTime
 from kstreams_repl.stores.segments import find_segments
+from kstreams_repl.stores.typed_store import LONG, TypedStore
 from kstreams_repl.stores.version_row import VersionRow
 from kstreams_repl.types import VersionedRecord
-
-_LONG = struct.Struct(">q")
 
 
 def history_segment_interval_ms(retention_ms: int) -> int:
@@ -35,33 +33,22 @@ def history_segment_interval_ms(retention_ms: int) -> int:
     return max(retention_ms // 24, 300_000)
 
 
-class VersionedRows:
+class VersionedRows(ObservedTime):
     """Versions of serialized values; restore also writes through this class."""
 
     def __init__(
         self, environment: Environment, name: str, latest: Engine, history: Engine, *, retention_ms: int, follow: bool = True
     ) -> None:
-        self._environment = environment
-        self._attribute = f"{name}/observed-time"
         self._latest = latest
         self._history = history
         self.retention_ms = retention_ms
         self._interval = history_segment_interval_ms(retention_ms)
-        self.observed_time = -1
         self._segments: list[int] = []
-        self._load()
-        if follow:
-            environment.before_commit(self.save)
-            environment.after_rollback(self._load)
+        super().__init__(environment, name, follow=follow)
 
     def _load(self) -> None:
-        kept = self._environment.attribute(self._attribute)
-        self.observed_time = -1 if kept is None else _LONG.unpack(kept)[0]
+        super()._load()
         self._segments = find_segments(self._history)
-
-    def save(self) -> None:
-        if self.observed_time >= 0:
-            self._environment.set_attribute(self._attribute, _LONG.pack(self.observed_time))
 
     def expired(self, timestamp: int) -> bool:
         return timestamp < self.observed_time - self.retention_ms
@@ -76,11 +63,11 @@ class VersionedRows:
         latest = self._latest.get(key)
         ends: int | None = None
         if latest is not None:
-            latest_timestamp: int = _LONG.unpack_from(latest)[0]
+            latest_timestamp: int = LONG.unpack_from(latest)[0]
             if timestamp >= latest_timestamp:
                 if timestamp > latest_timestamp:
                     self._end_in_history(key, latest_timestamp, timestamp, latest[8:])
-                self._latest.put(key, None if value is None else _LONG.pack(timestamp) + value)
+                self._latest.put(key, None if value is None else LONG.pack(timestamp) + value)
                 return None
             ends = latest_timestamp
         done, ends = self._put_into_history(key, value, timestamp, ends)
@@ -89,7 +76,7 @@ class VersionedRows:
         if ends is not None:
             self._finish_in_history(key, value, timestamp, ends)
         elif value is not None:
-            self._latest.put(key, _LONG.pack(timestamp) + value)
+            self._latest.put(key, LONG.pack(timestamp) + value)
         else:
             self._mark_deletion(key, timestamp)
         return ends
@@ -163,7 +150,7 @@ class VersionedRows:
     def get(self, key: bytes) -> tuple[bytes, int, int | None] | None:
         """Return (value, valid from, None) of the latest version."""
         latest = self._latest.get(key)
-        return None if latest is None else (latest[8:], _LONG.unpack_from(latest)[0], None)
+        return None if latest is None else (latest[8:], LONG.unpack_from(latest)[0], None)
 
     def get_as_of(self, key: bytes, as_of: int) -> tuple[bytes, int, int | None] | None:
         """Return (value, valid from, valid to) of the version at `as_of`; None before the retention unless the latest is that old."""
@@ -186,14 +173,14 @@ class VersionedRows:
         return None
 
     def all_latest(self) -> Iterator[tuple[bytes, bytes, int]]:
-        return ((key, data[8:], _LONG.unpack_from(data)[0]) for key, data in self._latest.range())
+        return ((key, data[8:], LONG.unpack_from(data)[0]) for key, data in self._latest.range())
 
     def _row(self, segment: int, key: bytes) -> VersionRow | None:
-        data = self._history.get(_LONG.pack(segment) + key)
+        data = self._history.get(LONG.pack(segment) + key)
         return None if data is None else VersionRow.decode(data)
 
     def _write(self, segment: int, key: bytes, row: VersionRow) -> None:
-        self._history.put(_LONG.pack(segment) + key, row.encode())
+        self._history.put(LONG.pack(segment) + key, row.encode())
 
     def _make_live(self, segment: int) -> bool:
         if segment < max(self.observed_time - self.retention_ms, 0) // self._interval:
@@ -207,11 +194,11 @@ class VersionedRows:
         live = max(self.observed_time - self.retention_ms, 0) // self._interval
         if self._segments and self._segments[0] < live:
             at = bisect_left(self._segments, live)
-            self._history.delete_range(_LONG.pack(0), _LONG.pack(live))
+            self._history.delete_range(LONG.pack(0), LONG.pack(live))
             del self._segments[:at]
 
 
-class Versioned:
+class Versioned(TypedStore):
     """A versioned store as a processor uses it."""
 
     def __init__(
@@ -225,21 +212,11 @@ class Versioned:
         persistent: bool,
         on_expired: Callable[[], None],
     ) -> None:
-        self.name = name
-        self.persistent = persistent
+        super().__init__(name, changelog, key_serde, persistent=persistent)
         self._rows = rows
         self._changelog = changelog
-        self._key = key_serde
         self._value = value_serde
         self._on_expired = on_expired
-
-    def _bytes(self, key: Any) -> bytes:
-        data = self._key.serialize(key)
-        if data is None:
-            raise NullKeyError(
-                f"store {self.name}: the key must not be null", store=self.name, hint="filter out records without a key first"
-            )
-        return data
 
     def put(self, key: Any, value: Any, timestamp: int) -> int | None:
         return self.put_raw(self._bytes(key), value, timestamp)
@@ -277,11 +254,5 @@ class Versioned:
         from_bytes, deserialize = self._key.deserialize, self._value.deserialize
         return ((from_bytes(key), VersionedRecord(deserialize(value), timestamp)) for key, value, timestamp in self._rows.all_latest())
 
-    def flush(self) -> None:
-        self._changelog.flush()
-
-    def close(self) -> None:
-        self._changelog.clear()
-
-    def __repr__(self) -> str:
-        return f"Versioned({self.name!r}, history {self._rows.retention_ms} ms)"
+    def _rows_held(self) -> str:
+        return f"history {self._rows.retention_ms} ms"

@@ -12,22 +12,19 @@ from collections.abc import Sequence as Column
 from operator import itemgetter
 from typing import Any
 
-from kstreams_repl.errors import NullKeyError
 from kstreams_repl.serdes import Serde, time_windowed
 from kstreams_repl.stores.api import FindOutlet, FlushListener
 from kstreams_repl.stores.engine.base import Environment, after
-from kstreams_repl.stores.key_index import KeyIndex
-from kstreams_repl.stores.key_value import not_timestamped
+from kstreams_repl.stores.indexed_store import SegmentedStore
 from kstreams_repl.stores.object_store import Cells, WriteBackCells
 from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
+from kstreams_repl.stores.typed_store import LONG, MAX_LONG
+from kstreams_repl.stores.window_reads import NO_SEQUENCE, WindowReads
 from kstreams_repl.stores.write_back_cache import WriteBackCache
-from kstreams_repl.types import Headers, ValueAndTimestamp, Windowed
+from kstreams_repl.types import Headers
 
-_LONG = struct.Struct(">q")
 _SUFFIX = struct.Struct(">qi")
 SUFFIX_SIZE = 12
-MAX_LONG = 2**63 - 1
-_NO_SEQUENCE = bytes(4)
 _WINDOWED_KEY: Callable[[bytes], bytes] = itemgetter(slice(PREFIX_SIZE, -4))
 """The part of a physical key with the key and the window's start: the form in which windowed keys are written to topics."""
 _KNOWN_WINDOWS = 256
@@ -57,8 +54,10 @@ class Sequence:
         return self.value
 
 
-class Window:
-    """A window store. Cells are values, or `(value, timestamp)` when `timestamped`."""
+class Window(WindowReads, SegmentedStore):
+    """A window store over segmented rows."""
+
+    last_suffix = _SUFFIX.pack(MAX_LONG, 0x7FFFFFFF)
 
     def __init__(
         self,
@@ -74,21 +73,12 @@ class Window:
         sequence: Sequence | None = None,
         log_null: Callable[[bytes], None] | None = None,
     ) -> None:
-        self.name = name
-        self.persistent = persistent
-        self.window_size_ms = window_size_ms
-        self.timestamped = timestamped
-        self._cells = cells
-        self._rows = rows
-        self._key = key_serde
+        super().__init__(
+            name, cells, rows, key_serde, window_size_ms=window_size_ms, timestamped=timestamped, persistent=persistent
+        )
         self._value = value_serde
         self._sequence = sequence
         self._log_null = log_null
-        self._cached_segments: set[int] | None = set() if hasattr(cells, "cache") else None
-        self._index: KeyIndex | None = None
-        self._indexing = False
-        self.key_serde = key_serde
-        self.serialize_key = key_serde.serialize
         self.cached: WriteBackCache | None = cells if isinstance(cells, WriteBackCache) else None
         """The write-back cache, for operators that use its slots directly (`find_slot`)."""
         self.fetch_raw, self.put_raw = self._make_access()
@@ -100,7 +90,7 @@ class Window:
             return self._make_duplicates(self._sequence)
         if isinstance(self._cells, WriteBackCells):
             return self._make_unchecked(self._cells)
-        read, write, interval, pack = self._cells.get, self._cells.put, self._rows.interval_ms, _LONG.pack
+        read, write, interval, pack = self._cells.get, self._cells.put, self._rows.interval_ms, LONG.pack
         cached_segments, rows, noting, retention = self._cached_segments, self._rows, self.cached is not None, self._rows.retention_ms
         last, head, tail, noted = -1, b"", b"", -1
         read_key, physical = b"", b""
@@ -110,14 +100,14 @@ class Window:
             if noting and start <= rows.noted_time - retention:
                 return None
             if start != last:
-                last, head, tail = start, pack(start // interval), pack(start) + _NO_SEQUENCE
+                last, head, tail = start, pack(start // interval), pack(start) + NO_SEQUENCE
             read_key, physical = key, head + key + tail
             return read(physical)
 
         def put_raw(key: bytes, cell: Any, start: int) -> None:
             nonlocal last, head, tail, noted, read_key, physical
             if start != last or key is not read_key:
-                last, head, tail = start, pack(start // interval), pack(start) + _NO_SEQUENCE
+                last, head, tail = start, pack(start // interval), pack(start) + NO_SEQUENCE
                 read_key, physical = key, head + key + tail
             if start != noted and cached_segments is not None:
                 noted = start
@@ -137,19 +127,19 @@ class Window:
         if self._cached_segments is not None:
             self._cached_segments.add(segment)
             self._rows.note_time(start)
-        return _LONG.pack(segment), _LONG.pack(start) + _NO_SEQUENCE
+        return LONG.pack(segment), LONG.pack(start) + NO_SEQUENCE
 
     def find_slot(self) -> Callable[[bytes, int], Any]:
         """Return a function (serialized key, window start) -> the window's slot in the cache, or None."""
         assert self.cached is not None
-        find, interval, pack, cached_segments = self.cached.find, self._rows.interval_ms, _LONG.pack, self._cached_segments
+        find, interval, pack, cached_segments = self.cached.find, self._rows.interval_ms, LONG.pack, self._cached_segments
         rows = self._rows
         last, head, tail = -1, b"", b""
 
         def find_slot(key: bytes, start: int) -> Any:
             nonlocal last, head, tail
             if start != last:
-                last, head, tail = start, pack(start // interval), pack(start) + _NO_SEQUENCE
+                last, head, tail = start, pack(start // interval), pack(start) + NO_SEQUENCE
                 if cached_segments is not None:
                     cached_segments.add(start // interval)
             if start > rows.noted_time:
@@ -161,7 +151,7 @@ class Window:
     def _make_unchecked(self, cells: WriteBackCells) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, Any, int], None]]:
         """Return the functions of `_make_access` for write-back cells. They check that a segment accepts writes once per window instead of
         once per record, and check again when observed time or the live segments change."""
-        read, write, rows, pack = cells.get_any, cells.put_any, self._rows, _LONG.pack
+        read, write, rows, pack = cells.get_any, cells.put_any, self._rows, LONG.pack
         interval, retention = rows.interval_ms, rows.retention_ms
         last, head, tail = -1, b"", b""
         known: dict[int, tuple[bytes, bytes]] = {}
@@ -175,7 +165,7 @@ class Window:
             if parts is None:
                 if len(known) >= _KNOWN_WINDOWS:
                     known.clear()
-                parts = known[start] = pack(start // interval), pack(start) + _NO_SEQUENCE
+                parts = known[start] = pack(start // interval), pack(start) + NO_SEQUENCE
             head, tail = parts
             last = start
 
@@ -207,11 +197,11 @@ class Window:
         return fetch_raw, put_raw
 
     def _make_duplicates(self, sequence: Sequence) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, Any, int], None]]:
-        read, write, interval, pack = self._cells.get, self._cells.put, self._rows.interval_ms, _LONG.pack
+        read, write, interval, pack = self._cells.get, self._cells.put, self._rows.interval_ms, LONG.pack
         log_null = self._log_null
 
         def fetch_raw(key: bytes, start: int) -> Any:
-            return read(pack(start // interval) + key + pack(start) + _NO_SEQUENCE)
+            return read(pack(start // interval) + key + pack(start) + NO_SEQUENCE)
 
         def put_duplicate(key: bytes, cell: Any, start: int) -> None:
             suffix = _SUFFIX.pack(start, sequence.next())
@@ -225,73 +215,16 @@ class Window:
 
         return fetch_raw, put_duplicate
 
-    def _bytes(self, key: Any) -> bytes:
-        data = self._key.serialize(key)
-        if data is None:
-            raise NullKeyError(
-                f"store {self.name}: the key must not be null", store=self.name, hint="filter out records without a key first"
-            )
-        return data
-
-    def _optional_bytes(self, key: Any) -> bytes | None:
-        return None if key is None else self._bytes(key)
-
-    def _present(self, cell: Any) -> Any:
-        return ValueAndTimestamp._make(cell) if self.timestamped else cell
-
-    def put(self, key: Any, value: Any, window_start: int) -> None:
-        if self.timestamped and value is not None:
-            if not (isinstance(value, tuple) and len(value) == 2):
-                raise not_timestamped(self.name, value)
-            value = None if value[0] is None else value
-        self.put_raw(self._bytes(key), value, window_start)
-
-    def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
-        data = self._bytes(key)
-        if time_to is not None:
-            return self._of_key(data, time_from, time_to, False)
-        cell = self.fetch_raw(data, time_from)
-        return None if cell is None else self._present(cell)
-
-    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]:
-        return self._of_key(self._bytes(key), time_from, time_to, True)
-
-    def fetch_range(self, from_key: Any, to_key: Any, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
-        return self._of_keys(self._optional_bytes(from_key), self._optional_bytes(to_key), time_from, time_to, False)
-
-    def backward_fetch_range(self, from_key: Any, to_key: Any, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
-        return self._of_keys(self._optional_bytes(from_key), self._optional_bytes(to_key), time_from, time_to, True)
-
-    def fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
-        return self._of_keys(None, None, time_from, time_to, False)
-
-    def backward_fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
-        return self._of_keys(None, None, time_from, time_to, True)
-
-    def all(self) -> Iterator[tuple[Windowed, Any]]:
-        return self._of_keys(None, None, 0, MAX_LONG, False)
-
-    def backward_all(self) -> Iterator[tuple[Windowed, Any]]:
-        return self._of_keys(None, None, 0, MAX_LONG, True)
-
-    def index_by_key(self) -> None:
-        """Index each key's times in memory from its first read on, for operators that read by key with every record."""
-        self._indexing = self._index is not None or not getattr(self._cells, "exact", False)
-
     def fetch_key_raw(self, key: bytes, time_from: int, time_to: int, reverse: bool = False) -> Iterator[tuple[int, Any]]:
         """Iterate over (window start, cell) of one serialized key with time_from <= start <= time_to."""
         if not self._indexing:
             return self._scan_key(key, time_from, time_to, reverse)
-        index = self._index
-        if index is None:
-            index = self._index = KeyIndex(self._suffixes, self._rows.approximate_count, self._first_shown)
-            self._rows.environment.after_rollback(index.reset)
-        return self._read_indexed(index.of(key), key, time_from, time_to, reverse)
+        return self._read_indexed(self._suffixes_of(key), key, time_from, time_to, reverse)
 
     def _read_indexed(
         self, suffixes: list[bytes], key: bytes, time_from: int, time_to: int, reverse: bool
     ) -> Iterator[tuple[int, Any]]:
-        pack, unpack_from, read, interval = _LONG.pack, _LONG.unpack_from, self._cells.get, self._rows.interval_ms
+        pack, unpack_from, read, interval = LONG.pack, LONG.unpack_from, self._cells.get, self._rows.interval_ms
         first = bisect_left(suffixes, max(pack(max(time_from, 0)), self._first_shown()))
         last = 0 if time_to < 0 else bisect_left(suffixes, pack(time_to + 1), first) if time_to < MAX_LONG else len(suffixes)
         found = suffixes[first:last]
@@ -301,62 +234,24 @@ class Window:
             if cell is not None:
                 yield start, cell
 
-    def _suffixes(self, key: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over (serialized key, suffix) for the index, of one key or, with None, of all."""
-        for segment in self._segments(0, MAX_LONG, False):
-            prefix = _LONG.pack(segment)
-            low = prefix if key is None else prefix + key
-            high = _LONG.pack(segment + 1) if key is None else after(prefix + key + _SUFFIX.pack(MAX_LONG, 0x7FFFFFFF))
-            for physical, _ in self._cells.range(low, high):
-                if key is None or len(physical) == PREFIX_SIZE + len(key) + SUFFIX_SIZE:
-                    yield physical[PREFIX_SIZE:-SUFFIX_SIZE], physical[-SUFFIX_SIZE:]
-
-    def _first_shown(self) -> bytes:
-        return _LONG.pack(max(self._rows.hidden_up_to() + 1, 0))
-
     def _scan_key(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
         time_from = max(time_from, 0)
-        size, unpack_from = PREFIX_SIZE + len(key) + SUFFIX_SIZE, _LONG.unpack_from
+        size, unpack_from = PREFIX_SIZE + len(key) + SUFFIX_SIZE, LONG.unpack_from
         at = PREFIX_SIZE + len(key)
-        low, high = key + _LONG.pack(time_from) if time_to >= 0 else key, key + _SUFFIX.pack(max(time_to, 0), 0x7FFFFFFF)
+        low, high = key + LONG.pack(time_from) if time_to >= 0 else key, key + _SUFFIX.pack(max(time_to, 0), 0x7FFFFFFF)
         if time_to < time_from:
             return
         read: Any = self._cells.range
         backward = reverse and getattr(self._cells, "exact", False)
         for segment in self._segments(time_from, time_to, reverse):
-            prefix = _LONG.pack(segment)
+            prefix = LONG.pack(segment)
             more: tuple[bytes, ...] = ()
             if backward:  # Kafka Streams reads its cache back to the beginning of the segment
-                more = (prefix + key + _LONG.pack(segment * self._rows.interval_ms),)
+                more = (prefix + key + LONG.pack(segment * self._rows.interval_ms),)
             for physical, cell in read(prefix + low, after(prefix + high), reverse, *more):
                 # The range may also contain longer keys that begin with this one.
                 if len(physical) == size:
                     yield unpack_from(physical, at)[0], cell
-
-    def _segments(self, time_from: int, time_to: int, reverse: bool) -> list[int]:
-        """Return the segments of the rows and, if the store is cached, of the cached entries."""
-        ids = self._rows.segment_ids(time_from, time_to)
-        cached = self._cached_segments
-        if cached:
-            interval = self._rows.interval_ms
-            first, last = max(time_from, 0) // interval, time_to // interval
-            ids = sorted({*ids, *(segment for segment in cached if first <= segment <= last)})
-        return ids[::-1] if reverse else ids
-
-    def _of_key(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
-        rows = self.fetch_key_raw(key, time_from, time_to, reverse)
-        if not getattr(self._cells, "exact", False):  # an exact cache is read lazily, because a read that ends early uses fewer entries
-            rows = iter(list(rows))
-        if self.timestamped:
-            return ((start, ValueAndTimestamp._make(cell)) for start, cell in rows)
-        return rows
-
-    def _of_keys(
-        self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool
-    ) -> Iterator[tuple[Windowed, Any]]:
-        from_bytes, present, size = self._key.deserialize, self._present, self.window_size_ms
-        rows = list(self.range_raw(low, high, time_from, time_to, reverse))
-        return ((Windowed(from_bytes(key), start, min(start + size, MAX_LONG)), present(cell)) for key, start, cell in rows)
 
     def range_raw(
         self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool = False
@@ -364,23 +259,18 @@ class Window:
         """Iterate over (serialized key, window start, cell) in physical order: by segment, then by key, then by time."""
         if time_to < time_from or (low is not None and high is not None and low > high):
             return
-        unpack_from = _LONG.unpack_from
-        for segment in self._segments(time_from, time_to, reverse):
-            prefix = _LONG.pack(segment)
-            for physical, cell in self._cells.range(prefix + (low or b""), _LONG.pack(segment + 1), reverse):
-                end = len(physical) - SUFFIX_SIZE
-                start = unpack_from(physical, end)[0]
-                key = physical[PREFIX_SIZE:end]
-                if time_from <= start <= time_to and (low is None or key >= low) and (high is None or key <= high):
-                    yield key, start, cell
+        unpack_from = LONG.unpack_from
+        for key, suffix, cell in self._scan(low, high, time_from, time_to, reverse):
+            start = unpack_from(suffix)[0]
+            if time_from <= start <= time_to:
+                yield key, start, cell
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
-        from_bytes, size, timestamped, unpack_from = self._key.deserialize, self.window_size_ms, self.timestamped, _LONG.unpack_from
+        windowed, timestamped, unpack_from = self._windowed, self.timestamped, LONG.unpack_from
 
         def entry_leaves(physical: bytes, new: Any, old: Any, timestamp: int, headers: Any) -> None:
             end = len(physical) - SUFFIX_SIZE
-            start = unpack_from(physical, end)[0]
-            key = Windowed(from_bytes(physical[PREFIX_SIZE:end]), start, min(start + size, MAX_LONG))
+            key = windowed(physical[PREFIX_SIZE:end], unpack_from(physical, end)[0])
             if timestamped:
                 if new is not None:
                     new, timestamp = new
@@ -402,12 +292,3 @@ class Window:
             outlet(list(map(_WINDOWED_KEY, physical)), values, timestamps, headers)
 
         self.cached.set_outlet(leave)
-
-    def flush(self) -> None:
-        self._cells.flush()
-
-    def close(self) -> None:
-        self._cells.clear()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, ~{self._rows.approximate_count()} rows)"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.spark.spark_session import get_session, stop_session
+from kstreams_repl.spark.startup.spark_session import get_session, stop_session
 from tests.cluster.standalone import SparkCluster
 from tests.spark.hosting import Host
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.spark.spark_session import stop_session
+from kstreams_repl.spark.startup.spark_session import stop_session
 from tests.cluster.standalone import SparkCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]

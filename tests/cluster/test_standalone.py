@@ -9,9 +9,9 @@ import pytest
 
 from kstreams_repl.errors import DeployError
 from kstreams_repl.instance.control.journal_follower import Follower
-from kstreams_repl.spark import missing_executors
 from kstreams_repl.spark.deployment import Deployment
-from kstreams_repl.spark.spark_session import total_slots
+from kstreams_repl.spark.failures import missing_executors
+from kstreams_repl.spark.slots.spark_slots import total_slots
 from tests.cluster.standalone import SparkCluster
 from tests.spark.hosting import Host, counting, decoded, expected_counts, failed, numbered, processed, running, settle
 

@@ -19,7 +19,7 @@ from kstreams_repl.instance.state.state_directory import task_directory
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.planning import make_plan
+from kstreams_repl.spark.planning.plan_builder import make_plan
 from kstreams_repl.types import TaskId
 
 SECONDS = 60.0

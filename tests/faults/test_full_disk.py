@@ -13,7 +13,7 @@ from kstreams_repl import connect, serdes
 from kstreams_repl.dsl import StreamsBuilder
 from kstreams_repl.errors import EmbeddedBrokerError, StateStoreError
 from kstreams_repl.kafka.embedded import EmbeddedBroker
-from kstreams_repl.spark.deployment import Status
+from kstreams_repl.spark.application_state import Status
 from kstreams_repl.topology.topology import Topology
 from tests.disks import SmallDisk, small_disk
 from tests.faults.reliability import note

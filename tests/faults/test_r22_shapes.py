@@ -20,7 +20,7 @@ from kstreams_repl.instance.tasks.record_collector import KafkaRecordCollector
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.kafka.internal_topics import check_internal_topic
 from kstreams_repl.runtime.handlers import ErrorContext, Response
-from kstreams_repl.spark.task_assignment import assign_tasks
+from kstreams_repl.spark.planning.task_assignment import assign_tasks
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.testing.driver import TopologyTestDriver
 from kstreams_repl.topology.partitions import resolve_partitions

@@ -20,7 +20,7 @@ from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.session.views.store_reader import read_stores
-from kstreams_repl.spark.planning import make_plan
+from kstreams_repl.spark.planning.plan_builder import make_plan
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 3

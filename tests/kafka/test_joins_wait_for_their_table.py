@@ -24,7 +24,7 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer, make_transactional_producer
 from kstreams_repl.kafka.group_offsets import known_end
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.planning import make_plan
+from kstreams_repl.spark.planning.plan_builder import make_plan
 from kstreams_repl.topology.topology import Topology
 
 pytestmark = pytest.mark.kafka

@@ -24,7 +24,7 @@ from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.transactional import TransactionalProducer
-from kstreams_repl.spark.planning import make_plan
+from kstreams_repl.spark.planning.plan_builder import make_plan
 
 pytestmark = pytest.mark.kafka
 RECORDS = 3_000

@@ -15,7 +15,7 @@ from kstreams_repl.instance.initialization.task_initialization import open_insta
 from kstreams_repl.instance.polling.poll_loop import PollLoop
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.spark.planning import make_plan
+from kstreams_repl.spark.planning.plan_builder import make_plan
 
 pytestmark = pytest.mark.kafka
 RECORDS = 500

@@ -28,8 +28,8 @@ from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.generation_fencing import Previous
-from kstreams_repl.spark.planning import make_plan
+from kstreams_repl.spark.fencing.generation_fencing import Previous
+from kstreams_repl.spark.planning.plan_builder import make_plan
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 
 pytestmark = pytest.mark.kafka

@@ -25,7 +25,7 @@ from kstreams_repl.instance.state.standby_tasks import StandbyTasks
 from kstreams_repl.instance.state.state_directory import task_directory, tasks_folder
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.spark.planning import make_plan
+from kstreams_repl.spark.planning.plan_builder import make_plan
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.types import TaskId, TopicPartition
 

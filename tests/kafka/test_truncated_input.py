@@ -26,7 +26,7 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.group_offsets import pause, resume
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.planning import make_plan
+from kstreams_repl.spark.planning.plan_builder import make_plan
 from kstreams_repl.types import TopicPartition
 
 pytestmark = pytest.mark.kafka

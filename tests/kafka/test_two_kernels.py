@@ -22,7 +22,7 @@ from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.journal import JournalControl, ensure_journal, generation_in_force
 from kstreams_repl.kafka.journal_records import DesiredState
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.planning import make_plan
+from kstreams_repl.spark.planning.plan_builder import make_plan
 
 pytestmark = pytest.mark.kafka
 SECONDS = 40.0

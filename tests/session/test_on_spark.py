@@ -22,7 +22,7 @@ from kstreams_repl.display import svg_of
 from kstreams_repl.errors import DeployError, SessionFileError, StreamsProcessingError, TopologyError
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.session.session_directory import SessionDirectory
-from kstreams_repl.spark.spark_session import spark_log
+from kstreams_repl.spark.startup.spark_session import spark_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -20,8 +20,9 @@ from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.deployment import Deployment, Status
-from kstreams_repl.spark.spark_session import get_session, stop_session
+from kstreams_repl.spark.application_state import Status
+from kstreams_repl.spark.deployment import Deployment
+from kstreams_repl.spark.startup.spark_session import get_session, stop_session
 
 SECONDS = 60.0
 _numbers = itertools.count(1)

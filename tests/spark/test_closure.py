@@ -20,7 +20,7 @@ from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.session import Session
-from kstreams_repl.spark.plan_serialization import Shipment, _by_value, pack, unpack
+from kstreams_repl.spark.planning.plan_serialization import Shipment, _by_value, pack, unpack
 from kstreams_repl.topology.nodes import ProcessorNode
 from kstreams_repl.types import TaskId, TopicPartition
 

@@ -19,7 +19,7 @@ from kstreams_repl.errors import (
     UnknownTopicError,
 )
 from kstreams_repl.kafka.journal import JournalReader
-from kstreams_repl.spark.deployment import Status
+from kstreams_repl.spark.application_state import Status
 from kstreams_repl.types import TopicPartition
 from tests.spark.hosting import (
     Host,
@@ -143,7 +143,8 @@ def test_an_interrupt_while_the_query_ends_leaves_the_end_to_the_next_call(host:
     host.produce(source, numbered(1_000))
     deployment = host.deploy(passing(source, sink))
     processed(deployment, 1_000)
-    query = deployment._query
+    assert deployment._run is not None
+    query = deployment._run.query
     assert query is not None
 
     def interrupted() -> None:

@@ -9,7 +9,7 @@ import pytest
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.errors import BrokerUnavailableError, DeployError, PartitionsChangedError
 from kstreams_repl.spark import deployment as deploying
-from kstreams_repl.spark.deployment import Status
+from kstreams_repl.spark.application_state import Status
 from tests.spark.hosting import Host, counting, decoded, expected_counts, failed, numbered, passing, processed, settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

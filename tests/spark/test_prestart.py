@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 GIVEN_UP_THEN_USED_BY_THE_FIRST_DEPLOY = """
 import time, psutil
 import kstreams_repl as ks
-from kstreams_repl.spark import spark_session as hosting
+from kstreams_repl.spark.slots import worker_pools
+from kstreams_repl.spark.startup import spark_session as hosting
 
 def jvms():
     return [p for p in psutil.Process().children(recursive=True) if p.name() == "java"]
@@ -32,7 +33,7 @@ assert not started.running and not jvms()
 session = ks.connect(directory="state", prestart=True)     # nothing is left that a second one would trip over
 assert session.client.spark.prestart.wait(120) and len(jvms()) == 1
 assert hosting.runs_already()
-pool, = hosting._pools
+pool, = worker_pools._pools
 session.produce("words", ["a b", "b"])
 builder = ks.StreamsBuilder()
 words = builder.stream("words", value_serde="string").flat_map_values(str.split)
@@ -40,7 +41,7 @@ words.group_by(lambda key, word: word, key_serde="string", value_serde="string")
 app = session.deploy(builder, "word-count")
 assert app.wait(120)
 print(session.sql("SELECT key, value FROM counts ORDER BY key").fetchall())
-assert list(hosting._pools) == [pool] and hosting._pools[pool].name == "word-count"
+assert list(worker_pools._pools) == [pool] and worker_pools._pools[pool].name == "word-count"
 session.close()
 assert not hosting.runs_already() and not jvms()
 """

@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 from kstreams_repl.errors import DeployError
-from kstreams_repl.spark.failure_translation import python_error
+from kstreams_repl.spark.failures.failure_translation import python_error
 from tests.spark.hosting import Host, failed, numbered, passing
 
 ROOT = Path(__file__).resolve().parents[2]

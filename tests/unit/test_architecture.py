@@ -16,7 +16,7 @@ HEAVY = {
     "IPython", "anywidget", "asyncio", "click", "confluent_kafka", "duckdb", "graphviz", "ipywidgets", "jgo", "jupyterlab", "lmdb",
     "numpy", "pandas", "py4j", "pyarrow", "pyspark", "rich",
 }  # fmt: skip
-WITH_CYCLES = {"display", "spark"}
+WITH_CYCLES = {"display"}
 """Packages that still have an import cycle. None may be added."""
 PRINT_WHAT_IMPORT_BRINGS = """
 import sys, threading

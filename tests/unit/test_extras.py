@@ -49,7 +49,7 @@ def test_each_call_names_the_extra_that_it_needs() -> None:
         {"duckdb", "IPython", "pyspark", "pandas"},
         """
 told(lambda: ks.connect())
-from kstreams_repl.spark.spark_session import get_session
+from kstreams_repl.spark.startup.spark_session import get_session
 told(get_session)
 from kstreams_repl.cli.main import main
 print(main(["repl"]))

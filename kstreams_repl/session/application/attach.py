@@ -26,7 +26,7 @@ from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.left_applications import failure_left
 from kstreams_repl.session.session_file import SavedVersion
 from kstreams_repl.session.source.source_slice import program_of
-from kstreams_repl.spark.generation_fencing import VersionText
+from kstreams_repl.spark.fencing.generation_fencing import VersionText
 from kstreams_repl.topology.topology import Topology
 
 
@@ -119,7 +119,7 @@ def _status(state: JournalState) -> str:
 
 def _earlier_failure(config: StreamsConfig, name: str) -> KStreamsError | None:
     """Return the error with which it failed under an earlier kernel, from this directory; it stays failed until it is started."""
-    from kstreams_repl.spark.failure_translation import error_from
+    from kstreams_repl.spark.failures.failure_translation import error_from
 
     failure = failure_left(state_root(config), name)
     return error_from(failure) if failure else None

@@ -148,7 +148,7 @@ def create_missing_topics(client: ClusterClient, topology: Topology, wanted: Any
             f"create_topics must be True or {{topic: partitions}}, got a {type(wanted).__name__}",
             hint=f'create_topics={{"{wanted}": {DEFAULT_PARTITIONS}}}',
         )
-    from kstreams_repl.spark.planning import missing_topics
+    from kstreams_repl.spark.planning.plan_builder import missing_topics
 
     known = client.admin.topics()
     read, written = missing_topics(topology, known)

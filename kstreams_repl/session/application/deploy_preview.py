@@ -18,7 +18,7 @@ def check(admin: Admin, topology: Topology, application_id: str, config: Streams
     Raises:
         UnknownTopicError, TopologyError: it does not fit the cluster.
     """
-    from kstreams_repl.spark.planning import check_topics
+    from kstreams_repl.spark.planning.plan_builder import check_topics
 
     counts = admin.topics()
     check_topics(topology, counts)

@@ -37,7 +37,7 @@ from kstreams_repl.topology.names import changelog_topic
 from kstreams_repl.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from kstreams_repl.spark.state_migration import Migration
+    from kstreams_repl.spark.fencing.state_migration import Migration
 
 Conversions = Mapping[str, Callable[[Any, Any], Any]]
 """By store name: a function of each row's key and value."""
@@ -139,7 +139,7 @@ def refuse_misreads(plan: EditPlan) -> None:
 
 def migrations_of(plan: EditPlan) -> list[Migration]:
     """Return how the rows of each migrated store are converted."""
-    from kstreams_repl.spark.state_migration import Migration, key_reader
+    from kstreams_repl.spark.fencing.state_migration import Migration, key_reader
 
     found = []
     key_default, value_default = plan.config["default.key.serde"], plan.config["default.value.serde"]

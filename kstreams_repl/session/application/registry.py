@@ -10,7 +10,7 @@ from kstreams_repl.session.application.application import Application
 from kstreams_repl.session.application.detached.mailbox import Mailbox
 from kstreams_repl.session.application.versions import VersionHistory
 from kstreams_repl.session.cluster_client import ClusterClient
-from kstreams_repl.spark.generation_fencing import VersionText
+from kstreams_repl.spark.fencing.generation_fencing import VersionText
 from kstreams_repl.topology.topology import Topology
 
 

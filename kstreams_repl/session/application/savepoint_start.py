@@ -69,7 +69,7 @@ class SavepointStart:
 
     def write(self) -> None:
         """Write state and offsets to the broker, in one transaction."""
-        from kstreams_repl.spark.planning import create_internal_topics
+        from kstreams_repl.spark.planning.plan_builder import create_internal_topics
 
         client, admin, name = self._client, self._client.admin, self._name
         # 2. Internal topics.

@@ -15,7 +15,7 @@ from kstreams_repl.serdes.by_topic import SETTING
 from kstreams_repl.session.session_file import SavedVersion, SessionFiles, save_version
 from kstreams_repl.session.source.code_changes import code_changes
 from kstreams_repl.session.source.source_slice import Program
-from kstreams_repl.spark.generation_fencing import VersionText
+from kstreams_repl.spark.fencing.generation_fencing import VersionText
 from kstreams_repl.topology.diff import whole_code
 from kstreams_repl.topology.topology import Topology
 

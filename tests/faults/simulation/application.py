@@ -14,7 +14,7 @@ from typing import Any
 from kstreams_repl import Processor, Record, StoreBuilder, StoreKind, StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.runtime.task import TaskSpec
-from kstreams_repl.spark.planning import _task_specs
+from kstreams_repl.spark.planning.plan_builder import _task_specs
 from kstreams_repl.stores.engine.lmdb import ENGINE_PREFIX
 from kstreams_repl.topology.partitions import resolve_partitions
 from kstreams_repl.types import TaskId

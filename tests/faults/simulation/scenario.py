@@ -35,7 +35,7 @@ from kstreams_repl.instance.state.state_directory import task_directory
 from kstreams_repl.kafka import clients as client_module
 from kstreams_repl.kafka import transactional
 from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.spark.task_assignment import assign_tasks
+from kstreams_repl.spark.planning.task_assignment import assign_tasks
 from kstreams_repl.stores.engine import lmdb as lmdb_module
 from tests.faults.simulation.application import APPLICATION, prepared, violations
 from tests.faults.simulation.broker import Broker

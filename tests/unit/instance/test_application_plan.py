@@ -11,7 +11,7 @@ from kstreams_repl.errors import ConfigError
 from kstreams_repl.instance.application_plan import ApplicationPlan, client_settings, transactional_id
 from kstreams_repl.kafka import clients
 from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.spark.task_assignment import assign_standbys, assign_tasks
+from kstreams_repl.spark.planning.task_assignment import assign_standbys, assign_tasks
 from kstreams_repl.types import TaskId
 
 

@@ -9,7 +9,7 @@ from kstreams_repl.errors import StreamsProcessingError
 from kstreams_repl.instance.failures.failure_report import failure_of
 from kstreams_repl.runtime.user_error import UserLine
 from kstreams_repl.session.source.error_source import user_location, with_source
-from kstreams_repl.spark.failure_translation import error_from
+from kstreams_repl.spark.failures.failure_translation import error_from
 
 
 def test_the_users_line_comes_back_through_a_report_and_the_notebook_fills_in_its_text() -> None:

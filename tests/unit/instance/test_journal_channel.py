@@ -19,7 +19,7 @@ from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal import JournalReports
 from kstreams_repl.kafka.journal_records import Claim, DesiredState, InstanceReport, encode
 from kstreams_repl.kafka.journal_state import JournalState
-from kstreams_repl.spark.failure_translation import error_from, error_of_end
+from kstreams_repl.spark.failures.failure_translation import error_from, error_of_end
 
 
 class _Sent:

@@ -14,6 +14,7 @@ from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.metrics.catalogue import CLIENT, SPECS, STATE, TAGS, THREAD, THREAD_ID, TOPIC
 from kstreams_repl.metrics.registry import Registry
 from kstreams_repl.metrics.sensors import Window
+from kstreams_repl.metrics.snapshot import Snapshot
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.spark.client_metrics import client_metrics
 from kstreams_repl.spark.instance_reports import ApplicationReport, InstanceReport
@@ -23,36 +24,30 @@ from kstreams_repl.types import TaskId, TopicPartition
 from tests.unit.runtime.rig import Outbox
 
 
-def deployment(level: str = "INFO", **states: str) -> Any:
+def of_client(level: str = "INFO", **states: str) -> Snapshot:
     builder = StreamsBuilder()
     builder.stream("in").to("out")
     told = {slot: InstanceReport(slot, state, 100 + slot, 1) for slot, state in enumerate(states.values())}
-    return SimpleNamespace(
-        application_id="counts",
-        topology=builder,
-        status="running",
-        plan=None,
-        config=StreamsConfig({"application.id": "counts", "metrics.recording.level": level}),
-        reports=ApplicationReport(1, told),
-    )
+    config = StreamsConfig({"application.id": "counts", "metrics.recording.level": level})
+    return client_metrics("counts", builder, config, status="running", reports=ApplicationReport(1, told))
 
 
-def values(of: Any, group: str) -> dict[tuple[str, ...], dict[str, Any]]:
-    return {tuple(tags.values()): dict(named) for name, tags, named in client_metrics(of).groups if name == group}
+def values(of: Snapshot, group: str) -> dict[tuple[str, ...], dict[str, Any]]:
+    return {tuple(tags.values()): dict(named) for name, tags, named in of.groups if name == group}
 
 
 @pytest.mark.parametrize(("level", "number"), [("INFO", 0), ("DEBUG", 1), ("TRACE", 2)])
 def test_the_recording_level_is_told_by_kafkas_numbers(level: str, number: int) -> None:
-    assert values(deployment(level), CLIENT)["counts",]["recording-level"] == number
+    assert values(of_client(level), CLIENT)["counts",]["recording-level"] == number
 
 
 def test_each_instance_tells_its_state_under_its_threads_name() -> None:
-    told = values(deployment(one="running", two="failed"), THREAD)
+    told = values(of_client(one="running", two="failed"), THREAD)
     assert told == {("counts-StreamThread-1",): {"state": "running"}, ("counts-StreamThread-2",): {"state": "failed"}}
 
 
 def test_what_the_driver_tells_is_documented_with_its_tags() -> None:
-    for metric in client_metrics(deployment(one="running")):
+    for metric in of_client(one="running"):
         assert (metric.group, metric.name) in SPECS
         assert tuple(metric.tags) == TAGS[metric.group]
 

@@ -33,10 +33,10 @@ from kstreams_repl.session.application.registry import ApplicationRegistry
 from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.session import Session
 from kstreams_repl.session.session_directory import SessionDirectory
-from kstreams_repl.spark.generation_fencing import VersionText
+from kstreams_repl.spark.fencing.generation_fencing import VersionText
+from kstreams_repl.spark.fencing.state_migration import Migration
 from kstreams_repl.spark.instance_reports import ApplicationReport
-from kstreams_repl.spark.planning import make_plan
-from kstreams_repl.spark.state_migration import Migration
+from kstreams_repl.spark.planning.plan_builder import make_plan
 from kstreams_repl.stores.changelog_restore import Restorer
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.types import RecordBatch, TopicPartition

@@ -318,7 +318,7 @@ def test_a_close_that_was_interrupted_does_the_rest_when_it_is_called_again() ->
 
 def test_nothing_is_started_by_a_session_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A deploy, a plan and a cleanup started a broker to ask where their directory is, `spark` a JVM; nobody ended them."""
-    monkeypatch.setattr("kstreams_repl.spark.spark_session.get_session", lambda master: pytest.fail("Spark"))
+    monkeypatch.setattr("kstreams_repl.spark.startup.spark_session.get_session", lambda master: pytest.fail("Spark"))
     session, broker = a_session_of_its_own()
     broker.stopped = 1
     session.close()

@@ -8,7 +8,7 @@ import pytest
 
 from kstreams_repl.errors import StateStoreError
 from kstreams_repl.spark.deployment import Deployment
-from kstreams_repl.spark.failure_translation import disk_errors
+from kstreams_repl.spark.failures.failure_translation import disk_errors
 from kstreams_repl.topology import Topology
 
 

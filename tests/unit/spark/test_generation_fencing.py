@@ -25,8 +25,15 @@ from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.runtime.node_counts import NodeCount
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.spark import deployment as deployment_module
-from kstreams_repl.spark import generation_fencing as module
-from kstreams_repl.spark.generation_fencing import Generations, VersionText
+from kstreams_repl.spark.application_state import Status
+from kstreams_repl.spark.deployment import Deployment
+from kstreams_repl.spark.epochs import generation_run
+from kstreams_repl.spark.epochs.generation_run import GenerationRun
+from kstreams_repl.spark.fencing import driver_control
+from kstreams_repl.spark.fencing import generation_fencing as module
+from kstreams_repl.spark.fencing.driver_control import DriverControl
+from kstreams_repl.spark.fencing.generation_fencing import Generations, VersionText
+from kstreams_repl.spark.planning.plan_serialization import Shipment
 from kstreams_repl.types import TaskId, TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -264,27 +271,29 @@ def test_a_resume_after_the_broker_has_forgotten_the_hold_starts_anew(
     def reachable(settings: ClientSettings) -> None:
         raise AnewError
 
-    for name in ("claim_slots", "release_slots"):
-        monkeypatch.setattr(deployment_module, name, lambda *args: None)
+    for name in ("reserve_slots", "release_slots"):
+        monkeypatch.setattr(generation_run, name, lambda *args: None)
     monkeypatch.setattr(deployment_module, "ensure_reachable", reachable)
     builder = StreamsBuilder()
     builder.stream("a").to("b")
     config = {"application.id": "app", "bootstrap.servers": "nowhere:1", "state.dir": str(tmp_path)}
-    paused: Any = deployment_module.Deployment(builder.build(), config)
-    paused._status, paused._clean, paused._plan, paused._shipment = deployment_module.Status.PAUSED, True, plan(1), object()
-    paused._generations = _Hold(lost)
+    paused: Any = Deployment(builder.build(), config)
+    paused._life.state, paused._control.generations = Status.PAUSED, _Hold(lost)
+    paused._run = GenerationRun(None, plan(1), Shipment(b"", "", ()), paused._control.lease)
+    paused._run.confirmed = True
     with pytest.raises(AnewError if goes_on else ProducerFencedError):
         paused.start()
-    assert paused.status is deployment_module.Status.PAUSED
+    assert paused.status is Status.PAUSED
 
 
-def test_an_edit_at_rest_takes_a_hold_of_its_own_where_the_one_there_is_lost(
-    world: World, opened: Callable[[], Generations]
+def test_an_edit_at_rest_opens_the_journal_if_the_open_one_is_broken(
+    world: World, opened: Callable[[], Generations], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lease: Any = SimpleNamespace(generation=lambda: 0, attach=lambda start, send: None, close=lambda: None)
     rested(opened)
-    lost: Any = SimpleNamespace(is_broken=True)
-    module.declare(lost, VersionText(2, "two", ""), world.settings, "app", lease)
+    monkeypatch.setattr(driver_control, "Admin", lambda settings: world)
+    control: Any = DriverControl(world.settings, "app", tmp_path, timeout_ms=1_000)
+    control.generations = SimpleNamespace(is_broken=True)
+    control.declare(VersionText(2, "two", ""))
     assert world.journal.desired is not None and world.journal.desired.version == 2
 
 

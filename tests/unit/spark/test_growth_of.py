@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kstreams_repl.dsl import StreamsBuilder
-from kstreams_repl.spark.partition_watcher import growth_of
+from kstreams_repl.spark.failures.partition_watcher import growth_of
 from kstreams_repl.types import TopicPartition
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kstreams_repl.errors import DeployError
+from kstreams_repl.spark.application_state import Status
 from kstreams_repl.spark.deployment import Deployment
-from kstreams_repl.spark.deployment_state import Status
 from kstreams_repl.topology import Topology
 
 
@@ -18,15 +18,15 @@ def test_an_edit_whose_pause_an_instance_does_not_answer_leaves_the_application_
     """It raised, and left the application at rest without a word of that."""
     old, new = Topology().add_source("in", "in"), Topology().add_source("other", "in")
     deployment = Deployment(old, {"application.id": "app", "bootstrap.servers": "127.0.0.1:9", "state.dir": str(tmp_path)})
-    deployment._status = Status.RUNNING
+    deployment._life.state = Status.RUNNING
     started: list[object] = []
 
     def pause() -> Deployment:
-        deployment._status = Status.PAUSED
+        deployment._life.state = Status.PAUSED
         raise DeployError("instance 0 of app did not answer")
 
     def start() -> Deployment:
-        deployment._status = Status.RUNNING
+        deployment._life.state = Status.RUNNING
         started.append(deployment.topology)
         return deployment
 

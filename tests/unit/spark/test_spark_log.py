@@ -12,7 +12,7 @@ import pytest
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.session.application.detached.mailbox import DriverRecord, Mailbox
 from kstreams_repl.session.logs import session_logs
-from kstreams_repl.spark.spark_session import KEPT_LOGS, _forget_old_logs, spark_log
+from kstreams_repl.spark.startup.spark_session import KEPT_LOGS, _forget_old_logs, spark_log
 
 
 @pytest.fixture(autouse=True)

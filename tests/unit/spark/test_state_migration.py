@@ -12,7 +12,7 @@ from kstreams_repl.errors import TopologyError
 from kstreams_repl.kafka.partitioning import partition_for_key
 from kstreams_repl.kafka.reading import OffsetRange
 from kstreams_repl.serdes import Serde
-from kstreams_repl.spark.state_migration import Migration, key_reader
+from kstreams_repl.spark.fencing.state_migration import Migration, key_reader
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import TopicPartition, Windowed
 

@@ -35,10 +35,10 @@ from kstreams_repl.processes import let_go, open_log, start_apart
 from kstreams_repl.session.application.detached.mailbox import FAILED, STARTING, STOPPED, DriverRecord, Mailbox
 from kstreams_repl.session.logs import last_lines
 from kstreams_repl.spark.deployment import Deployment
-from kstreams_repl.spark.failure_translation import error_from
-from kstreams_repl.spark.generation_fencing import VersionText, announce
+from kstreams_repl.spark.failures.failure_translation import error_from
+from kstreams_repl.spark.fencing.generation_fencing import VersionText, announce
+from kstreams_repl.spark.fencing.state_migration import Migration
 from kstreams_repl.spark.instance_reports import ApplicationReport, read_reports
-from kstreams_repl.spark.state_migration import Migration
 from kstreams_repl.topology.topology import Topology
 
 DRIVER = "kstreams_repl.session.application.detached.driver"

@@ -35,8 +35,8 @@ from kstreams_repl.session.session_directory import SessionDirectory
 from kstreams_repl.session.shutdown import end_all
 from kstreams_repl.session.source.error_source import with_source
 from kstreams_repl.session.spark_host import SparkHost
-from kstreams_repl.spark.generation_fencing import VersionText
-from kstreams_repl.spark.plan_serialization import UserModules
+from kstreams_repl.spark.fencing.generation_fencing import VersionText
+from kstreams_repl.spark.planning.plan_serialization import UserModules
 
 _POLL_SECONDS = 0.02
 _OTHERS = 3

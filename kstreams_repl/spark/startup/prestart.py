@@ -17,16 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.spark.spark_session import (
-    end_jvm,
-    get_session,
-    is_used,
-    is_wanted,
-    offer_pool,
-    pool_of_functions,
-    runs_already,
-    stop_session,
-)
+from kstreams_repl.spark.slots.spark_slots import is_used
+from kstreams_repl.spark.slots.worker_pools import offer_pool, pool_of_functions
+from kstreams_repl.spark.startup.spark_session import end_jvm, get_session, is_wanted, runs_already, stop_session
 
 _EPOCH_SECONDS = 30.0
 

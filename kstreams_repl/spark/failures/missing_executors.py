@@ -7,14 +7,14 @@ from contextlib import suppress
 from typing import Any
 
 from kstreams_repl.errors import DeployError
-from kstreams_repl.spark.epoch import RunningQuery
-from kstreams_repl.spark.spark_session import is_cluster, missing_slots
+from kstreams_repl.spark.epochs.streaming_query import RunningQuery
+from kstreams_repl.spark.slots.spark_slots import is_cluster, missing_slots
 
 PATIENCE_SECONDS = 60.0
 """How long an instance may be queued: a cluster manager replaces a lost executor within this time."""
 
 
-class Shortage:
+class MissingExecutors:
     """Checks about once a second, while an application's query runs, whether executors are missing.
 
     Instances queued behind other Spark jobs do not count, because those jobs end. Only a cluster loses slots.
@@ -27,7 +27,7 @@ class Shortage:
         self._remote = is_cluster(session)
         self._since: float | None = None
 
-    def look(self) -> DeployError | None:
+    def check(self) -> DeployError | None:
         """Return an error if instances have been queued for `PATIENCE_SECONDS` and there are too few slots for all."""
         missing = queued = 0
         with suppress(Exception):  # if Spark stops meanwhile, the query ends with its own error

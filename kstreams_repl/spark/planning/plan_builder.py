@@ -19,8 +19,8 @@ from kstreams_repl.kafka.admin import Admin, NewTopicSpec
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.internal_topics import ensure_internal_topics
 from kstreams_repl.runtime.task import TaskSpec
-from kstreams_repl.spark.generation_fencing import Previous
-from kstreams_repl.spark.task_assignment import assign_standbys, assign_tasks, needs_copies
+from kstreams_repl.spark.fencing.generation_fencing import Previous
+from kstreams_repl.spark.planning.task_assignment import assign_standbys, assign_tasks, needs_copies
 from kstreams_repl.topology.names import validate_application_id
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.topology.partitions import ResolvedTopology, resolve_partitions

@@ -13,7 +13,7 @@ PRELOADED = (
     "pyspark.sql",
     "pyspark.sql.pandas.serializers",
     "pyspark.worker",
-    "kstreams_repl.spark.worker",
+    "kstreams_repl.spark.epochs.worker",
     "kstreams_repl.instance.initialization.task_initialization",
     "kstreams_repl.stores.engine.lmdb",
     "kstreams_repl.stores.changelog_restore",

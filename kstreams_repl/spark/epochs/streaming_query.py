@@ -15,10 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.spark.epoch_rows import REPORT_DDL
-from kstreams_repl.spark.plan_serialization import Shipment
-from kstreams_repl.spark.spark_session import claim_pool, pool_of_functions
-from kstreams_repl.spark.worker import run_epoch
+from kstreams_repl.spark.epochs.epoch_rows import REPORT_DDL
+from kstreams_repl.spark.epochs.worker import run_epoch
+from kstreams_repl.spark.planning.plan_serialization import Shipment
+from kstreams_repl.spark.slots.worker_pools import pool_of_functions, take_pool
 
 _MOST_TASKS_SHOWN = 200
 
@@ -118,7 +118,7 @@ def start_query(
 
     Args:
         tasks: names of the tasks; with more than a few hundred the row ``tasks`` is left out.
-        holder: the owner of the worker pool (`release_slots`).
+        holder: the owner of the worker pool (`release_pool`).
         shared_pool: use the worker pool that all applications with this setting share.
         directory: the parent of the checkpoint directory.
     """
@@ -135,7 +135,7 @@ def start_query(
             .option("numPartitions", instances)
             .load()
         )
-        with pool_of_functions(session, claim_pool(application_id, instances, holder, shared=shared_pool)):
+        with pool_of_functions(session, take_pool(application_id, instances, holder, shared=shared_pool)):
             ran = clock.mapInArrow(epoch, REPORT_DDL)
         reports = ran.observe(
             "epoch",

@@ -25,8 +25,8 @@ from kstreams_repl.instance.gc_tuning import relax_collector
 from kstreams_repl.instance.instance_cache import InstanceCache
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.log_context import write_to_stderr
-from kstreams_repl.spark.epoch_rows import report_batch
-from kstreams_repl.spark.plan_serialization import Shipment, unpack
+from kstreams_repl.spark.epochs.epoch_rows import report_batch
+from kstreams_repl.spark.planning.plan_serialization import Shipment, unpack
 
 _BROKER_SECONDS = 1.0
 _plans: dict[str, tuple[str, ApplicationPlan]] = {}

@@ -16,8 +16,7 @@ import base64
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kstreams_repl.commit import offset_metadata
@@ -300,14 +299,6 @@ class Generations:
         return DesiredState(generation, state, self._version, self._instances, _now())  # type: ignore[arg-type]
 
 
-def declare(
-    holding: Generations | None, version: VersionText, settings: ClientSettings, application_id: str, lease: ControlChannel
-) -> None:
-    """Write which version the next start of an application at rest runs, using the open control or opening one for this call."""
-    with held(holding, settings, application_id, lease) as generations:
-        generations.declare(version)
-
-
 def announce(version: VersionText, settings: ClientSettings, admin: Admin, application_id: str, lease: ControlChannel) -> None:
     """Write which version another process is going to start; the previous driver is fenced."""
     generations = Generations(settings, admin, application_id, lease)
@@ -315,20 +306,6 @@ def announce(version: VersionText, settings: ClientSettings, admin: Admin, appli
         generations.announce(version)
     finally:
         generations.close()
-
-
-@contextmanager
-def held(
-    holding: Generations | None, settings: ClientSettings, application_id: str, lease: ControlChannel
-) -> Iterator[Generations]:
-    """Yield the open control of an application's journal, or open one for this block if there is none or it is broken."""
-    usable = holding is not None and not holding.is_broken
-    generations = holding if holding and usable else Generations(settings, Admin(settings), application_id, lease)
-    try:
-        yield generations
-    finally:
-        if generations is not holding:
-            generations.close()
 
 
 def _by_task(slots: Mapping[str, tuple[str, ...]]) -> dict[TaskId, tuple[int, ...]]:

@@ -11,17 +11,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
 
-from kstreams_repl.errors import ApplicationFailedError, KStreamsError
-from kstreams_repl.spark.failure_translation import error_of_end, python_error
-
-if TYPE_CHECKING:
-    from kstreams_repl.instance.application_plan import ApplicationPlan
-    from kstreams_repl.spark.deployment import Deployment
-    from kstreams_repl.spark.instance_reports import ApplicationReport
+from kstreams_repl.errors import ApplicationFailedError
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.spark.failures.failure_translation import python_error
+from kstreams_repl.spark.instance_reports import ApplicationReport
 
 _LOG = logging.getLogger("kstreams_repl.spark")
 FRUITLESS = 3
@@ -31,7 +26,7 @@ _DEATHS = (
 )  # fmt: skip
 
 
-class Restarts:
+class WorkerRestarts:
     """The restarts of one deployment after deaths of its worker processes.
 
     Attributes:
@@ -43,39 +38,24 @@ class Restarts:
         self._committed: Mapping[str, int] = {}
         self._fruitless = 0
 
-    def after_end(
-        self,
-        deployment: Deployment,
-        plan: ApplicationPlan,
-        told: Collection[Mapping[str, Any]],
-        cause: str | None,
-        lost: KStreamsError | None,
-    ) -> tuple[KStreamsError, bool] | None:
-        """Decide what happens to an application whose query has ended. Called with the deployment's lock held.
+    def record(self, plan: ApplicationPlan, cause: str, reports: ApplicationReport) -> ApplicationFailedError | None:
+        """Record that a generation is to be restarted.
 
         Args:
-            told, cause, lost: see `error_of_end`.
+            cause: Spark's reason for the end of its query.
 
         Returns:
-            None: its worker processes died, and it was restarted. Otherwise the error, and whether an instance failed.
+            The error of an application that has been restarted too often without progress; None: restart it.
         """
-        over = lost is not None or any(report.get("state") in ("failed", "superseded") for report in told)
-        if over or not is_death(cause):
-            python = deployment._session.sparkContext.pythonExec
-            return error_of_end(plan.application_id, told, cause, deployment.state_root, python, lost)
-        self._fruitless = 0 if self._advanced(deployment.reports) else self._fruitless + 1
+        self._fruitless = 0 if self._advanced(reports) else self._fruitless + 1
         if self._fruitless >= FRUITLESS:
-            return _worn_out(plan.application_id, str(cause)), False
+            return _worn_out(plan.application_id, cause)
         line = (
             f"{time.strftime('%H:%M:%S')} worker processes of {plan.application_id} were killed from outside and Spark ended its query; "
             f"it was restarted from its last commit as generation {plan.generation + 1}"
         )
         self.told = [*self.told, line][-_KEPT:]
         _LOG.warning("%s", line)
-        try:
-            start_again(deployment, "worker processes died")
-        except KStreamsError as error:
-            return error, False
         return None
 
     def _advanced(self, reports: ApplicationReport) -> bool:
@@ -97,20 +77,3 @@ def _worn_out(application_id: str, cause: str) -> ApplicationFailedError:
         hint="they end before they can work: out of memory, a limit of the machine, or a crash in native code; see the workers' output in "
         "session.logs(); no committed data are lost, and resume continues from the last commit",
     )
-
-
-def start_again(deployment: Deployment, why: str) -> None:
-    """End the rest of a generation at a commit and start the next one. The deployment counts as running meanwhile.
-
-    Raises:
-        KStreamsError: it cannot be started now.
-    """
-    deployment._restarting = True
-    try:
-        with suppress(KStreamsError):  # the start fences an instance that did not answer
-            deployment.pause()
-        deployment._shipment = None  # a new plan, because the instances have not all confirmed this generation
-        deployment._story.append(why)
-        deployment.start()
-    finally:
-        deployment._restarting = False

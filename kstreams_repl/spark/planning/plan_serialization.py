@@ -23,7 +23,7 @@ from typing import Any
 
 from kstreams_repl.errors import DeployError
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.spark.pickle_diagnosis import culprit, read_globals
+from kstreams_repl.spark.planning.pickle_diagnosis import culprit, read_globals
 from kstreams_repl.topology.fingerprint import content_of, is_installed
 
 _OWN = ("kstreams_repl", "kernel_ext")

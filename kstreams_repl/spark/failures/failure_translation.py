@@ -56,6 +56,11 @@ def disk_errors(where: Path) -> Iterator[None]:
         ) from error
 
 
+def has_failed(told: Collection[Mapping[str, Any]]) -> bool:
+    """Return whether an instance has failed or was replaced by one of another session, according to the reports."""
+    return any(report.get("state") in ("failed", "superseded") for report in told)
+
+
 def error_of_end(
     application_id: str, told: Collection[Mapping[str, Any]], cause: str | None, state: Path, python: str, lost: KStreamsError | None = None
 ) -> tuple[KStreamsError, bool]:

@@ -24,7 +24,7 @@ from kstreams_repl.kafka.journal import TopicRecord
 from kstreams_repl.kafka.partitioning import partition_for_key
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.serdes import Serde, session_windowed, time_windowed
-from kstreams_repl.spark.generation_fencing import Generations, VersionText
+from kstreams_repl.spark.fencing.generation_fencing import Generations, VersionText
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 
 TRANSACTION_MS = 600_000

@@ -1,0 +1,55 @@
+"""Watch the instances of a running generation: one thread that ends when an instance has failed, slots are missing or the query ended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Mapping
+from itertools import count
+from typing import Any, Protocol
+
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.spark.epochs.generation_run import GenerationRun
+from kstreams_repl.spark.failures.failure_translation import has_failed
+from kstreams_repl.spark.failures.missing_executors import MissingExecutors
+
+_CHECK_SECONDS, _CHECKS_PER_CALL = 0.2, 5
+
+
+class OnEnd(Protocol):
+    """Called once, in the watcher's thread, when a generation has ended by itself."""
+
+    def __call__(
+        self, run: GenerationRun, told: Collection[Mapping[str, Any]], cause: str | None, lost: KStreamsError | None
+    ) -> None:
+        """Args:
+        told: the last reports of the instances.
+        cause: Spark's reason why the query ended; None if it gave none.
+        lost: the error of missing executors.
+        """
+
+
+def watch_instances(run: GenerationRun, on_end: OnEnd) -> None:
+    """Start the thread. It also ends, without a call, when the run has been ended by a signal."""
+    threading.Thread(target=_watch, args=(run, on_end), name=f"watch-{run.plan.application_id}", daemon=True).start()
+
+
+def _watch(run: GenerationRun, on_end: OnEnd) -> None:
+    query = run.query
+    if query is None:
+        return
+    executors = MissingExecutors(run.session, query, run.plan.application_id)
+    for check in count(1):
+        time.sleep(_CHECK_SECONDS)
+        if run.query is None:
+            return
+        told = run.lease.reports(run.plan.generation).values()
+        lost = None
+        if not has_failed(told):
+            if check % _CHECKS_PER_CALL:  # a call to the JVM costs more than reading the reports
+                continue
+            lost = executors.check()
+            if lost is None and query.active:
+                continue
+        on_end(run, told, query.cause(), lost)
+        return

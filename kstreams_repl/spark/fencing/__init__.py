@@ -1,0 +1,1 @@
+"""Exclusive control of an application: its generation in the journal, and changes of its state while no instance runs."""

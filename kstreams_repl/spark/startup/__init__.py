@@ -1,0 +1,1 @@
+"""Spark itself: its JVM, its session, the daemon of its Python workers."""

@@ -1,0 +1,107 @@
+"""Window and session stores: rows with a time that expire, and an optional index of the times of each key.
+
+`IndexedStore` is any of them; `SegmentedStore` is one whose physical keys begin with a segment id (`segments`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Protocol
+
+from kstreams_repl.serdes import Serde
+from kstreams_repl.stores.engine.base import Environment, after
+from kstreams_repl.stores.key_index import KeyIndex, Suffix
+from kstreams_repl.stores.object_store import Cells
+from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
+from kstreams_repl.stores.typed_store import LONG, MAX_LONG, TypedStore
+
+
+class _ExpiringRows(Protocol):
+    @property
+    def environment(self) -> Environment: ...
+
+    def approximate_count(self) -> int: ...
+
+    def hidden_up_to(self) -> int: ...
+
+
+class IndexedStore(TypedStore):
+    """A store whose rows of one key are read by time."""
+
+    _cells: Cells
+
+    def __init__(self, name: str, cells: Cells, rows: _ExpiringRows, key_serde: Serde, *, persistent: bool) -> None:
+        super().__init__(name, cells, key_serde, persistent=persistent)
+        self._cells = cells
+        self._expiring = rows
+        self._index: KeyIndex | None = None
+        self._indexing = False
+
+    def index_by_key(self) -> None:
+        """Index each key's times in memory from its first read on, for operators that read by key with every record."""
+        self._indexing = self._index is not None or not getattr(self._cells, "exact", False)
+
+    def _suffixes_of(self, key: bytes) -> list[Suffix]:
+        """Return a key's suffixes from the index, ascending; some may have expired."""
+        index = self._index
+        if index is None:
+            index = self._index = KeyIndex(self._suffixes, self._expiring.approximate_count, self._first_shown)
+            self._expiring.environment.after_rollback(index.reset)
+        return index.of(key)
+
+    def _suffixes(self, key: bytes | None) -> Iterator[tuple[bytes, Suffix]]:
+        """Iterate over (serialized key, suffix) for the index, of one key or, with None, of all."""
+        raise NotImplementedError
+
+    def _first_shown(self) -> bytes:
+        return LONG.pack(max(self._expiring.hidden_up_to() + 1, 0))
+
+    def _rows_held(self) -> str:
+        return f"~{self._expiring.approximate_count()} rows"
+
+
+class SegmentedStore(IndexedStore):
+    """A store with segments.
+
+    Attributes:
+        last_suffix: the largest part of a physical key after the key.
+    """
+
+    last_suffix: ClassVar[bytes]
+
+    def __init__(self, name: str, cells: Cells, rows: SegmentedRows, key_serde: Serde, *, persistent: bool) -> None:
+        super().__init__(name, cells, rows, key_serde, persistent=persistent)
+        self._rows = rows
+        self._cached_segments: set[int] | None = set() if hasattr(cells, "cache") else None
+
+    def _segments(self, time_from: int, time_to: int, reverse: bool) -> list[int]:
+        """Return the segments of the rows and, if the store is cached, of the cached entries."""
+        ids = self._rows.segment_ids(time_from, time_to)
+        cached = self._cached_segments
+        if cached:
+            interval = self._rows.interval_ms
+            first, last = max(time_from, 0) // interval, time_to // interval
+            ids = sorted({*ids, *(segment for segment in cached if first <= segment <= last)})
+        return ids[::-1] if reverse else ids
+
+    def _suffixes(self, key: bytes | None) -> Iterator[tuple[bytes, Suffix]]:
+        size = len(self.last_suffix)
+        for segment in self._segments(0, MAX_LONG, False):
+            prefix = LONG.pack(segment)
+            low = prefix if key is None else prefix + key
+            high = LONG.pack(segment + 1) if key is None else after(prefix + key + self.last_suffix)
+            for physical, _ in self._cells.range(low, high):
+                if key is None or len(physical) == PREFIX_SIZE + len(key) + size:
+                    yield physical[PREFIX_SIZE:-size], physical[-size:]
+
+    def _scan(
+        self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool
+    ) -> Iterator[tuple[bytes, Suffix, Any]]:
+        """Iterate over (serialized key, suffix, cell) of the segments that may hold these times, with low <= key <= high."""
+        size = len(self.last_suffix)
+        for segment in self._segments(time_from, time_to, reverse):
+            prefix = LONG.pack(segment)
+            for physical, cell in self._cells.range(prefix + (low or b""), LONG.pack(segment + 1), reverse):
+                key = physical[PREFIX_SIZE:-size]
+                if (low is None or key >= low) and (high is None or key <= high):
+                    yield key, physical[-size:], cell
