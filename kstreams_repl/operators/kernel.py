@@ -18,6 +18,7 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple, TypeVar
 
+from kstreams_repl.errors import DeployError
 from kstreams_repl.operators.base import NodeContext, Process
 from kstreams_repl.operators.loop_lines import Inline, LoopLines, Roles, loop_lines, slot_lines
 
@@ -191,12 +192,14 @@ def definition(function: Any) -> ast.FunctionDef:
     """Return a copy of a function's syntax tree.
 
     Raises:
-        RuntimeError: the module's file is not the one that was imported.
+        DeployError: the module's file is not the one that was imported.
     """
     module, code = function.__globals__["__name__"], function.__code__
     found = _functions(module).get((code.co_name, code.co_firstlineno))
     if found is None:
-        raise RuntimeError(f"the source of {module} has changed since it was imported, or is missing: restart the process")
+        raise DeployError(
+            f"the source of {module} has changed since it was imported, or is missing", hint="restart the kernel or process", path=module
+        )
     return deepcopy(found)
 
 

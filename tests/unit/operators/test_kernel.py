@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kstreams_repl.errors import DeployError
 from kstreams_repl.operators import kernel as kernel_module
 from kstreams_repl.operators.kernel import definition, inlined, kernel
 from kstreams_repl.operators.loop_lines import inline_of
@@ -153,5 +154,5 @@ def test_a_file_that_changed_since_the_import_is_refused(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(linecache, "getlines", lambda *arguments: ["pass"])
     monkeypatch.setattr(kernel_module, "_functions", kernel_module._functions.__wrapped__)
-    with pytest.raises(RuntimeError, match="has changed since it was imported"):
+    with pytest.raises(DeployError, match="has changed since it was imported"):
         definition(work)
