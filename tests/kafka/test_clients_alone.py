@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 import pytest
-from kstreams_repl.bench.environment import produce
 
 from kstreams_repl.bench.clients_alone import Share, run_share
+from kstreams_repl.bench.testbed import produce
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
