@@ -23,7 +23,7 @@ def main(broker: str | None, spark: str | None, directory: str | None, ipython_a
     session = kstreams_repl.connect(broker, spark=spark, directory=directory)
     config = Config()
     config.InteractiveShellApp.extensions = ["kstreams_repl"]
-    config.TerminalInteractiveShell.banner1 = "Kafka Streams topologies in Python. ks: kstreams_repl; session: the session\n"
+    config.TerminalInteractiveShell.banner1 = "Kafka Streams topologies in Python: ks is kstreams_repl, session is connected\n"
     try:
         start_ipython(argv=list(ipython_arguments), user_ns={"ks": kstreams_repl, "session": session}, config=config)
     finally:

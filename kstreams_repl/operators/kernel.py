@@ -71,7 +71,10 @@ def kernel(
         frozenset(name for name in names if name in calls or name.startswith(tuple(f"{call}_" for call in calls))),
     )
     slots = None if cache is None else (cache.with_context, bool(cache.texts), checked)
-    made = _generated(_Shape(work.__code__, _shape(names), null, roles, slots), _Unhashed(work, names))
+    shape = _Shape(work.__code__, _shape(names), null, roles, slots)
+    made = _GENERATED.get(shape)
+    if made is None:
+        made = _GENERATED[shape] = _generate(shape, work, names)
     entry: Process = made.make(*(names[name] for name in made.free))
     if made.loop is not None:
         values = names | ({} if cache is None else slot_names(cache)) | ({} if key_serde is None else {"from_bytes": key_serde.deserialize})
@@ -136,29 +139,18 @@ class _Shape(NamedTuple):
     slots: tuple[bool, bool, bool] | None
 
 
-class _Unhashed(NamedTuple):
-    """The objects of one node: equal for all nodes of one shape, for which the code is generated once."""
-
-    work: Any
-    names: Mapping[str, Any]
-
-    def __hash__(self) -> int:
-        return 0
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-
 class _Generated(NamedTuple):
     make: Callable[..., Process]
     free: tuple[str, ...]
     loop: LoopLines | None
 
 
-@lru_cache(maxsize=1024)
-def _generated(shape: _Shape, objects: _Unhashed) -> _Generated:
+_GENERATED: dict[_Shape, _Generated] = {}
+"""What was generated, by shape. It holds code and names only: an object of a node would keep its task's clients alive."""
+
+
+def _generate(shape: _Shape, work: Any, names: Mapping[str, Any]) -> _Generated:
     """Generate the entry's code and the loop lines."""
-    work, names = objects
     function = definition(work)
     guard = ast.parse(_GUARDS[shape.null]).body
     for part in guard:

@@ -180,7 +180,7 @@ def test_an_error_names_line_node_and_record_and_a_repair_loses_nothing(broker: 
 
     task.topology = topology_of(place, same)
     repaired = task.open()
-    task.run(repaired, len(GOOD | MORE) - repaired.tasks[0].starts[next(iter(repaired.by_partition))])
+    task.run(repaired, len(GOOD | MORE) - repaired.tasks[0].starts[next(iter(repaired.input.by_partition))])
     repaired.close()
     have = sorted(task.results())
     note("R14", f"user code raises: {place.__name__.replace('_', ' ')}", 1, int(have != expected(place)))

@@ -80,7 +80,7 @@ def test_a_dry_run_from_a_date_shows_where_it_would_begin(shell: InteractiveShel
     begins = {row[1]: row[2] for row in rows if row[0] == "partition"}
     assert sorted(begins.values()) == [0, 0, 0, 3], "records 3 and 4 of the five are of that time or later"
     result = shell.run_cell("%topo_deploy demo --dry-run --start yesterday")
-    assert "no place to begin" in str(result.error_in_exec)
+    assert "start must be 'earliest', 'latest' or a time" in str(result.error_in_exec)
 
 
 def test_topics_and_columns_complete_inside_sql(shell: InteractiveShell, topic: str) -> None:

@@ -98,7 +98,7 @@ def test_unknown_names_and_bounds_of_stores_are_told(session: ks.Session, topic:
     with pytest.raises(ks.KStreamsError, match="no topic or store") as unknown:
         session.spark_frame(topic + "s")
     assert topic in str(unknown.value.hint)
-    with pytest.raises(ks.KStreamsError, match="no topic or store"):
+    with pytest.raises(ks.KStreamsError, match="name of a topic or store, or a store, got a int"):
         session.spark_frame(3)
 
 

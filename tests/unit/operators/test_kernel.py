@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import linecache
 import traceback
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,6 +53,24 @@ def test_a_test_of_a_constant_is_decided_when_the_node_is_built(negate: bool) ->
         entry("k", value, 5, [])
     assert node.given == [("k", 0 if negate else 1, 5)]
     assert "negate" not in names_of(entry)
+
+
+def test_generated_code_keeps_no_node_alive() -> None:
+    """It kept the first node of each shape, with its task's clients: an instance that had stopped stayed connected."""
+
+    def built() -> weakref.ref[Node]:
+        node = Node()
+        forward = node.forward
+
+        def work(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+            forward(key, value, timestamp, headers)
+
+        kernel(node, work)  # type: ignore[arg-type]
+        return weakref.ref(node)
+
+    gone = built()
+    gc.collect()
+    assert gone() is None
 
 
 def test_records_without_a_key_are_dropped_and_counted() -> None:
