@@ -48,14 +48,14 @@ class Running:
             thread.start()
 
     def _work(self) -> None:
-        commit = self.instance.commit
+        commit = self.instance.committer.commit
 
         def kept(*, more: bool = False) -> bool:
             committed = commit(more=more)
             self.done_by_commit[self.instance.committer.commit_id] = self.instance.counters.records
             return committed
 
-        self.instance.commit = kept  # type: ignore[method-assign]
+        self.instance.committer.commit = kept  # type: ignore[method-assign]
         signal = lambda now: Signal.STOP if self._end.is_set() else Signal.RUN  # noqa: E731
         PollLoop(self.instance, signal=signal, report=lambda instance: None).run(time.monotonic() + 120)
 
