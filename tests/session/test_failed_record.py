@@ -82,7 +82,7 @@ def test_an_error_shows_its_record_and_skip_leaves_out_exactly_that(broker: Any,
         assert [version.number for version in app.versions] == [1, 2, 3]
         assert f"{first}, {second}" in app.versions[-1].source
         app.stop()
-    with open_session(broker, tmp_path) as session:  # whoever takes it up reads the settings with the text
+    with open_session(broker, tmp_path) as session:  # the next session reads the settings with the text
         app = session.attach(name)
         assert second in app.config["repl.skip.records"]
         with pytest.raises(DeployError, match="it is stopped"):

@@ -92,7 +92,7 @@ def test_an_exit_is_reported_with_node_record_and_line(place: Callable[..., None
 
 @pytest.mark.parametrize("place", [mapper, reading])
 def test_no_handler_goes_on_after_an_exit(place: Callable[..., None]) -> None:
-    """Whoever writes `sys.exit()` wants an end, not a record left out."""
+    """A user who writes `sys.exit()` wants the process to end, not a record to be skipped."""
     config = {"processing.exception.handler": "continue", "deserialization.exception.handler": "continue"}
     assert fails(place, "exit", config).offset == 2
 
