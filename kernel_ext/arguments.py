@@ -7,7 +7,10 @@ import argparse
 import warnings
 from typing import Any
 
+from IPython.core.error import UsageError
 from IPython.core.magic_arguments import parse_argstring
+
+from kstreams_repl.config import KEYS
 
 
 def arguments(magic: Any, line: str) -> Any:
@@ -21,6 +24,14 @@ def arguments(magic: Any, line: str) -> Any:
 def _unquoted(value: Any) -> Any:
     quoted = isinstance(value, str) and len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
     return value[1:-1] if quoted else value
+
+
+def setting(text: str) -> tuple[str, str]:
+    """Return name and value of a setting, KEY=VALUE."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"-c expects KEY=VALUE, got {text!r}; for example {next(iter(KEYS))}=…")
+    return name.strip(), value.strip()
 
 
 def old_names(*names: str) -> type[argparse.Action]:

@@ -131,6 +131,8 @@ class NameMatcher:
             return [*dict.fromkeys([*self._applications(), *(left.name for left in self._workspace.left)]), "--confirm"]
         if magic in ("topo_peek", "topo_tail"):
             return [*self._topics(), *self._nodes(), *self._workspace.names()]
+        if magic == "topo_query":
+            return [*self._stores(), "--from", "--to", "--as-of"]
         if magic == "topo_edit":
             return [*self._workspace.names(), *self._nodes(), "--dry-run", "--reset-state"]
         return self._workspace.names()

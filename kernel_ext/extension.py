@@ -8,10 +8,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from kernel_ext.batch_magics import BatchMagics
 from kernel_ext.cell_tracker import CellTracker
 from kernel_ext.completion import NameMatcher
 from kernel_ext.errors import show_error
 from kernel_ext.magics import TopoMagics
+from kernel_ext.progress_bar import ProgressBar
+from kernel_ext.query_magic import QueryMagics
 from kernel_ext.side_panel import SidePanel
 from kernel_ext.stale_nodes import StaleNodes
 from kernel_ext.workspace import Workspace
@@ -35,6 +38,8 @@ class Extension:
         self._cells = CellTracker(shell)
         self._matcher = NameMatcher(self.workspace)
         self._magics = TopoMagics(shell, self.workspace)
+        self._batch_magics = BatchMagics(shell, self.workspace)
+        self._queries = QueryMagics(shell, self.workspace)
         self._stale = StaleNodes(self.workspace)
         self._cells.after_cell(self._stale.check)
         self._side_panel = SidePanel(self.workspace, lambda: self._cells.running)
@@ -46,8 +51,9 @@ class Extension:
 
     def load(self) -> None:
         install()
-        report_to(print)
-        self.shell.register_magics(self._magics)
+        in_kernel = getattr(self.shell, "kernel", None) is not None
+        report_to(print, ProgressBar if in_kernel else None)  # a terminal cannot update what it has shown
+        self.shell.register_magics(self._magics, self._batch_magics, self._queries)
         if self._magics not in self.shell.configurables:  # for %config
             self.shell.configurables.append(self._magics)
         self._cells.start()
@@ -61,9 +67,10 @@ class Extension:
         print(self.greeting())
 
     def unload(self) -> None:
-        for kind, magics in self._magics.magics.items():
-            for name in magics:
-                self.shell.magics_manager.magics[kind].pop(name, None)
+        for registered in (self._magics, self._batch_magics, self._queries):
+            for kind, magics in registered.magics.items():
+                for name in magics:
+                    self.shell.magics_manager.magics[kind].pop(name, None)
         if self._magics in self.shell.configurables:
             self.shell.configurables.remove(self._magics)
         self._cells.stop()

@@ -21,28 +21,31 @@ from kernel_ext.node_details import ROWS, about, live_values, rows_behind, sampl
 from kernel_ext.rate_history import Histories
 from kernel_ext.view_heartbeat import OpenViews
 from kstreams_repl.display.arrange import Room, room_for
+from kstreams_repl.display.live_marks import link_widths, mark_lines
 from kstreams_repl.display.markup import clean_text, element, join
 from kstreams_repl.display.picture import Mark, Picture
-from kstreams_repl.display.svg import line_width, marked_rows, svg_of
-from kstreams_repl.display.view import View, link_rates, simplified, summary_of
+from kstreams_repl.display.svg import svg_of
+from kstreams_repl.display.view import View, simplified, summary_of
 from kstreams_repl.errors import KStreamsError, TapUnavailableError
 from kstreams_repl.session import Application
 from kstreams_repl.session.application.edit import EditPlan
 from kstreams_repl.session.application.topology_resolution import topology_of
 from kstreams_repl.session.topics.records import ReadRecord
 from kstreams_repl.session.views.live_taps import LiveTap
+from kstreams_repl.session.views.store_pages import StorePages
 from kstreams_repl.topology.diff import whole_code
 
 UPDATE_SECONDS = 0.4
 DETAIL_SECONDS = 2.0
 ACTION_ERROR_SECONDS = 20.0  # how long the failure of a button's action is shown before rows replace it
 BEAT_SECONDS = 0.5
+FILTER_CHARACTERS = 1_000
 CONTROLS = ("pause", "resume", "stop")
 
 START: dict[str, Any] = {
     "name": "", "svg": "", "marks": {}, "flows": [], "status": "", "note": "", "busy": False, "changed": False, "planned": False,
     "outdated": False, "selected": "", "failure": "", "detail": "", "about": "", "values": "",
-    "history": [], "shape_history": [], "beat": 0, "detached": False, "view": summary_of(None, View()),
+    "paging": {}, "history": [], "shape_history": [], "beat": 0, "detached": False, "view": summary_of(None, View()),
 }  # fmt: skip
 """The state that a front end mirrors. `svg`, `failure`, `detail`, `about` and `values` are markup; the others are plain text."""
 
@@ -77,6 +80,8 @@ class LivePicture:
         self._shown_plan: Any = None
         self._failed = ""
         self._with_record = False
+        self._paging = threading.RLock()
+        self._pages: tuple[Application, str, StorePages] | None = None
 
     # ---- from the front end
 
@@ -93,6 +98,8 @@ class LivePicture:
             self._select(str(message.get("shape", "")))
         elif action in ("show", "fold"):
             self._start("view", lambda: self._change_view(message))
+        elif action == "rows":
+            self._start("rows", lambda: self._turn(message))
         elif action in CONTROLS:
             self._start(str(action), lambda: self._control(getattr(self.application, str(action))))
         elif action == "edit":
@@ -254,7 +261,7 @@ class LivePicture:
             return
         self._shown_plan = _content_of(plan)
         shown = join([element("div", changed) if changed else None, plan.table().html()])
-        self.set(selected="", failure="", detail=str(shown), about="", values="", planned=not plan.diff.refused, outdated=False)
+        self.set(selected="", failure="", paging={}, detail=str(shown), about="", values="", planned=not plan.diff.refused, outdated=False)
 
     def _compare(self) -> None:
         """Update whether the shown plan is what apply would do now, since cells may have run. Not while a cell runs."""
@@ -287,10 +294,10 @@ class LivePicture:
     def _select(self, shape: str) -> None:
         if shape and not any(shape == known.id for known in self.application.picture().shapes):
             return
-        self._with_record, self._next_read = False, 0.0
+        self._with_record, self._next_read, self._pages = False, 0.0, None
         reading = str(element("div", f"reading {shape.partition(':')[2]} …")) if shape else ""
         self.set(
-            selected=shape, planned=False, failure="", about="", values="", detail=reading,
+            selected=shape, planned=False, failure="", about="", values="", detail=reading, paging={},
             shape_history=self._histories.of(shape) if shape else [],
         )
         if shape:
@@ -301,7 +308,7 @@ class LivePicture:
             kind, _, name = shape.partition(":")
             if kind == "node":
                 self._show_failure(shape)
-            self._show(shape, detail=str(rows_behind(self.application, shape)))
+            self._show_rows(shape)
             if kind == "node":
                 self._show(shape, about=str(about(self.application, name)))
                 sampled = str(sampled_values(self.application, name))
@@ -310,13 +317,36 @@ class LivePicture:
         except Exception as error:  # any error is shown in the drawer, where the user expects the rows
             self._show(shape, about=str(element("pre", str(error), role="alert")))
 
+    def _show_rows(self, shape: str) -> None:
+        """Read the rows of a shape; of a store, the page that was chosen."""
+        kind, _, name = shape.partition(":")
+        if kind != "store":
+            self._show(shape, detail=str(rows_behind(self.application, shape)))
+            return
+        with self._paging:
+            app = self.application
+            if self._pages is None or self._pages[:2] != (app, shape):
+                self._pages = (app, shape, StorePages(app, app.topology.store(name), ROWS))
+            table, controls = self._pages[2].read()
+            self._show(shape, detail=str(table.html()), paging=controls)
+
+    def _turn(self, message: Mapping[str, Any]) -> None:
+        """Show another page of the selected store's rows, or those that a filter names."""
+        shape = self.state["selected"]
+        with self._paging:
+            if self._pages is not None and self._pages[1] == shape:
+                if "filter" in message:
+                    self._pages[2].filter(str(message["filter"])[:FILTER_CHARACTERS])
+                self._pages[2].turn(str(message.get("turn", "")))
+        self._read_details(shape)
+
     def _refresh_details(self) -> None:
         """Read the rows of the selected store or topic every few seconds; less often if reading is slow."""
         shape, now = self.state["selected"], time.monotonic()
         if not shape or now < self._next_read or self.state["planned"]:
             return
         try:
-            self._show(shape, detail=str(rows_behind(self.application, shape)))
+            self._show_rows(shape)
         except Exception as error:
             self._show(shape, detail=str(element("pre", str(error), role="alert")))
         spent = time.monotonic() - now
@@ -353,7 +383,7 @@ class LivePicture:
             self._tap = None
         self._passed.clear()
 
-    def _show(self, shape: str, **values: str) -> None:
+    def _show(self, shape: str, **values: Any) -> None:
         with self._writing:
             if self.state["selected"] == shape:
                 self.set(**values)
@@ -380,21 +410,3 @@ def at_rest(picture: Picture, state: str | None) -> Picture:
         return Mark(state if moving else mark.state, lines, None if mark.rate is None else 0.0, mark.lag)
 
     return replace(picture, marks={shape: still(mark) for shape, mark in picture.marks.items()}, state=state)
-
-
-def mark_lines(picture: Picture, room: Room | None = None) -> dict[str, list[list[str]]]:
-    """Return the lines of each shape's mark: [class, text], the state's class first ("is-running", "")."""
-    room = room_for(picture) if room is None else room
-    found: dict[str, list[list[str]]] = {}
-    for shape in picture.shapes:
-        mark = picture.marks.get(shape.id)
-        if mark is not None:
-            rows = marked_rows(mark, shape, room, general=picture.common_state)
-            found[shape.id] = [["state", f"is-{mark.state}" if mark.state else ""], *map(list, rows)]
-    return found
-
-
-def link_widths(picture: Picture) -> list[list[float | None]]:
-    """Return width and records per second of each link, rounded so that small changes are not sent."""
-    rates = link_rates(picture)
-    return [[round(line_width(rate), 1), None if rate is None else float(f"{rate:.2g}")] for rate in rates]

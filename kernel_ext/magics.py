@@ -16,10 +16,9 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
 from traitlets import Float, Integer, observe
 
-from kernel_ext.arguments import arguments, old_names
+from kernel_ext.arguments import arguments, old_names, setting
 from kernel_ext.node_edits import EDIT_FUNCTION, EDITED, EditOptions, edit_text
 from kernel_ext.workspace import Workspace
-from kstreams_repl.config import KEYS
 from kstreams_repl.display.table import Table
 from kstreams_repl.dsl.call_log import Handle
 from kstreams_repl.extras import extras
@@ -115,7 +114,7 @@ class TopoMagics(Magics):
     def topo_deploy(self, line: str) -> Any:
         """`session.deploy(topology, name, ...)`; returns at once."""
         given = arguments(self.topo_deploy, line)
-        settings = dict(_setting(text) for text in given.config)
+        settings = dict(map(setting, given.config))
         topology, name = self._workspace.source(given.name), given.application or given.name
         if given.dry_run:
             return self._workspace.session.plan(topology, name, config=settings, start=given.start)
@@ -471,13 +470,6 @@ def _frame(table: Table) -> Any:
         import pandas
 
     return pandas.DataFrame(list(table.rows), columns=list(table.columns))
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise UsageError(f"-c expects KEY=VALUE, got {text!r}; for example {next(iter(KEYS))}=…")
-    return name.strip(), value.strip()
 
 
 def _split_options(line: str) -> tuple[str, str]:

@@ -40,6 +40,7 @@ class Panel(anywidget.AnyWidget):
     detail = traitlets.Unicode("").tag(sync=True)
     about = traitlets.Unicode("").tag(sync=True)
     values = traitlets.Unicode("").tag(sync=True)
+    paging = traitlets.Dict({}).tag(sync=True)
 
     def __init__(self, application: Application, kernel_busy: Callable[[], bool] = lambda: False) -> None:
         self.live = LivePicture(application, self._set_traits, kernel_busy)

@@ -16,12 +16,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kstreams_repl import errors, serdes
+    from kstreams_repl import errors, queries, serdes
     from kstreams_repl.config import StreamsConfig
     from kstreams_repl.display.chart import Chart, ChartKind
     from kstreams_repl.display.diff_text import DiffText
     from kstreams_repl.display.markup import Markup
     from kstreams_repl.display.picture import Picture
+    from kstreams_repl.display.retries import Retries, RetryReport, WaitingRecord
     from kstreams_repl.display.table import Table
     from kstreams_repl.dsl import (
         Branched,
@@ -52,12 +53,13 @@ if TYPE_CHECKING:
     from kstreams_repl.dsl.call_log import Problem
     from kstreams_repl.errors import KStreamsError
     from kstreams_repl.inspection.result import SqlResult
+    from kstreams_repl.instance.run_progress import RunProgress
     from kstreams_repl.kafka.admin import Admin, TopicDescription
     from kstreams_repl.kafka.clients import ClientSettings
     from kstreams_repl.kafka.group_admin import CommittedOffset
-    from kstreams_repl.kafka.secret import SecretReference, secret
     from kstreams_repl.metrics.custom import CustomSensor, StreamsMetrics
     from kstreams_repl.metrics.snapshot import Metric
+    from kstreams_repl.operators.async_options import AsyncOptions
     from kstreams_repl.processor import (
         Cancellable,
         FixedKeyProcessor,
@@ -69,18 +71,41 @@ if TYPE_CHECKING:
         PunctuationType,
         Record,
     )
+    from kstreams_repl.processor.current_call import CallContext, current_call, current_calls
+    from kstreams_repl.queries.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
+    from kstreams_repl.queries.position import Position, PositionBound
+    from kstreams_repl.queries.query_types import (
+        KeyQuery,
+        KeysQuery,
+        MultiVersionedKeyQuery,
+        Query,
+        RangeQuery,
+        ResultOrder,
+        TimestampedKeyQuery,
+        TimestampedRangeQuery,
+        VersionedKeyQuery,
+        VersionedRangeQuery,
+        WindowKeyQuery,
+        WindowRangeQuery,
+    )
+    from kstreams_repl.queries.state_query import FailureReason, QueryResult, StateQueryRequest, StateQueryResult
+    from kstreams_repl.queries.store_types import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
     from kstreams_repl.runtime.handlers import ErrorContext, Response
     from kstreams_repl.runtime.node_counts import NodeCount
+    from kstreams_repl.secrets import SecretReference, secret
     from kstreams_repl.serdes import Serde
     from kstreams_repl.session import Application, Session, connect
+    from kstreams_repl.session.application.batch_report import BatchReport, PartitionRange, WrittenTable
     from kstreams_repl.session.application.edit import EditPlan
     from kstreams_repl.session.application.listeners import Listeners, UncaughtResponse
+    from kstreams_repl.session.application.query_view import QueryServer
     from kstreams_repl.session.application.savepoints import Savepoint
     from kstreams_repl.session.application.state import ApplicationState
     from kstreams_repl.session.application.versions import Version
     from kstreams_repl.session.applications import Applications
     from kstreams_repl.session.cleanup import Cleanup
     from kstreams_repl.session.left_applications import LeftApplication
+    from kstreams_repl.session.reset import Reset
     from kstreams_repl.session.session_file import Saved, SavedVersion, SessionFiles
     from kstreams_repl.session.source.source_slice import Program
     from kstreams_repl.session.topics.records import ReadRecord, Records
@@ -103,29 +128,37 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Admin", "Application", "ApplicationReport", "ApplicationState", "Applications", "AutoOffsetReset", "Branched",
-    "BranchedKStream", "Cancellable", "CapturedForward", "CapturedPunctuator", "Chart", "ChartKind", "Cleanup", "ClientSettings",
-    "CogroupedKStream", "CommittedOffset", "Counts", "CustomSensor", "DescribedNode", "DescribedSubtopology", "DiffText",
-    "EditPlan", "EmitStrategy", "ErrorContext", "FixedKeyProcessor", "FixedKeyProcessorContext", "FixedKeyRecord", "GlobalKTable",
-    "InstanceReport", "JoinWindows", "KGroupedStream", "KGroupedTable", "KStream", "KStreamsError", "KTable", "LeftApplication",
-    "Listeners", "Markup", "Materialized", "Metric", "MetricsView", "MockProcessorContext", "Node", "NodeCount", "NodeRate",
-    "NodeSample", "Picture", "Problem", "ProcessingContext", "Processor", "ProcessorContext", "ProducedRecord", "Program",
-    "PunctuationType", "ReadRecord", "Record", "RecordMetadata", "RecordedRecord", "Recording", "Records", "Response", "Sample",
-    "Saved", "SavedVersion", "Savepoint", "SecretReference", "Serde", "Session", "SessionFiles", "SessionWindowedCogroupedKStream",
-    "SessionWindowedKStream", "SessionWindows", "SlidingWindowedKStream", "SlidingWindows", "SqlResult", "StoreBuilder",
-    "StoreKind", "StoreView", "Stores", "StreamsBuilder", "StreamsConfig", "StreamsMetrics", "Subtopology", "Suppressed", "Table",
-    "TaskId", "TaskReport", "TestInputTopic", "TestOutputTopic", "TestRecord", "TimeWindowedCogroupedKStream",
-    "TimeWindowedKStream", "TimeWindows", "TopicDescription", "TopicPartition", "Topology", "TopologyDescription",
-    "TopologyTestDriver", "UncaughtResponse", "UnlimitedWindows", "ValueAndTimestamp", "Version", "VersionedRecord", "Windowed",
-    "connect", "errors", "secret", "serdes", "tables", "timestamps",
+    "Admin", "Application", "ApplicationReport", "ApplicationState", "Applications", "AsyncOptions", "AutoOffsetReset",
+    "BatchReport", "Branched", "BranchedKStream", "CallContext", "Cancellable", "CapturedForward", "CapturedPunctuator",
+    "Chart", "ChartKind", "Cleanup", "ClientSettings", "CogroupedKStream", "CommittedOffset", "Counts", "CustomSensor",
+    "DescribedNode", "DescribedSubtopology", "DiffText", "EditPlan", "EmitStrategy", "ErrorContext", "FailureReason",
+    "FixedKeyProcessor", "FixedKeyProcessorContext", "FixedKeyRecord", "GlobalKTable", "HostInfo", "InstanceReport",
+    "JoinWindows", "KGroupedStream", "KGroupedTable", "KStream", "KStreamsError", "KTable", "KeyQuery", "KeyQueryMetadata",
+    "KeysQuery", "LagInfo", "LeftApplication", "Listeners", "Markup", "Materialized", "Metric", "MetricsView",
+    "MockProcessorContext", "MultiVersionedKeyQuery", "Node", "NodeCount", "NodeRate", "NodeSample", "PartitionRange",
+    "Picture", "Position", "PositionBound", "Problem", "ProcessingContext", "Processor", "ProcessorContext", "ProducedRecord",
+    "Program", "PunctuationType", "Query", "QueryResult", "QueryServer", "QueryableStoreType", "QueryableStoreTypes",
+    "RangeQuery", "ReadRecord", "Record", "RecordMetadata", "RecordedRecord", "Recording", "Records", "Reset", "Response",
+    "ResultOrder", "Retries", "RetryReport", "RunProgress", "Sample", "Saved", "SavedVersion", "Savepoint", "SecretReference", "Serde",
+    "Session", "SessionFiles", "SessionWindowedCogroupedKStream", "SessionWindowedKStream", "SessionWindows", "SlidingWindowedKStream",
+    "SlidingWindows", "SqlResult", "StateQueryRequest", "StateQueryResult", "StoreBuilder", "StoreKind", "StoreQueryParameters",
+    "StoreView", "Stores", "StreamsBuilder", "StreamsConfig", "StreamsMetadata", "StreamsMetrics", "Subtopology", "Suppressed",
+    "Table", "TaskId", "TaskReport", "TestInputTopic", "TestOutputTopic", "TestRecord", "TimeWindowedCogroupedKStream",
+    "TimeWindowedKStream", "TimeWindows", "TimestampedKeyQuery", "TimestampedRangeQuery", "TopicDescription", "TopicPartition",
+    "Topology", "TopologyDescription", "TopologyTestDriver", "UncaughtResponse", "UnlimitedWindows", "ValueAndTimestamp",
+    "Version", "VersionedKeyQuery", "VersionedRangeQuery", "VersionedRecord", "WaitingRecord", "WindowKeyQuery", "WindowRangeQuery",
+    "Windowed", "WrittenTable", "connect", "current_call", "current_calls", "errors", "queries", "secret", "serdes", "tables",
+    "timestamps",
 ]  # fmt: skip
 
 _PLACES = {
+    "kstreams_repl.batch.completion": ("RunProgress",),
     "kstreams_repl.config": ("StreamsConfig",),
     "kstreams_repl.display.chart": ("Chart", "ChartKind"),
     "kstreams_repl.display.diff_text": ("DiffText",),
     "kstreams_repl.display.markup": ("Markup",),
     "kstreams_repl.display.picture": ("Picture",),
+    "kstreams_repl.display.retries": ("Retries", "RetryReport", "WaitingRecord"),
     "kstreams_repl.display.table": ("Table",),
     "kstreams_repl.dsl": (
         "Branched", "BranchedKStream", "CogroupedKStream", "EmitStrategy", "GlobalKTable", "JoinWindows", "KGroupedStream",
@@ -139,25 +172,38 @@ _PLACES = {
     "kstreams_repl.kafka.admin": ("Admin", "TopicDescription"),
     "kstreams_repl.kafka.group_admin": ("CommittedOffset",),
     "kstreams_repl.kafka.clients": ("ClientSettings",),
-    "kstreams_repl.kafka.secret": ("SecretReference", "secret"),
+    "kstreams_repl.secrets": ("SecretReference", "secret"),
     "kstreams_repl.metrics.custom": ("CustomSensor", "StreamsMetrics"),
     "kstreams_repl.metrics.snapshot": ("Metric",),
+    "kstreams_repl.operators.async_options": ("AsyncOptions",),
     "kstreams_repl.processor": (
         "Cancellable", "FixedKeyProcessor", "FixedKeyProcessorContext", "FixedKeyRecord", "ProcessingContext", "Processor",
         "ProcessorContext", "PunctuationType", "Record",
     ),
+    "kstreams_repl.queries.metadata": ("HostInfo", "KeyQueryMetadata", "LagInfo", "StreamsMetadata"),
+    "kstreams_repl.queries.position": ("Position", "PositionBound",),
+    "kstreams_repl.queries.query_types": (
+        "KeyQuery", "KeysQuery", "MultiVersionedKeyQuery", "Query", "RangeQuery", "ResultOrder",
+        "TimestampedKeyQuery", "TimestampedRangeQuery", "VersionedKeyQuery", "VersionedRangeQuery", "WindowKeyQuery", "WindowRangeQuery",
+    ),
+    "kstreams_repl.queries.state_query": ("FailureReason", "QueryResult", "StateQueryRequest", "StateQueryResult",),
+    "kstreams_repl.queries.store_types": ("QueryableStoreType", "QueryableStoreTypes", "StoreQueryParameters",),
+    "kstreams_repl.processor.current_call": ("CallContext", "current_call", "current_calls"),
     "kstreams_repl.runtime.handlers": ("ErrorContext", "Response"),
     "kstreams_repl.runtime.node_counts": ("NodeCount",),
     "kstreams_repl.serdes": ("Serde",),
     "kstreams_repl.session": ("Application", "Session", "connect"),
+    "kstreams_repl.session.application.batch_report": ("BatchReport", "PartitionRange", "WrittenTable"),
     "kstreams_repl.session.application.edit": ("EditPlan",),
     "kstreams_repl.session.application.listeners": ("Listeners", "UncaughtResponse"),
+    "kstreams_repl.session.application.query_view": ("QueryServer",),
     "kstreams_repl.session.application.savepoints": ("Savepoint",),
     "kstreams_repl.session.application.state": ("ApplicationState",),
     "kstreams_repl.session.application.versions": ("Version",),
     "kstreams_repl.session.applications": ("Applications",),
     "kstreams_repl.session.cleanup": ("Cleanup",),
     "kstreams_repl.session.left_applications": ("LeftApplication",),
+    "kstreams_repl.session.reset": ("Reset",),
     "kstreams_repl.session.session_file": ("Saved", "SavedVersion", "SessionFiles"),
     "kstreams_repl.session.source.source_slice": ("Program",),
     "kstreams_repl.session.topics.records": ("ReadRecord", "Records"),
@@ -177,7 +223,7 @@ _PLACES = {
     "kstreams_repl.types": ("RecordMetadata", "TaskId", "TopicPartition", "ValueAndTimestamp", "VersionedRecord", "Windowed"),
 }  # fmt: skip
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
-_MODULES = {"errors": "errors", "serdes": "serdes", "tables": "testing.tables", "timestamps": "dsl.timestamps"}
+_MODULES = {"errors": "errors", "queries": "queries", "serdes": "serdes", "tables": "testing.tables", "timestamps": "dsl.timestamps"}
 _SHOWN = frozenset({"GlobalKTable", "KStream", "KTable", "StreamsBuilder", "Topology"})
 
 

@@ -3,8 +3,9 @@
 Keys are Kafka Streams' dotted names. Values may have the type shown or be strings (``"100"``), as in a properties file. Keys with the
 prefix ``consumer.``, ``main.consumer.``, ``restore.consumer.``, ``global.consumer.``, ``producer.`` or ``admin.`` and librdkafka's client
 settings (``sasl.*``, ``ssl.*``, ``security.protocol`` ...) are passed to the clients unchanged, except those that the application sets
-itself, with any prefix (`_OWN`). Keys with ``topic.`` are passed to new internal topics. This project's own keys have the prefix
-``repl.``. Every other Kafka Streams key is accepted, or refused with what to use instead (`kafka_streams_keys`).
+itself, with any prefix (`_OWN`). Keys with ``topic.`` are passed to new internal topics, those with ``schema.registry.`` to the Schema
+Registry's client. This project's own keys have the prefix ``repl.``. Every other Kafka Streams key is accepted, or refused with what to
+use instead (`kafka_streams_keys`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE_V2 = "exactly_once_v2"
 SNAPSHOT_DIR = "repl.snapshot.dir"
 SKIPPED_RECORDS = "repl.skip.records"
+_BOUNDED_COMMIT_MS = 2000
+"""Default of commit.interval.ms in a bounded run: its results are read after its end, and fewer commits write fewer results that are
+replaced before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,12 @@ def _offset_reset(value: Any) -> str:
     return checked(value)
 
 
+def _stop_at(value: Any) -> str | None:
+    from kstreams_repl.topology.stop_at import checked
+
+    return checked(value)
+
+
 def _optional_text(value: Any) -> str | None:
     return None if value is None else str(value)
 
@@ -140,6 +150,9 @@ KEYS: dict[str, Key] = {
     "commit.interval.ms": Key(_at_least(0), 100, "Longest time between commits, in both guarantees (a documented divergence)."),
     "num.stream.threads": Key(_at_least(1), 1, "Number of instances; each is one Spark Python worker."),
     "num.processing.threads": Key(_at_least(1), 1, "Processing threads in an instance; 1 runs inline with polling."),
+    "num.threads.per.task": Key(
+        _at_least(1), 1, "Threads on which a task's stateless functions run at the same time (KIP-311); at most num.stream.threads."
+    ),
     "repl.task.scheduler": Key(
         _scheduler,
         "most-buffered",
@@ -189,9 +202,30 @@ KEYS: dict[str, Key] = {
     "metrics.sample.window.ms": Key(_at_least(1), 30_000, "Length of one sample of windowed metrics."),
     "metrics.num.samples": Key(_at_least(1), 2, "Number of samples in the window of a metric."),
     "repl.metrics.interval.ms": Key(_at_least(100), 1_000, "Interval at which an instance reports its metrics."),
-    "application.server": Key(_optional_text, None, "host:port of this application for interactive queries."),
+    "application.server": Key(
+        _optional_text, None, "host:port where the query server of each host listens; port 0: any free one. None: no server."
+    ),
+    "repl.server.certfile": Key(_optional_text, None, "PEM file with the certificate of the query servers, for TLS."),
+    "repl.server.keyfile": Key(_optional_text, None, "PEM file with the key of that certificate."),
+    "repl.server.insecure": Key(_boolean, False, "Let query servers listen beyond loopback without TLS."),
     "repl.log.level": Key(
         _one_of(*LEVELS), OFF, "Level of the workers' log of tasks and instances in Spark's log (stderr): OFF, ERROR to DEBUG."
+    ),
+    "autostop.at": Key(
+        _stop_at,
+        None,
+        "Run up to there and end (KIP-95): eol, a time, records:N, or {topic: {partition: offset}}; None: run as a stream.",
+    ),
+    "repl.autostop.through": Key(
+        _one_of("refuse", "own", "bounded"),
+        "refuse",
+        "Topics that a bounded run both writes and reads: refuse; own: only this application writes them, read to the end of the run's "
+        "own records; bounded: stop at their end when the run begins.",
+    ),
+    "repl.autostop.on.end": Key(
+        _one_of("keep", "close_windows"),
+        "keep",
+        "At the end of a bounded run: keep open windows, suppressed results and outer joins for the next run, or close and emit them.",
     ),
     "repl.partitions.check.ms": Key(
         _at_least(100), 5_000, "Interval of checks for new partitions of input topics and new topics that match a pattern."
@@ -212,6 +246,9 @@ KEYS: dict[str, Key] = {
     ),
     "repl.changelog.suppression": Key(_boolean, True, "Write one changelog record per key and commit when deployed."),
     "repl.commit.eager.ms": Key(_whole, 5, "Minimal time between commits when the queues are empty; -1: only by commit.interval.ms."),
+    "repl.async.drain.ms": Key(
+        _at_least(0), 1_000, "How long a pause or stop waits for calls of asynchronous nodes; those that have not ended are made again."
+    ),
     SNAPSHOT_DIR: Key(_optional_text, None, "Snapshot directory of stores: a path or an fsspec URL; None: no snapshots."),
     "repl.snapshot.interval.ms": Key(_at_least(100), 300_000, "Interval between snapshots of a task."),
     "repl.snapshot.retention": Key(_at_least(1), 2, "Number of snapshots of a task to keep."),
@@ -239,6 +276,7 @@ _PASS_THROUGH = (
     "ssl.",
     "security.",
     "repl.client.",
+    "schema.registry.",
 )
 
 _CLIENT_NAMES = frozenset(kafka_streams_keys.CLIENT.values())
@@ -303,7 +341,17 @@ class StreamsConfig(Mapping[str, Any]):
                     or "use Kafka Streams' keys; client settings need a prefix such as 'consumer.'",
                     key=name,
                 )
-        timeout, interval = self._values["transaction.timeout.ms"], self._values["commit.interval.ms"]
+        threads, per_task = self._values["num.stream.threads"], self._values["num.threads.per.task"]
+        if threads < per_task:
+            raise ConfigError(
+                f"num.stream.threads = {threads} is below num.threads.per.task = {per_task}: a task has no more threads than there are",
+                hint=f"set num.stream.threads to {per_task} or more; each instance takes {per_task} of them",
+                key="num.threads.per.task",
+            )
+        timeout = self._values["transaction.timeout.ms"]
+        if self._values["autostop.at"] is not None and "commit.interval.ms" not in self.given:
+            self._values["commit.interval.ms"] = min(_BOUNDED_COMMIT_MS, timeout // 2)
+        interval = self._values["commit.interval.ms"]
         if self.exactly_once and interval >= timeout:
             raise ConfigError(
                 f"commit.interval.ms = {interval} must be below transaction.timeout.ms = {timeout}: under exactly_once_v2 a transaction "
@@ -314,6 +362,17 @@ class StreamsConfig(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
+
+    @property
+    def thread_groups(self) -> tuple[int, ...]:
+        """The threads of each instance: groups of `num.threads.per.task` of the `num.stream.threads`; the first has the remainder too.
+
+        Example:
+            >>> StreamsConfig(num_stream_threads=7, num_threads_per_task=3).thread_groups
+            (4, 3)
+        """
+        threads, per_task = self._values["num.stream.threads"], self._values["num.threads.per.task"]
+        return (per_task + threads % per_task, *(per_task for _ in range(threads // per_task - 1)))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)

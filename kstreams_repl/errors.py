@@ -90,6 +90,18 @@ class SerializationError(KStreamsError):
     """Bytes could not be read, or a value could not be written, by a serde. Fields: ``topic``, ``partition``, ``offset``, ``node``."""
 
 
+class SchemaRegistryError(KStreamsError):
+    """The Schema Registry refused a request: credentials, rights, or an incompatible or invalid schema.
+
+    Not raised for a schema id that the registry does not know (`SerializationError`). Exception handlers are never asked about it, so no
+    record is skipped. Fields: ``status`` (HTTP), ``id`` of the schema.
+    """
+
+
+class SchemaRegistryUnavailableError(SchemaRegistryError):
+    """The Schema Registry does not answer, or not now. An application waits and tries again; no record is lost or skipped."""
+
+
 class StreamsProcessingError(KStreamsError):
     """Your function raised while a record was processed.
 
@@ -132,7 +144,55 @@ class InvalidRecordError(KStreamsError):
 
 
 class InvalidStateStoreError(StateStoreError):
-    """The store is not available (yet): not connected, still restoring, or closed."""
+    """The store is not available (yet): not connected, still restoring, or closed.
+
+    Attributes:
+        retriable: whether the same query may succeed later without any other change.
+    """
+
+    retriable = False
+
+
+class UnknownStateStoreError(InvalidStateStoreError):
+    """A query names a store that the topology does not have, or one without a name of its own. Asking again does not help."""
+
+
+class InvalidStateStorePartitionError(InvalidStateStoreError):
+    """A query asks for a partition that the store does not have, or that is not on this host. Asking again here does not help: ask the host
+    that has it. Fields: ``store``, ``partition``.
+    """
+
+
+class StreamsNotStartedError(InvalidStateStoreError):
+    """A query asks an application that was never started on this host. Asking again helps once it is started."""
+
+    retriable = True
+
+
+class StreamsRebalancingError(InvalidStateStoreError):
+    """A query asks for a task that is being taken over by another instance. Asking again helps, usually within seconds; a query that allows
+    stale stores is answered meanwhile. Fields: ``store``, ``task``.
+    """
+
+    retriable = True
+
+
+class StateStoreMigratedError(InvalidStateStoreError):
+    """The task moved while an iterator or a handle read its store. Asking again with the same handle helps."""
+
+    retriable = True
+
+
+class StateStoreNotAvailableError(InvalidStateStoreError):
+    """The store cannot be read from this process now: it is being restored, has no commit yet, or is kept in memory. The message says
+    whether asking again helps. Fields: ``store``, ``retriable``.
+    """
+
+    retriable = True
+
+    def __init__(self, message: str, *, hint: str | None = None, **fields: object) -> None:
+        super().__init__(message, hint=hint, **fields)
+        self.retriable = bool(fields.get("retriable", True))
 
 
 class TaskCorruptedError(StateStoreError):
@@ -155,6 +215,11 @@ class InputOffsetError(KStreamsError):
     """There is no offset to start at: ``auto.offset.reset`` of an input's source is ``none``, and its partition has no committed offset, or
     one that is no longer in the log (for example deleted by retention). Fields: ``topic``, ``partition``, ``offset``.
     """
+
+
+class TableChangedError(KStreamsError):
+    """A table changed while it was fed into a topic, and it has no versions: which rows are written is not known any more. Nothing was
+    written by this call. Fields: ``path``, ``topic``, ``written`` (rows)."""
 
 
 class UnknownTopicError(KStreamsError):
@@ -228,3 +293,15 @@ class DetachedApplicationError(DeployError):
     directory or Spark would not be available to it. Not raised for failures of the application itself: those are its own errors.
     Fields: ``path``, ``pid``.
     """
+
+
+class QueryServerError(KStreamsError):
+    """A query server could not be started, or does not answer. Fields: ``host``, ``port``, ``path``."""
+
+
+class AccessDeniedError(KStreamsError):
+    """A query server refused a request: no token, a wrong one, or a request of another web page. Asking again does not help."""
+
+
+class QueryLimitError(KStreamsError):
+    """A query needs more rows, bytes, time or open requests than the server allows. Fields: ``limit``."""

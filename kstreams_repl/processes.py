@@ -61,6 +61,14 @@ class ProcessMark:
         return True
 
 
+def process_mark(pid: int) -> ProcessMark | None:
+    """Return the mark of a running process; None if there is none."""
+    try:
+        return ProcessMark(pid, psutil.Process(pid).create_time())
+    except psutil.NoSuchProcess:
+        return None
+
+
 def open_log(path: Path) -> int:
     """Create an empty log file that only its user can read; return a file descriptor that children do not inherit by default."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)

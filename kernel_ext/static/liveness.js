@@ -64,9 +64,10 @@ export function watchKernel({ model, root, alive, changed }) {
 }
 
 // Return what happened, the state of the application, and what to do.
-export function lostText(kernel, name, detached) {
+export function lostText(kernel, name, detached, source) {
   const attach = `session.attach(${JSON.stringify(name)})`;
   const since = kernel.since.toLocaleTimeString("en-GB");
+  if (source !== "kernel") return `No message from the ${source} since ${since}: it has ended or cannot be reached. This is the last picture.`;
   if (kernel.lost === "silent") {
     return `No message from the kernel since ${since}: it hangs, has ended, or is not connected. This is the last picture. If the kernel has ended, ${
       detached ? `${name} continues in its own process` : `${name} stopped with it at its last commit`

@@ -23,6 +23,7 @@ const TITLES = {
 };
 const SIGNS = { running: "▶", starting: "…", restoring: "⟳", paused: "‖", failed: "✖", stopped: "■", created: "○", closed: "■" };
 const ANSWER_MS = 400; // a responsive kernel has answered with `busy` by then
+const TYPED_MS = 300; // after the last key
 const MANY = 20; // above this number of nodes there is a map
 let views = 0;
 
@@ -86,6 +87,8 @@ function render({ model, el }) {
   const behind = make("div", "behind", drawer);
   behind.tabIndex = 0;
   const failure = make("div", "failure", behind);
+  const paging = region("paging", behind, "rows of the store", "search");
+  paging.dataset.lmSuppressShortcuts = "true";
   const detail = make("div", "detail", behind);
   const values = make("div", "values", behind);
   const about = make("div", "about", behind);
@@ -123,6 +126,33 @@ function render({ model, el }) {
   const chip = make("span", "chip", bar);
   const status = make("span", "status", bar);
   status.setAttribute("role", "status");
+
+  // ---- the rows of a store, page by page
+
+  let typing = 0;
+  const filter = make("input", "filter", paging);
+  filter.type = "search";
+  filter.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => send({ do: "rows", filter: filter.value }), TYPED_MS);
+  });
+  const previousPage = press("previous", paging, "The rows before", () => send({ do: "rows", turn: "previous" }));
+  const nextPage = press("next", paging, "The rows after", () => send({ do: "rows", turn: "next" }));
+  const paged = make("span", "paged", paging);
+  paged.setAttribute("role", "status");
+  const showPaging = () => {
+    const now = (chosen === model.get("selected") && !model.get("planned") && model.get("paging")) || {};
+    paging.hidden = now.text === undefined;
+    if (paging.hidden) return;
+    filter.placeholder = now.label;
+    filter.setAttribute("aria-label", now.label);
+    if (filter.getRootNode().activeElement !== filter) filter.value = now.filter;
+    const gone = Boolean(life.kernel.lost);
+    filter.disabled = gone;
+    previousPage.disabled = gone || !now.previous;
+    nextPage.disabled = gone || !now.next;
+    paged.textContent = now.text;
+  };
 
   // ---- the picture
 
@@ -244,10 +274,11 @@ function render({ model, el }) {
     const gone = Boolean(kernel.lost);
     const state = gone ? "no kernel" : model.get("status");
     const name = model.get("name");
-    chip.textContent = gone ? "◌ no kernel" : `${SIGNS[state] ?? "?"} ${state}`;
+    const source = model.get("source") ?? "kernel"; // of this state: a query server's page has another
+    chip.textContent = gone ? `◌ no ${source}` : `${SIGNS[state] ?? "?"} ${state}`;
     status.textContent = gone ? name : model.get("note") || state;
     lost.hidden = !gone;
-    const text = gone ? lostText(kernel, name, model.get("detached")) : "";
+    const text = gone ? lostText(kernel, name, model.get("detached"), source) : "";
     if (lost.textContent !== text) lost.textContent = text;
     root.setAttribute("aria-label", `topology of ${name}`);
     bar.setAttribute("aria-label", `control of ${name}`);
@@ -319,6 +350,7 @@ function render({ model, el }) {
       replace(about, model.get("about"));
     }
     enable();
+    showPaging();
     open();
     drawHistories();
   };
@@ -328,6 +360,8 @@ function render({ model, el }) {
   };
   const choose = (id) => {
     const closed = chosen;
+    clearTimeout(typing);
+    if (id !== chosen) filter.value = "";
     chosen = id;
     dismissed = !id;
     mark();
@@ -400,6 +434,7 @@ function render({ model, el }) {
   const statusChanged = () => {
     showStatus();
     enable();
+    showPaging();
     open();
   };
   const arrived = () => {
@@ -412,6 +447,7 @@ function render({ model, el }) {
     ["change:status change:note change:busy change:planned change:changed change:outdated change:view change:detached", statusChanged],
     ["change:failure change:detail change:about change:values change:planned", arrived],
     ["change:history change:shape_history", drawHistories],
+    ["change:paging", showPaging],
     ["change:selected", chosenElsewhere],
     ["change:busy", answered],
   ];
@@ -424,6 +460,7 @@ function render({ model, el }) {
     life.stop();
     viewport.stop();
     clearTimeout(unanswered);
+    clearTimeout(typing);
     for (const [events, call] of listen) model.off(events, call);
     send({ do: "gone" });
   };

@@ -8,11 +8,12 @@ costs the broker nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from kstreams_repl import Topology
 from kstreams_repl.bench import workloads
 from kstreams_repl.bench.processes import ProcessSampler
 from kstreams_repl.bench.testbed import COMPRESSION, LINGER_MS, Testbed, give_up
@@ -98,37 +99,66 @@ def run_workload(
     during: AbstractContextManager[object] | None = None,
     then: Callable[[Application], None] | None = None,
 ) -> Measured:
+    """Run a workload of `workloads` with `run_topology`."""
+    topology = workloads.topology(workload, topics)
+    after_table = workload == "join"
+    return run_topology(
+        testbed, topology, {topics.input: records}, settings, name, during=during, then=then, after_table=after_table
+    )
+
+
+def run_topology(
+    testbed: Testbed,
+    topology: Topology,
+    inputs: Mapping[str, int],
+    settings: Settings,
+    name: str,
+    *,
+    during: AbstractContextManager[object] | None = None,
+    then: Callable[[Application], None] | None = None,
+    after_table: bool = False,
+    settle_seconds: float = 0.0,
+) -> Measured:
     """Deploy, wait until every record is committed, stop, and delete what the application made (except its output).
 
     Args:
+        inputs: number of records of each input topic.
         during: context that is active during the measurement, for example another sampler.
         then: called after the measurement, while the application still runs.
+        after_table: the clock starts when the topic's first record is processed; a table is read before it.
+        settle_seconds: the application has finished when it has committed nothing for so long, for topologies with repartition topics;
+            the clock stops with the last commit.
 
     Raises:
         KStreamsError: the application failed, or did not finish in time.
     """
     own, broker = ProcessSampler(testbed.own_processes), ProcessSampler(testbed.broker_processes)
+    records = sum(inputs.values())
     samples: list[tuple[float, int]] = []
     began: float | None = None
-    app = testbed.session.deploy(workloads.topology(workload, topics), name, config=settings.config())
+    latest: tuple[object, float] | None = None
+    app = testbed.session.deploy(topology, name, config=settings.config())
     try:
         with own, broker, during or nullcontext():
             deadline = time.monotonic() + settings.max_seconds
             while True:
                 report = app.reports
-                done = committed_of(report, topics.input)
+                done = sum(min(committed_of(report, topic), wanted) for topic, wanted in inputs.items())
                 if not samples or done != samples[-1][1]:
                     samples.append((commit_time_of(report), done))
                 elif not done:
                     samples[-1] = (commit_time_of(report), 0)
                 firsts = [one.first_at for one in report.instances.values() if one.first_at is not None]
                 began = min([*firsts, *([] if began is None else [began])], default=None)
-                if done >= records:
+                state = (report.committed, commit_time_of(report))
+                if latest is None or state != latest[0]:
+                    latest = state, time.monotonic()
+                if done >= records and time.monotonic() - latest[1] >= settle_seconds:
                     break
                 if app.status == "failed":
                     raise app.error or KStreamsError(f"{name} failed")
                 if time.monotonic() > deadline:
-                    raise give_up(f"{workload}: {records:,} committed records (there are {done:,})", settings.max_seconds)
+                    raise give_up(f"{name}: {records:,} committed records (there are {done:,})", settings.max_seconds)
                 time.sleep(_POLL_SECONDS)
         if then is not None:
             then(app)
@@ -136,7 +166,7 @@ def run_workload(
         app.stop()
         testbed.session.cleanup(name, dry_run=False)
     ended = max(one.committed_at for one in report.instances.values() if one.committed_at is not None)
-    if workload == "join":
+    if after_table:
         began = stream_began(samples, began)
     assert began is not None  # something was committed, so something was processed
     return Measured(

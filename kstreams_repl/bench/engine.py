@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from kstreams_repl import serdes
+from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.bench import workloads
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.gc_tuning import relax_collector
@@ -68,13 +68,15 @@ def _batches(rows: list[workloads.Row], topic: str) -> list[tuple[TopicPartition
     ]
 
 
-def run_once(workload: str, rows: list[workloads.Row], table: list[workloads.Row]) -> tuple[float, int]:
+def run_once(
+    workload: str, rows: list[workloads.Row], table: list[workloads.Row], *, topology: Any = None, registry: str | None = None
+) -> tuple[float, int]:
     """Return the seconds for the stream's records through one task, and the number of output records."""
-    topology = workloads.topology(workload)
+    topology = topology or workloads.topology(workload)
     (sub,) = topology.subtopologies()
     partitions = {TopicPartition(topic, 0): node.name for node in sub.nodes if isinstance(node, SourceNode) for topic in node.topics}
     sink, now = _Sink(), int(time.time() * 1000)
-    config = StreamsConfig({"application.id": "bench"})
+    config = StreamsConfig({"application.id": "bench", **({"schema.registry.url": registry} if registry else {})})
     spec = TaskSpec("bench", sub, TaskId(0, 0), partitions, config)
     task = StreamTask(spec, environment=MemoryEnvironment(), collector=sink, wall_clock=lambda: now)
     task.initialize()
@@ -115,17 +117,47 @@ def run_once(workload: str, rows: list[workloads.Row], table: list[workloads.Row
     return seconds, sink.records
 
 
+def _schema_rates(case: str, rows: list[workloads.Row], runs: int) -> list[float]:
+    """Read and write values with a schema in a real Schema Registry, one field changed: records/s of each run."""
+    from kstreams_repl.kafka.embedded.registry import EmbeddedRegistry
+
+    serde = SCHEMAS[case]()
+    builder = StreamsBuilder()
+    changed = builder.stream(workloads.INPUT, key_serde="string", value_serde=serde).map_values(lambda value: value | {"amount": 1})
+    changed.to(workloads.OUTPUT, key_serde="string", value_serde=serde)
+    topology = builder.build()
+    with EmbeddedRegistry() as registry:
+        write = serde.for_topic(workloads.INPUT, "value", (("url", registry.url),)).serialize
+        encoded = [(key, write(json.loads(value)) or b"", timestamp) for key, value, timestamp in rows]
+        return [len(rows) / run_once(case, encoded, [], topology=topology, registry=registry.url)[0] for _ in range(runs)]
+
+
+def _avro() -> serdes.Serde:
+    fields = [{"name": name, "type": "string" if name == "item" else "long"} for name in ("user", "amount", "item", "ts")]
+    return serdes.avro({"type": "record", "name": "Purchase", "fields": fields})
+
+
+def _protobuf() -> serdes.Serde:
+    fields = "int64 user = 1; int64 amount = 2; string item = 3; int64 ts = 4;"
+    return serdes.protobuf(schema=f'syntax = "proto3"; message Purchase {{ {fields} }}')
+
+
+SCHEMAS = {"avro": _avro, "protobuf": _protobuf}
+
+
 @click.command(help="Engine alone: records/s per workload, median of the runs.")
 @click.option("--records", default=500_000, show_default=True)
 @click.option("--keys", default=10_000, show_default=True, help="Distinct keys, picked at random.")
 @click.option("--runs", default=5, show_default=True)
-@click.option("--case", "cases", multiple=True, type=click.Choice([*CASES, "sum", "driver"]), help="Only these; default: all.")
+@click.option("--case", "cases", multiple=True, type=click.Choice([*CASES, "sum", "driver", *SCHEMAS]), help="Only these; default: all.")
 def main(records: int, keys: int, runs: int, cases: tuple[str, ...]) -> None:
     """Print one JSON line per workload, and one for the test driver (which commits after every record)."""
     rows, table = workloads.input_rows(records, keys), workloads.table_rows(keys)
     for case in cases or (*CASES, "driver"):
         if case == "driver":
             rates = [_driver_rate(rows[: records // 10]) for _ in range(runs)]
+        elif case in SCHEMAS:
+            rates = _schema_rates(case, rows, runs)
         else:
             rates = [records / run_once(case, rows, table)[0] for _ in range(runs)]
         line: dict[str, Any] = {"bench": "engine", "case": case, "value": round(statistics.median(rates)), "unit": "records/s"}

@@ -7,18 +7,23 @@ import importlib
 import click
 
 BENCHES = {
+    "batch": "kstreams_repl.bench.batch",
+    "async": "kstreams_repl.bench.calls",
     "control": "kstreams_repl.bench.control",
     "many-applications": "kstreams_repl.bench.many_applications",
     "engine": "kstreams_repl.bench.engine",
     "first-result": "kstreams_repl.bench.first_result",
     "latency": "kstreams_repl.bench.latency",
     "memory": "kstreams_repl.bench.memory",
+    "nexmark": "kstreams_repl.bench.nexmark",
     "notebook": "kstreams_repl.bench.notebook",
     "python-peers": "kstreams_repl.bench.python_peers",
+    "queries": "kstreams_repl.bench.queries",
     "report": "kstreams_repl.bench.report",
     "restore": "kstreams_repl.bench.restore",
     "sql": "kstreams_repl.bench.sql",
     "state-growth": "kstreams_repl.bench.state_growth",
+    "tables": "kstreams_repl.bench.tables",
     "throughput": "kstreams_repl.bench.throughput",
 }
 

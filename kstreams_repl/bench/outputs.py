@@ -13,13 +13,17 @@ TABLES = ("count", "sum", "window")
 """Workloads whose output is a table's changes."""
 
 
+_WINDOW_START = 8
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """All committed records of an output topic.
 
     Attributes:
         records: number of records.
-        last: the last value of each key of a table; empty for a stream.
+        last: the last value of each key of a table, without deleted rows: which rows exist for a while depends on the order in which
+            partitions are read; empty for a stream.
         fingerprint: for a stream: the sum of the hashes of its records, independent of their order; comparable within one process
             only.
     """
@@ -34,16 +38,27 @@ class Output:
             return len(self.last.items() ^ other.last.items())
         return int((self.records, self.fingerprint) != (other.records, other.fingerprint))
 
+    def summed(self) -> Output:
+        """Return the sums of a table's windowed counts by key: windows of processing time differ from run to run."""
+        sums: dict[bytes | None, int] = {}
+        for windowed, count in self.last.items():
+            key = (windowed or b"")[:-_WINDOW_START]
+            sums[key] = sums.get(key, 0) + int.from_bytes(count or b"", "big")
+        return Output(self.records, {key: total.to_bytes(8, "big") for key, total in sums.items()})
 
-def read_output(testbed: Testbed, topic: str, workload: str) -> Output:
-    """Read an output topic to its end, committed records only."""
+
+def read_output(testbed: Testbed, topic: str, *, table: bool) -> Output:
+    """Read an output topic to its end, committed records only.
+
+    Args:
+        table: it holds a table's changes.
+    """
     records, fingerprint = 0, 0
     last: dict[bytes | None, bytes | None] = {}
-    table = workload in TABLES
     for _, batch in read_ranges(testbed.settings, ranges_of(testbed.admin, topic, settled=True)):
         records += len(batch)
         if table:
             last.update(zip(batch.keys, batch.values, strict=True))
         else:
             fingerprint += sum(map(hash, zip(batch.keys, batch.values, strict=True)))
-    return Output(records, last, fingerprint)
+    return Output(records, {key: value for key, value in last.items() if value is not None}, fingerprint)

@@ -1,4 +1,4 @@
-"""Memory and processor time of the measured processes, sampled on a separate thread.
+"""Memory, files and processor time of the measured processes, sampled on a separate thread.
 
 Memory is the sum of resident sets, so pages shared by forked workers count once per worker: an upper bound.
 """
@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 import psutil
@@ -47,6 +48,11 @@ def resident_and_private(processes: Iterable[psutil.Process]) -> tuple[int, int]
         resident += memory.rss
         private += memory.rss - getattr(memory, "shared", 0)
     return resident, private
+
+
+def megabytes_in(directory: Path) -> float:
+    """Return what the files below a directory occupy on the disk."""
+    return round(sum(file.stat().st_blocks * 512 for file in directory.rglob("*") if file.is_file()) / 2**20, 1)
 
 
 class ProcessSampler:

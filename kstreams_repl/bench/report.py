@@ -42,6 +42,12 @@ value of each key (count, sum, window) or all records in any order (stateless, j
 topics, committed records only, and were equal; NO also if the peer did not finish, so that nothing was compared.
 The target is one for the ratio.""",
     ),
+    "nexmark": (
+        "Nexmark",
+        """`./kstreams bench nexmark`, exactly once, both systems over the same topics ([the queries](nexmark.md)); ours / Kafka Streams.
+*Records*: on the topics that the query reads. *Peak MB*: driver, Spark's JVM, workers and broker / the peer's JVM alone. *State MB*: what
+the local stores occupy on the disk at the end.""",
+    ),
     "python-peers": (
         "Compared with other Python stream processors",
         """`./kstreams bench python-peers --python PATH`: Quix Streams, Bytewax and Faust on the same topics, as many processes as
@@ -93,11 +99,49 @@ passed the new code has reached a `read_committed` consumer; at the end the stor
 *SQL over a store*: count, sum and max of all rows. *Picture update*: marks of every node of a running application at
 `metrics.recording.level=DEBUG`, and the drawing if its shapes changed (the kernel's part).""",
     ),
+    "queries": (
+        "Queries of state",
+        """`./kstreams bench queries --peer kafka-streams`: a count with one row per key (exactly once, two instances) and its server.
+*HTTP*: random keys over 8 connections (multi-get: 4, 1,000 keys each), each with one request open, from another process, whose use
+of processors is in *load cores*: well below 1, it is not the bottleneck. *Per core*: answers, or keys, per second of processor time of
+the server. The peer is Kafka Streams' own store behind the JDK's HTTP server (`kstreams_repl/bench/peers/QueriesPeer.java`), asked by
+the same load. *Subscription*: 200 records per second; *commit to change*: from the commit of the task's store, milliseconds after the
+broker's, to the event at the subscriber; *record to change*: from the call that sends the record, the wait for the commit included.
+*Processing*: records per second over the middle four fifths of the records that wait after a pause, the best of the runs with and
+without queries, in turn; *queries on processors of their own*: the server and the load have half of the processors, application and
+broker the other half, in both runs.""",
+    ),
     "sql": (
         "SQL over a topic",
         """`./kstreams bench sql`: queries over a topic of 4 partitions with JSON values of about 140 bytes, one record per second of
 event time, from the call of `session.sql` until the number of rows is known. *From an offset*, *from a time*: the last
 percent of one partition, of all.""",
+    ),
+    "batch": (
+        "Bounded runs",
+        """`./kstreams bench batch`, exactly once: the same count over the same topic as a stream (`commit.interval.ms` 100, its
+default) and as a bounded run (2,000, its default there), from the first record processed to the last one committed; and from the
+call of `run_batch` to its return, next to Spark's own `groupBy("key").count()` with `Trigger.AvailableNow`, in the same warm
+session, alternating. Spark's Kafka connector is not part of its Python package: its query reads the same records from files and
+appends its counts to Parquet files, so it is spared fetching from Kafka, transactions, changelogs and an output topic. From Parquet
+it reads nothing but the column of keys; from JSON lines it reads whole records, as from a topic. The last counts are compared.
+*Empty run*: nothing new since the last run.""",
+    ),
+    "tables": (
+        "Tables of files",
+        """`./kstreams bench tables`, exactly once: a topic of small JSON (4 columns, about 60 bytes) to an unpartitioned table, from
+the first record processed to the return of `run_batch`: all rows are in the table then. Plain Spark parses the same texts from
+Parquet files and writes Parquet; it is spared Kafka, and repeats or loses rows after a crash.""",
+    ),
+    "async": (
+        "Asynchronous calls",
+        """`./kstreams bench async --peer parallel-consumer`: `map_values_async` with an `async def`, in key order, one partition, one
+instance, exactly once with a commit every 100 ms; the output has each record's result exactly once, or the run is an error. The
+clock runs from the beginning of the first call to the end of the last. *Of ideal*: against a machine on which nothing costs
+anything. *Event loop alone*: the same function in an asyncio loop that does nothing else, neither order nor Kafka: its timers
+have a resolution of 1 ms, so waits of 2.5 ms take longer, and no Python reaches the ideal of the table. The table is parallel-
+consumer's own: 10,000 records, random waits between 0 and 5 ms, 100 in flight. The peer (confluent's parallel-consumer on the
+JVM, at least once, no output) has as many threads.""",
     ),
     "restore": (
         "Restore",
@@ -175,7 +219,8 @@ def render(measured: Iterable[Line], notes: Iterable[str] = ()) -> str:
         if bench in by_bench:
             title, method = _METHODS.get(bench, (bench, ""))
             parts += [f"## {title}", *([method] if method else [])]
-            parts.append(_comparison(by_bench[bench]) if bench == "throughput" else _table(by_bench[bench].values()))
+            lines = by_bench[bench]
+            parts.append(_comparison(lines) if bench == "throughput" else _queries(lines) if bench == "nexmark" else _table(lines.values()))
     return "\n\n".join(parts) + "\n"
 
 
@@ -215,6 +260,23 @@ def _comparison(cases: Mapping[str, Line]) -> str:
         )
     head = ["case", "records", "runs", "records/s (min-max)", "Kafka Streams (min-max)", "ratio", "same output"]
     head += ["target", "met", "CPU s", "its CPU s", "peak MB, broker too", "its MB alone"]
+    return _markdown(head, rows)
+
+
+def _queries(cases: Mapping[str, Line]) -> str:
+    """Return a table of Nexmark's queries: this package / the peer in each column."""
+    rows = []
+    for case, line in cases.items():
+        if case.endswith((_RATIO, _PEER)):
+            continue
+        peer, ratio = cases.get(case + _PEER, {}), cases.get(case + _RATIO, {})
+        pairs = [
+            " / ".join(_number(found[name]) for found in (line, peer) if found.get(name) is not None)
+            for name in ("value", "per_core_second", "peak_rss_mb", "state_mb")
+        ]
+        verdict = [_verdict(ratio.get("same_output")), ratio.get("target", ""), _verdict(ratio.get("met"))]
+        rows.append([f"{case}: {line['what']}", _number(line["records"]), pairs[0], ratio.get("value", ""), *verdict, *pairs[1:]])
+    head = ["query", "records", "records/s", "ratio", "same output", "target", "met", "per core-second", "peak MB", "state MB"]
     return _markdown(head, rows)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -139,14 +140,16 @@ class _Case:
                 run, other = self._run_peer(self.peer, number, read=last)
                 theirs.append(run)
         fault = fault_of(theirs, self.records, output, other)
-        self._emit(ours, theirs, same=fault is None)
+        sizes = {"records": self.records, "keys": self.keys, "instances": self.settings.instances}
+        sizes |= {"commit_ms": self.settings.commit_ms, "epoch_ms": self.settings.epoch_ms}
+        emit_comparison(BENCH, self.name, ours, theirs, same=fault is None, **sizes)
         return fault
 
     def _run_ours(self, number: int, *, read: bool) -> tuple[Measured, Output | None]:
         name = f"bench-{self.workload}-{self.settings.guarantee.replace('_', '-')}-{number}"
         topics = replace(self.topics, output=self.testbed.fresh_topic(f"{name}-out"))
         measured = run_workload(self.testbed, self.workload, topics, self.records, self.settings, name)
-        output = outputs.read_output(self.testbed, topics.output, self.workload) if read else None
+        output = outputs.read_output(self.testbed, topics.output, table=self.workload in outputs.TABLES) if read else None
         self.testbed.admin.delete_topics([topics.output])
         return measured, output
 
@@ -154,41 +157,48 @@ class _Case:
         name = f"peer-{self.workload}-{self.settings.guarantee.replace('_', '-')}-{number}"
         topics = replace(self.topics, output=self.testbed.fresh_topic(f"out-{name}"))
         run = peer.run(self.testbed, self.workload, topics, self.records, self.settings, name)
-        output = outputs.read_output(self.testbed, topics.output, self.workload) if read and run.complete else None
+        output = outputs.read_output(self.testbed, topics.output, table=self.workload in outputs.TABLES) if read and run.complete else None
         self.testbed.admin.delete_topics([topics.output])
         return run, output
 
-    def _emit(self, ours: list[Measured], theirs: list[PeerRun], *, same: bool) -> None:
-        sizes = {"records": self.records, "keys": self.keys, "instances": self.settings.instances}
-        sizes |= {"commit_ms": self.settings.commit_ms, "epoch_ms": self.settings.epoch_ms}
-        rates = [run.rate for run in ours]
-        json_output.emit(
-            BENCH,
-            self.name,
-            json_output.median(rates),
-            "records/s",
-            **json_output.spread(rates),
-            seconds=json_output.median([run.seconds for run in ours], digits=2),
-            cpu_seconds=json_output.median([run.cpu_seconds for run in ours], digits=1),
-            broker_cpu_seconds=json_output.median([run.broker_cpu_seconds for run in ours], digits=1),
-            peak_rss_mb=max(run.rss_mb + run.broker_rss_mb for run in ours),
-            broker_rss_mb=max(run.broker_rss_mb for run in ours),
-            **sizes,
-        )
-        if not theirs:
-            return
-        others = [run.rate for run in theirs]
-        json_output.emit(
-            BENCH,
-            f"{self.name} {KAFKA_STREAMS}",
-            json_output.median(others),
-            "records/s",
-            **json_output.spread(others),
-            seconds=json_output.median([run.seconds for run in theirs], digits=2),
-            cpu_seconds=json_output.median([run.cpu_seconds for run in theirs], digits=1),
-            peak_rss_mb=max(run.rss_mb for run in theirs),
-            complete=all(run.complete for run in theirs),
-            **sizes,
-        )
-        ratio = statistics.median(rates) / statistics.median(others)
-        json_output.emit(BENCH, f"{self.name} ratio", round(ratio, 2), "x", same_output=same, records=self.records)
+
+def emit_comparison(bench: str, case: str, ours: Sequence[Measured], theirs: Sequence[PeerRun], *, same: bool, **fields: Any) -> None:
+    """Print the line of our runs and, if there is a peer, its line and the ratio.
+
+    Args:
+        same: the outputs are known to be equal.
+        fields: of our line and the peer's.
+    """
+    rates = [run.rate for run in ours]
+    json_output.emit(
+        bench,
+        case,
+        json_output.median(rates),
+        "records/s",
+        **json_output.spread(rates),
+        seconds=json_output.median([run.seconds for run in ours], digits=2),
+        cpu_seconds=json_output.median([run.cpu_seconds for run in ours], digits=1),
+        per_core_second=json_output.median([run.records / max(run.cpu_seconds, 0.01) for run in ours]),
+        broker_cpu_seconds=json_output.median([run.broker_cpu_seconds for run in ours], digits=1),
+        peak_rss_mb=max(run.rss_mb + run.broker_rss_mb for run in ours),
+        broker_rss_mb=max(run.broker_rss_mb for run in ours),
+        **fields,
+    )
+    if not theirs:
+        return
+    others = [run.rate for run in theirs]
+    json_output.emit(
+        bench,
+        f"{case} {KAFKA_STREAMS}",
+        json_output.median(others),
+        "records/s",
+        **json_output.spread(others),
+        seconds=json_output.median([run.seconds for run in theirs], digits=2),
+        cpu_seconds=json_output.median([run.cpu_seconds for run in theirs], digits=1),
+        per_core_second=json_output.median([run.records / max(run.cpu_seconds, 0.01) for run in theirs]),
+        peak_rss_mb=max(run.rss_mb for run in theirs),
+        complete=all(run.complete for run in theirs),
+        **(fields | {"state_mb": theirs[-1].state_mb or None}),
+    )
+    ratio = statistics.median(rates) / statistics.median(others)
+    json_output.emit(bench, f"{case} ratio", round(ratio, 2), "x", same_output=same, records=ours[-1].records)

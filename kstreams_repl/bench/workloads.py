@@ -37,13 +37,15 @@ def input_rows(records: int, keys: int, *, seed: int = 1, first_ms: int = 1_700_
     return list(stream_rows(records, keys, seed=seed, first_ms=first_ms))
 
 
-def stream_rows(records: int, keys: int, *, seed: int = 1, first_ms: int = 1_700_000_000_000) -> Iterator[Row]:
+def stream_rows(
+    records: int, keys: int, *, seed: int = 1, first_ms: int = 1_700_000_000_000, per_ms: int = 1000
+) -> Iterator[Row]:
     """Yield the rows of `input_rows` one by one, for more records than fit into memory."""
     pick = random.Random(seed).randrange
     for i in range(records):
         user = pick(keys)
         value = b'{"user":%d,"amount":%d,"item":"abcdefghij%d","ts":%d}' % (user, i % 997, i % 1000, i)
-        yield b"user-%d" % user, value, first_ms + i // 1000
+        yield b"user-%d" % user, value, first_ms + i // per_ms
 
 
 def table_rows(keys: int, *, at_ms: int = 1_600_000_000_000) -> list[Row]:

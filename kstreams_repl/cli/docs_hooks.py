@@ -15,10 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import kstreams_repl
+from kstreams_repl.display.picture import Kind, Link, Picture, Shape
+from kstreams_repl.display.svg import svg_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOT_PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 CODE_LINK = re.compile(r"\[`?([\w.]+)(?:\(\))?`?\]\((?:\.\./)+(k\w+/[\w/]+\.py)\)")
+STATES = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+TRANSITION = re.compile(r"^\s*(\w+) --> (\w+)$", re.MULTILINE)
 FOLDERS = {"Operators": "operators", "Design": "design"}
 
 
@@ -59,6 +63,14 @@ def api_reference() -> str:
     return "".join(f"\n## {part}\n\n" + "".join(f"::: {path}\n\n" for path in paths) for part, paths in sorted(parts.items()))
 
 
+def drawn_states(diagram: re.Match[str]) -> str:
+    """Return a Mermaid state diagram as SVG: forges draw Mermaid, the site has no script for it."""
+    transitions = TRANSITION.findall(diagram.group(1))
+    states = dict.fromkeys(state for transition in transitions for state in transition)
+    links = (Link(source, target) for source, target in transitions if source != target)
+    return str(svg_of(Picture("States", tuple(Shape(state, Kind.PROCESSOR, state) for state in states), tuple(links), ())))
+
+
 # ---- called by mkdocs
 
 
@@ -94,4 +106,4 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         name, file = link.groups()
         return f'<a href="{up}source/{file}.html#__codelineno-0-{line_of(file, name)}"><code>{name}</code></a>'
 
-    return CODE_LINK.sub(resolved, markdown)
+    return CODE_LINK.sub(resolved, STATES.sub(drawn_states, markdown))

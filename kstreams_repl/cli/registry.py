@@ -44,6 +44,8 @@ COMMANDS: dict[str, CommandEntry] = {
     "demo": CommandEntry("kstreams_repl.demo", "main", "Run the flights of 2013 through Kafka and Spark, and check the results."),
     "lab": CommandEntry("kstreams_repl.cli.lab", "main", "Open JupyterLab on the example notebooks."),
     "repl": CommandEntry("kernel_ext.terminal", "main", "Open a terminal REPL (IPython) with the same magics and API."),
+    "run": CommandEntry("kstreams_repl.cli.run", "main", "Run a topology of a module: as a stream, or as a bounded run that ends."),
+    "reset": CommandEntry("kstreams_repl.cli.reset", "main", "Reset an application: offsets, internal topics, local state, stop offsets."),
     "test": CommandEntry("kstreams_repl.cli.test", "main", "Run the checks and tests of this checkout."),
     "docs": CommandEntry("kstreams_repl.cli.docs", "main", "Build the documentation as a site."),
     "doctor": CommandEntry("kstreams_repl.cli.doctor", "main", "Check this machine, with a fix for each missing item."),
@@ -52,6 +54,8 @@ COMMANDS: dict[str, CommandEntry] = {
     "conformance": CommandEntry(
         "kstreams_repl.testing.conformance", "main", "Run case files whose results Kafka Streams on the JVM produced."
     ),
+    "compact": CommandEntry("kstreams_repl.cli.compact", "main", "Rewrite small data files of a table as few large ones."),
+    "serve": CommandEntry("kstreams_repl.cli.serve", "main", "Serve the state of a deployed application over HTTP."),
     "broker": CommandEntry("kstreams_repl.cli.broker", "main", "Start, stop or fetch the embedded Kafka broker."),
     "detached": CommandEntry("kstreams_repl.cli.detached", "main", "List and stop applications that run without a notebook."),
 }

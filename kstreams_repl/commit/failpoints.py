@@ -29,6 +29,19 @@ NAMES = {
     "F8": "store committed, not reported",
     "F9": "reported, the host's report file not written",
     "F10": "before the host's report file is renamed",
+    "B1": "stop offsets taken, not written",
+    "B2": "stop offsets written, nothing started",
+    "B3": "a partition has reached its stop offset",
+    "B4": "everything is committed at the stop offsets, no instance stopped yet",
+    "B5": "every instance has ended, the finished marker not written",
+    "B6": "the finished marker written",
+    "B7": "a task has closed its windows, not committed",
+    "P1": "rows of a table written to a topic, their transaction open",
+    "P2": "rows of a table written to a topic, committed",
+    "T1": "in the middle of a data file of a table",
+    "T2": "data files complete, the table's commit not begun",
+    "T3": "a Parquet manifest written, its files not moved",
+    "T4": "table committed, staged segments not removed",
 }
 
 

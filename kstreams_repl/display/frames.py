@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kstreams_repl.extras import extras
 
-if TYPE_CHECKING:
-    from kstreams_repl.display.table import Table
+
+class Rows(Protocol):
+    """Columns and rows, as a `Table` has them."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def rows(self) -> tuple[tuple[Any, ...], ...]: ...
 
 
 class Frames:
@@ -21,7 +28,7 @@ class Frames:
 
     __slots__ = ()
 
-    def table(self) -> Table:
+    def table(self) -> Rows:
         """Return the rows as a table to show."""
         raise NotImplementedError
 

@@ -10,7 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import PurePath
 
+from kstreams_repl.display.wording import counted
 from kstreams_repl.topology.graph import TopologyGraph
 from kstreams_repl.topology.nodes import Node, Origin, ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.topology.stores import StoreBuilder
@@ -109,8 +111,8 @@ class Picture:
         nodes = sum(shape.kind in (Kind.SOURCE, Kind.PROCESSOR, Kind.SINK) for shape in self.shapes)
         stores = sum(shape.kind is Kind.STORE for shape in self.shapes)
         topics = sum(shape.kind in (Kind.TOPIC, Kind.INTERNAL_TOPIC) for shape in self.shapes)
-        counts = ((nodes, "node"), (stores, "store"), (topics, "topic"), (len(self.clusters), "sub-topology"))
-        return f"{self.title[:200]}: {', '.join(counted(number, what) for number, what in counts)}"
+        counts = ", ".join((counted(nodes, "node"), counted(stores, "store"), counted(topics, "topic")))
+        return f"{self.title[:200]}: {counts}, {counted(len(self.clusters), 'sub-topology', 'sub-topologies')}"
 
 
 def picture_of(
@@ -151,7 +153,11 @@ def _draw_node(
         return
     for parent in node.parents:
         links[Link(f"node:{parent}", here)] = None
-    if isinstance(node, SinkNode):
+    if isinstance(node, SinkNode) and node.table is not None:
+        table = f"table:{node.table.path}"
+        shapes.setdefault(table, Shape(table, Kind.TOPIC, PurePath(node.table.path).name, f"{node.table.format} table"))
+        links[Link(here, table)] = None
+    elif isinstance(node, SinkNode):
         links[Link(here, _topic(topology, node.topic if node.topic is not None else "(chosen per record)", shapes))] = None
 
 
@@ -196,9 +202,3 @@ def duration(milliseconds: int) -> str:
 
 def _cluster_label(subtopology: Subtopology) -> str:
     return f"global store (sub-topology {subtopology.id})" if subtopology.global_ else f"sub-topology {subtopology.id}"
-
-
-def counted(number: int, what: str) -> str:
-    """Return a number with its noun: ``1 node``, ``2 sub-topologies``."""
-    plural = what[:-1] + "ies" if what.endswith("y") else what + "s"
-    return f"{number} {what if number == 1 else plural}"

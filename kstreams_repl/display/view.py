@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from kstreams_repl.display.picture import Kind, Link, Mark, Picture, Shape, counted
+from kstreams_repl.display.picture import Kind, Link, Mark, Picture, Shape
+from kstreams_repl.display.wording import counted
 
 _NODES = (Kind.SOURCE, Kind.PROCESSOR, Kind.SINK)
 _SERIOUS = ("failed", "stale", "silent", "restoring", "paused", "stopped", "running")

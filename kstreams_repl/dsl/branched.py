@@ -42,6 +42,9 @@ class BranchedStream(Handle, Generic[StreamT]):
             branched: options of the branch; None = its records become a stream in the result.
             name: suffix after the splitter's name; short for `Branched(name=...)`.
 
+        Raises:
+            TopologyError: a function is not callable.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()

@@ -279,6 +279,9 @@ class StreamsBuilder(Handle):
             key_serde, value_serde, timestamp_extractor: deserialize the topic's records, as for `stream`.
             name: name of the processor's node.
 
+        Raises:
+            TopologyError: a function is not callable.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()

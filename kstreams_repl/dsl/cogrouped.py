@@ -62,6 +62,9 @@ class CogroupedStream(Handle, Generic[TableT]):
             key_serde, value_serde, caching, logging, history, persistent, topic_config: options of the table's store, as in
                 `Materialized`; None = its default.
 
+        Raises:
+            TopologyError: a function is not callable.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -190,6 +193,9 @@ class TimeWindowedCogroupedStream(Handle, Generic[TableT]):
         """Return the table of aggregates per key and window. Keyword arguments as for `CogroupedKStream.aggregate`; `retention=`:
         how long windows are kept (ms or timedelta).
 
+        Raises:
+            TopologyError: a function is not callable.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -236,6 +242,9 @@ class SessionWindowedCogroupedStream(Handle, Generic[TableT]):
     ) -> TableT:
         """Return the table of aggregates per session; `merger(key, one, other)` merges sessions that meet. Keyword arguments as
         for `TimeWindowedCogroupedKStream.aggregate`.
+
+        Raises:
+            TopologyError: a function is not callable.
 
         Example:
             >>> import kstreams_repl as ks

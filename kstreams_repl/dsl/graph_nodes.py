@@ -17,6 +17,7 @@ from kstreams_repl.operators.stream_filter import StreamFilter
 from kstreams_repl.operators.table_source import TableSource
 from kstreams_repl.topology.nodes import Origin
 from kstreams_repl.topology.stores import StoreBuilder
+from kstreams_repl.topology.table_files import TableFiles
 from kstreams_repl.topology.topology import Topology
 
 
@@ -288,6 +289,21 @@ class SinkGraphNode(GraphNode):
             value_serde=self.value_serde,
             partitioner=self.partitioner,
             origin=self.origin,
+        )
+
+
+class TableFilesGraphNode(GraphNode):
+    """Writes a table of files."""
+
+    def __init__(self, name: str, origin: Origin, table: TableFiles, key_serde: Any, value_serde: Any) -> None:
+        super().__init__(name, origin)
+        self.table = table
+        self.key_serde = key_serde
+        self.value_serde = value_serde
+
+    def write(self, topology: Topology) -> None:
+        topology.add_sink(
+            self.name, self.table, *self.parent_names, key_serde=self.key_serde, value_serde=self.value_serde, origin=self.origin
         )
 
 

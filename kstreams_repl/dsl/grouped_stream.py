@@ -105,6 +105,9 @@ class GroupedStream(AbstractStream, Generic[TableT]):
 
         Records with a None key or value are dropped and counted. Keyword arguments as for `count`.
 
+        Raises:
+            TopologyError: a function is not callable.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -142,6 +145,9 @@ class GroupedStream(AbstractStream, Generic[TableT]):
 
         An aggregate of None deletes the row. Records with a None key or value are dropped and counted. Keyword arguments as for
         `count`; `value_serde=` is that of the aggregate (None = the application's default).
+
+        Raises:
+            TopologyError: a function is not callable.
 
         Example:
             >>> import kstreams_repl as ks

@@ -105,6 +105,9 @@ class GroupedTable(AbstractStream, Generic[TableT]):
 
         A group's first value is its first aggregate. Keyword arguments as for `count`.
 
+        Raises:
+            TopologyError: a function is not callable.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -144,6 +147,9 @@ class GroupedTable(AbstractStream, Generic[TableT]):
         `initializer()`.
 
         Keyword arguments as for `count`; `value_serde=` is that of the aggregate (None = the application's default).
+
+        Raises:
+            TopologyError: a function is not callable.
 
         Example:
             >>> import kstreams_repl as ks

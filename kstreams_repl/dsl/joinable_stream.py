@@ -9,17 +9,17 @@ from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, overload
 
 from kstreams_repl.dsl import stream_joins
+from kstreams_repl.dsl.async_operators import AsyncOperators
 from kstreams_repl.dsl.call_log import logged
 from kstreams_repl.dsl.global_ktable import GlobalKTable
 from kstreams_repl.dsl.stream_base import AbstractTable, check_kind
-from kstreams_repl.dsl.stream_operators import StreamOperators
 from kstreams_repl.dsl.windows import JoinWindows, Millis, not_negative
 
 Joiner = Callable[..., Any]
 StreamT = TypeVar("StreamT", bound="JoinableStream")
 
 
-class JoinableStream(StreamOperators):
+class JoinableStream(AsyncOperators):
     """The joins of `KStream`."""
 
     @overload

@@ -29,6 +29,7 @@ from kstreams_repl.dsl.options import Materialized, materialized
 from kstreams_repl.dsl.store_plans import table_store
 from kstreams_repl.dsl.stream_base import check_callable, check_kind, first_known, serde_or_none
 from kstreams_repl.dsl.stream_operators import Predicate
+from kstreams_repl.dsl.table_files import TableFilesStream
 from kstreams_repl.dsl.table_operators import TableOperators
 from kstreams_repl.dsl.table_sources import SourceState
 from kstreams_repl.dsl.windowed_stream import SessionWindowedStream, TimeWindowedStream
@@ -42,7 +43,7 @@ from kstreams_repl.operators.table_to_stream import TableToStream
 from kstreams_repl.topology.names import validate_name
 
 
-class KStream(JoinableStream):
+class KStream(JoinableStream, TableFilesStream):
     """A stream of records. Get one from `StreamsBuilder.stream` or another stream or table.
 
     Example:
@@ -133,15 +134,10 @@ class KStream(JoinableStream):
         node_name = graph.name_or_generate(name, "KSTREAM-TOTABLE-")
         store_name = options.name if options.name is not None else graph.new_store_name("KSTREAM-TOTABLE-")
         key, value = first_known(options.key_serde, self.key_serde), first_known(options.value_serde, self.value_serde)
-        parent, sources = self._node, self._sources
-        if self._repartition_required:
-            repartition = graph.new_repartition(node_name, key_serde=key, value_serde=value)
-            graph.add(self._node, repartition)
-            parent, sources = repartition, frozenset((repartition.name,))
         operator = TableSource(options.name, versioned=options.versioned)
-        node = OperatorGraphNode(node_name, graph.here(), operator, store=table_store(options, store_name, key, value))
+        builder = table_store(options, store_name, key, value)
+        node, sources = self._put_with_store(operator, node_name, builder, key_serde=key, value_serde=value)
         node.output_versioned = options.versioned
-        graph.add(parent, node)
         return KTable(self._log, node_name, key, value, sources, node, SourceState(operator, store_name), options.name)
 
     @logged
@@ -182,6 +178,9 @@ class KStream(JoinableStream):
             selector: (key, value) -> the key to group by.
             name: name of the node, and of the repartition topic; None = generated.
             key_serde, value_serde: serdes of the grouped records; None = the application's default for keys, the stream's for values.
+
+        Raises:
+            TopologyError: a function is not callable.
 
         Example:
             >>> import kstreams_repl as ks
@@ -274,6 +273,9 @@ class KTable(TableOperators, JoinableTable):
             name: name of the node, and of the repartition topic; None = generated.
             key_serde, value_serde: serdes of the grouped rows; None = the application's defaults.
 
+        Raises:
+            TopologyError: a function is not callable.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -351,6 +353,9 @@ class KGroupedStream(GroupedStream[KTable]):
 
         Args:
             aggregator: (key, value, aggregate) -> new aggregate, for the values of this grouping.
+
+        Raises:
+            TopologyError: a function is not callable.
 
         Example:
             >>> import kstreams_repl as ks

@@ -1,4 +1,4 @@
-"""Operators of a stream that return a stream of the same kind or end it: `filter`, `map`, ..., `to`, `repartition`, `process`."""
+"""Operators of a stream that return a stream of the same kind or end it: `filter`, `map`, ..., `process`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from typing import Any, Self
 
 from kstreams_repl.dsl.call_log import BuildLog, logged
 from kstreams_repl.dsl.graph_nodes import (
-    Consumed,
     GraphNode,
     OperatorGraphNode,
     RepartitionGraphNode,
-    SinkGraphNode,
-    SourceGraphNode,
 )
 from kstreams_repl.dsl.stream_base import AbstractStream, check_callable, check_kind
 from kstreams_repl.errors import TopologyError
@@ -28,6 +25,7 @@ from kstreams_repl.operators.stream_peek import StreamPeek, StreamPrint
 from kstreams_repl.operators.stream_select_key import StreamSelectKey
 from kstreams_repl.topology.connected_stores import store_names, supplied_stores
 from kstreams_repl.topology.names import validate_name
+from kstreams_repl.topology.stores import StoreBuilder
 
 Predicate = Callable[[Any, Any], Any]
 
@@ -58,6 +56,9 @@ class StreamOperators(AbstractStream):
             predicate: (key, value) -> truth value.
             name: name of the node; None = generated.
 
+        Raises:
+            TopologyError: a function is not callable.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -74,6 +75,9 @@ class StreamOperators(AbstractStream):
         Args:
             predicate: (key, value) -> truth value.
             name: name of the node; None = generated.
+
+        Raises:
+            TopologyError: a function is not callable.
 
         Example:
             >>> import kstreams_repl as ks
@@ -93,6 +97,9 @@ class StreamOperators(AbstractStream):
             mapper: (key, value) -> (new key, new value).
             name: name of the node; None = generated.
 
+        Raises:
+            TopologyError: a function is not callable.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -110,6 +117,9 @@ class StreamOperators(AbstractStream):
             mapper: (value) -> new value, or (key, value) -> new value with `with_key=True`.
             with_key: whether `mapper` takes the key too.
             name: name of the node; None = generated.
+
+        Raises:
+            TopologyError: a function is not callable.
 
         Example:
             >>> import kstreams_repl as ks
@@ -131,6 +141,9 @@ class StreamOperators(AbstractStream):
             mapper: (key, value) -> an iterable of (key, value) pairs.
             name: name of the node; None = generated.
 
+        Raises:
+            TopologyError: a function is not callable.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -148,6 +161,9 @@ class StreamOperators(AbstractStream):
             mapper: (value) -> an iterable of values, or (key, value) -> the same with `with_key=True`.
             with_key: whether `mapper` takes the key too.
             name: name of the node; None = generated.
+
+        Raises:
+            TopologyError: a function is not callable.
 
         Example:
             >>> import kstreams_repl as ks
@@ -168,6 +184,9 @@ class StreamOperators(AbstractStream):
             selector: (key, value) -> new key.
             name: name of the node; None = generated.
 
+        Raises:
+            TopologyError: a function is not callable.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -184,6 +203,9 @@ class StreamOperators(AbstractStream):
         Args:
             action: (key, value) -> anything; the result is ignored.
             name: name of the node; None = generated.
+
+        Raises:
+            TopologyError: a function is not callable.
 
         Example:
             >>> import kstreams_repl as ks
@@ -202,6 +224,9 @@ class StreamOperators(AbstractStream):
         Args:
             action: (key, value) -> anything; the result is ignored.
             name: name of the node; None = generated.
+
+        Raises:
+            TopologyError: a function is not callable.
 
         Example:
             >>> import kstreams_repl as ks
@@ -229,6 +254,9 @@ class StreamOperators(AbstractStream):
             mapper: (key, value) -> the text after the label; None = ``key, value``.
             path: file to append to, on the machine that runs the task; None = standard output.
             name: name of the node; None = generated.
+
+        Raises:
+            TopologyError: a function is not callable.
 
         Example:
             >>> import kstreams_repl as ks
@@ -266,145 +294,6 @@ class StreamOperators(AbstractStream):
         required = self._repartition_required or other._repartition_required
         sources = self._sources | other._sources
         return type(self)(self._log, node.name, key_serde, value_serde, sources, node, repartition_required=required)
-
-    @logged
-    def repartition(
-        self,
-        *,
-        name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitions: int | None = None,
-        partitioner: Callable[..., Any] | None = None,
-    ) -> Self:
-        """Write to a topic that the application creates (``<application.id>-<name>-repartition``) and continue from there.
-
-        Records with a None key are dropped, uncounted, unless a left or outer join follows.
-
-        Args:
-            name: prefix of the topic's name; unlike other names it consumes no number.
-            key_serde, value_serde: None = the stream's, else the application's defaults.
-            partitions: number of partitions; None = as many as upstream has.
-            partitioner: as for `to`.
-
-        Raises:
-            TopologyError: `partitions` is not a number of 1 or more.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> moved = words.select_key(lambda key, word: word).repartition(name="by-word", partitions=4)
-        """
-        if partitions is not None and (isinstance(partitions, bool) or not isinstance(partitions, int) or partitions <= 0):
-            raise TopologyError(
-                f"partitions must be a whole number >= 1, got {partitions!r}", hint="leave it out for as many as upstream has"
-            )
-        if partitioner is not None:
-            check_callable(partitioner, "partitioner", "repartition")
-        prefix = self._graph.new_processor_name("KSTREAM-REPARTITION-") if name is None else validate_name(name, "node")
-        key, value = self._serdes(key_serde, value_serde)
-        node = self._graph.new_repartition(
-            prefix,
-            key_serde=key,
-            value_serde=value,
-            partitioner=partitioner,
-            partitions=partitions,
-            optimizable=False,
-        )
-        self._graph.add(self._node, node)
-        return type(self)(self._log, node.name, node.key_serde, node.value_serde, frozenset((node.name,)), node)
-
-    @logged
-    def to(
-        self,
-        topic: str | Callable[..., str],
-        *,
-        name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitioner: Callable[..., Any] | None = None,
-    ) -> None:
-        """Write the stream to a topic, or to the topic that `topic(key, value, record_metadata)` names for each record.
-
-        Args:
-            topic: a name or a function; its third argument has `topic`, `partition` and `offset` of the source record, and the
-                `timestamp` and `headers` of the record to write.
-            name: name of the node.
-            key_serde, value_serde: None = the stream's, else the application's defaults.
-            partitioner: (topic, key, value, partitions) -> a partition, a set of partitions (an empty set drops the record) or
-                None (by key).
-
-        Raises:
-            InvalidNameError: Kafka does not accept the name of the topic.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> words.to("copy")
-        """
-        if callable(topic):
-            check_callable(topic, "topic", "to")
-        else:
-            validate_name(topic, "topic")
-        if partitioner is not None:
-            check_callable(partitioner, "partitioner", "to")
-        node_name = self._graph.name_or_generate(name, "KSTREAM-SINK-")
-        key, value = self._serdes(key_serde, value_serde)
-        self._graph.add(self._node, SinkGraphNode(node_name, self._graph.here(), topic, key, value, partitioner))
-
-    def send_to(
-        self,
-        topic: str | Callable[..., str],
-        *,
-        name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitioner: Callable[..., Any] | None = None,
-    ) -> None:
-        """Write to a topic as `to` does, under KIP-28's name.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> words.send_to("copy")
-        """
-        self.to(topic, name=name, key_serde=key_serde, value_serde=value_serde, partitioner=partitioner)
-
-    @logged
-    def through(
-        self,
-        topic: str,
-        *,
-        name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitioner: Callable[..., Any] | None = None,
-    ) -> Self:
-        """Write to an existing topic and continue from there (KIP-28): `to(topic)`, then `stream(topic)`.
-
-        For a topic that the application creates and sizes itself use `repartition`.
-
-        Args:
-            topic: name of the topic; it must exist.
-            name: name of the source node, and prefix of the sink's; None = generated.
-            key_serde, value_serde: serdes of the topic; None = the stream's, else the application's defaults.
-            partitioner: as for `to`.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> words = builder.stream("words", key_serde="string", value_serde="string")
-            >>> copied = words.through("copy")
-        """
-        key, value = self._serdes(key_serde, value_serde)
-        self.to(topic, name=None if name is None else f"{name}-sink", key_serde=key, value_serde=value, partitioner=partitioner)
-        source = self._graph.name_or_generate(name, "KSTREAM-SOURCE-")
-        node = SourceGraphNode(source, self._graph.here(), (validate_name(topic, "topic"),), None, Consumed(key, value))
-        self._graph.add(self._graph.root, node)
-        return type(self)(self._log, source, key, value, frozenset((source,)), node)
 
     @logged
     def process(self, supplier: Callable[[], Any], *, stores: Iterable[str] = (), name: str | None = None) -> Self:
@@ -495,3 +384,26 @@ class StreamOperators(AbstractStream):
         self._graph.add(self._node, node)
         required = self._repartition_required or key_changing
         return type(self)(self._log, node.name, key_serde, value_serde, self._sources, node, repartition_required=required)
+
+    def _put_with_store(
+        self, operator: Operator, node_name: str, store: StoreBuilder, *, key_serde: Any = None, value_serde: Any = None
+    ) -> tuple[OperatorGraphNode, frozenset[str]]:
+        """Add an operator and the store that it owns, downstream of a repartition if the key may have changed.
+
+        Args:
+            operator: reads its store by the name in `store`.
+            node_name: name of the node, of `name_or_generate`.
+            store: the store.
+            key_serde, value_serde: serdes of the repartition topic.
+
+        Returns:
+            The node, and the names of its sources: what the stream or table downstream of it is made of.
+        """
+        graph, parent, sources = self._graph, self._node, self._sources
+        if self._repartition_required:
+            repartition = graph.new_repartition(node_name, key_serde=key_serde, value_serde=value_serde)
+            graph.add(parent, repartition)
+            parent, sources = repartition, frozenset((repartition.name,))
+        node = OperatorGraphNode(node_name, graph.here(), operator, store=store)
+        graph.add(parent, node)
+        return node, sources

@@ -143,6 +143,9 @@ class TableOperators(AbstractTable):
 
         Other arguments as for `filter`.
 
+        Raises:
+            TopologyError: a function is not callable.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -189,6 +192,9 @@ class TableOperators(AbstractTable):
             name: name of the node.
             key_serde, value_serde, caching, logging, history, persistent, topic_config: options of the result's store, as in
                 `Materialized`; None = its default.
+
+        Raises:
+            TopologyError: a function is not callable.
 
         Example:
             >>> import kstreams_repl as ks

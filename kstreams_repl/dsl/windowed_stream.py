@@ -96,6 +96,9 @@ class WindowedStream(Handle, Generic[TableT]):
     ) -> TableT:
         """Fold the values of each key in each window: `reducer(aggregate, value)`. Keyword arguments as for `count`.
 
+        Raises:
+            TopologyError: a function is not callable.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -208,6 +211,9 @@ class TimeWindowedStream(WindowedStream[TableT]):
         """Fold the values of each key in each window: `aggregator(key, value, aggregate)`. Keyword arguments as for
         `count`.
 
+        Raises:
+            TopologyError: a function is not callable.
+
         Example:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
@@ -249,6 +255,9 @@ class SessionWindowedStream(WindowedStream[TableT]):
         other)`.
 
         Each merged session gets a tombstone before the new one is emitted. Keyword arguments as for `count`.
+
+        Raises:
+            TopologyError: a function is not callable.
 
         Example:
             >>> import kstreams_repl as ks

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import orjson
 import pyarrow as pa
@@ -18,9 +19,10 @@ import pyarrow.compute
 
 from kstreams_repl.display.wording import counted
 from kstreams_repl.serdes import Serde
+from kstreams_repl.serdes.schemas.registry import is_registered
 from kstreams_repl.types import Windowed
 
-Cells = Sequence[bytes | None]
+SerializedValues = Sequence[bytes | None]
 
 GUESS_SAMPLE = 50
 _FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
@@ -73,7 +75,7 @@ class TableData:
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
 
-def decode(serde: Serde | None, cells: Cells) -> Decoded:
+def decode(serde: Serde | None, cells: SerializedValues) -> Decoded:
     """Decode a column of serialized values.
 
     Args:
@@ -93,11 +95,14 @@ def decode(serde: Serde | None, cells: Cells) -> Decoded:
     return _by_function(cells, deserialize)
 
 
-def guess(cells: Cells) -> str:
-    """Return the built-in serde that the first values look written with: json, string or bytes. Numbers of 4 or 8 bytes stay bytes."""
+def guess(cells: SerializedValues) -> str:
+    """Return the built-in serde that the first values look written with: json, string, registry or bytes. Numbers of 4 or 8 bytes stay
+    bytes."""
     sample = [cell for cell in cells[: GUESS_SAMPLE * 20] if cell is not None][:GUESS_SAMPLE]
     if not sample:
         return "bytes"
+    if all(map(is_registered, sample)):
+        return "registry"
     try:
         texts = [bytes(cell).decode("utf-8") for cell in sample]
     except UnicodeDecodeError:
@@ -117,7 +122,7 @@ def _is_json(cell: bytes) -> bool:
     return True
 
 
-def _text(cells: Cells, *, is_json: bool) -> Decoded:
+def _text(cells: SerializedValues, *, is_json: bool) -> Decoded:
     try:
         return Decoded(pa.array(cells, pa.string()), is_json)
     except (pa.ArrowInvalid, TypeError, UnicodeDecodeError):
@@ -131,7 +136,7 @@ def _text(cells: Cells, *, is_json: bool) -> Decoded:
         return Decoded(pa.array(texts, pa.string()), is_json, unreadable)
 
 
-def _fixed(cells: Cells, code: str, size: int, kind: pa.DataType) -> Decoded:
+def _fixed(cells: SerializedValues, code: str, size: int, kind: pa.DataType) -> Decoded:
     whole = [cell for cell in cells if cell is not None]
     if len(whole) == len(cells) and set(map(len, whole)) == {size}:
         return Decoded(_numbers(whole, code, kind))
@@ -142,7 +147,7 @@ def _fixed(cells: Cells, code: str, size: int, kind: pa.DataType) -> Decoded:
     return Decoded(pa.compute.if_else(pa.array(good), values, pa.scalar(None, kind)), unreadable=unreadable)
 
 
-def _by_function(cells: Cells, deserialize: Callable[[bytes | None], Any]) -> Decoded:
+def _by_function(cells: SerializedValues, deserialize: Callable[[bytes | None], Any]) -> Decoded:
     """Decode value by value with the user's own serde."""
     values: list[Any] = []
     unreadable = 0
@@ -172,12 +177,22 @@ def _windowed(values: Iterable[Windowed | None], unreadable: int) -> Decoded:
 def as_array(values: Sequence[Any]) -> pa.Array:
     """Convert Python values to Arrow, nested ones to structs; values without a common type are shown as text."""
     try:
-        found = pa.array(values)
+        found = pa.array([_without_uuids(value) for value in values])
         if pa.types.is_binary(found.type) and any(isinstance(value, str) for value in values):
             raise TypeError("expected bytes, got text")
         return found
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError):
         return as_texts(values)
+
+
+def _without_uuids(value: Any) -> Any:
+    """Return the value with UUIDs, for which Arrow infers no type, as text."""
+    kind = type(value)
+    if kind is dict:
+        return {name: _without_uuids(item) for name, item in value.items()}
+    if kind is list:
+        return [_without_uuids(item) for item in value]
+    return str(value) if kind is UUID else value
 
 
 def as_texts(values: Iterable[Any]) -> pa.Array:

@@ -25,7 +25,7 @@ from kstreams_repl.inspection.loading import load
 from kstreams_repl.inspection.pushdown import Bounds, bounds_of, columns_needed, rows_needed
 from kstreams_repl.inspection.result import SqlResult, explain, missing_column
 from kstreams_repl.inspection.sandbox import open_sandbox, quote_identifier
-from kstreams_repl.inspection.topics import LOOK, TopicScan
+from kstreams_repl.inspection.topics import FIRST_READ, TopicScan
 
 HINT = "one SELECT statement; see duckdb.org/docs/sql"
 ALIKE = 0.8
@@ -127,12 +127,12 @@ def _run_sql(query: str, source: TableSource, limits: Limits, pushed: _Pushed) -
         query = _single_query(database, query, source)
         parsed = _parsed(database, query)
         needed = rows_needed(parsed) if pushed.first_rows else None
-        limits = replace(limits, columns=columns_needed(parsed), first=max(needed[1], LOOK) if needed else None)
+        limits = replace(limits, columns=columns_needed(parsed), first=max(needed[1], FIRST_READ) if needed else None)
         view = _Views(database, with_value=re.search(r"\bvalue\b", query, re.IGNORECASE) is not None, typed=pushed.typed)
         found = _tables(database, parsed, source, limits, bounds=pushed.bounds)
         scans = {place: table for place, table in found.items() if isinstance(table, TopicScan)}
         reads = {place: view.of(*place, table) for place, table in found.items() if place not in scans}
-        if any(scan.offsets > LOOK for scan in scans.values()) and (limits.columns is None or "value" in limits.columns):
+        if any(scan.offsets > FIRST_READ for scan in scans.values()) and (limits.columns is None or "value" in limits.columns):
             _check_columns(database, query, view, scans)
         reads |= {place: view.of(*place, scan) for place, scan in scans.items()}
         of_tables = [read for read in (reads[place] for place in found) if read is not None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -131,6 +132,31 @@ class SqlResult:
         """
         self._warn()
         return self._run(lambda: self._relation.to_arrow_table())
+
+    def limited(self, rows: int, timeout: float) -> pa.Table:
+        """Return the first rows as an Arrow table, within a time: for callers that are not trusted with all of them.
+
+        Args:
+            rows: number of rows.
+            timeout: after which the query is cancelled.
+
+        Raises:
+            SqlError: it took longer, or DuckDB rejected it while it ran.
+
+        Example:
+            >>> session.sql("SELECT value AS word FROM words ORDER BY word").limited(2, 10.0).num_rows
+            2
+        """
+        timer = threading.Timer(timeout, self._database.interrupt)
+        timer.start()
+        try:
+            return self._relation.limit(rows).to_arrow_table()
+        except duckdb.InterruptException as error:
+            raise SqlError(f"the query took longer than {timeout:.0f} s", hint="ask for less") from error
+        except duckdb.Error as error:
+            raise explain(error, self._empty) from error
+        finally:
+            timer.cancel()
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Return all rows as tuples.

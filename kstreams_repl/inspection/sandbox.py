@@ -32,7 +32,7 @@ def open_sandbox(
             in the cache if that can be written to (DuckDB creates directories and files that everybody can read).
     """
     where = "" if spill is None else str(spill)
-    if spill is None and (private := _private_place(os.getpid())) is not None:
+    if spill is None and (private := _private_directory(os.getpid())) is not None:
         where = str(private / f"{os.getpid()}-{uuid.uuid4().hex}")
     database = duckdb.connect(":memory:", config={"python_enable_replacements": "false", "python_scan_all_frames": "false"})
     for name, value in (
@@ -66,7 +66,7 @@ def quote_identifier(name: str) -> str:
 
 
 @cache
-def _private_place(pid: int) -> Path | None:
+def _private_directory(pid: int) -> Path | None:
     """Return a directory that only this user can access, which exists until the process ends; None if none can be created."""
     try:
         return _in_the_cache()

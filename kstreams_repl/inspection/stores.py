@@ -19,6 +19,8 @@ from kstreams_repl.display.wording import counted
 from kstreams_repl.errors import SerializationError
 from kstreams_repl.inspection.columns import TableData, decode, long_pairs, longs, milliseconds, unreadable_note
 from kstreams_repl.inspection.pushdown import UNBOUNDED, Bounds
+from kstreams_repl.operators.stream_async import WAITING
+from kstreams_repl.runtime.pending_rows import PendingRow
 from kstreams_repl.serdes import Serde
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import RecordBatch
@@ -153,7 +155,29 @@ def _visible(builder: StoreBuilder, part: StoreRows) -> StoreRows:
 
 
 def _key_value(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:
+    if builder.options.get(WAITING):
+        return _waiting(keys, values)
     return _columns(keys, key_serde, values, value_serde, {}, {})
+
+
+def _waiting(keys: list[bytes], values: list[bytes]) -> _Layout:
+    """Return the records that wait in an asynchronous node: those that were never tried have no next try and no cause."""
+    rows = [PendingRow.decode(value) for value in values]
+    key, value = decode(None, [row.key for row in rows]), decode(None, [row.value for row in rows])
+    columns = {
+        "number": longs(keys),
+        "key": key.values,
+        "value": value.values,
+        "tries": pa.array([row.attempt - 1 for row in rows], pa.int32()),
+        "next_try": milliseconds([row.due or None for row in rows]),
+        "cause": pa.array([row.cause or None for row in rows], pa.string()),
+        "trace": pa.array([row.trace or None for row in rows], pa.string()),
+        "topic": pa.array([row.at.topic for row in rows], pa.string()),
+        "source_partition": pa.array([row.at.partition for row in rows], pa.int32()),
+        "offset": pa.array([row.at.offset for row in rows], pa.int64()),
+        "timestamp": milliseconds([row.timestamp for row in rows]),
+    }
+    return columns, tuple(name for name, column in (("key", key), ("value", value)) if column.is_json), ()
 
 
 def _timestamped(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:

@@ -24,7 +24,7 @@ from kstreams_repl.types import Headers, RecordBatch, TopicPartition
 FEW = 10_000
 PIECE = 100_000
 """Number of records that are decoded at once."""
-LOOK = 20_000
+FIRST_READ = 20_000
 """Number of records that are read first where the first ones can answer a query; so many are read without checking names before."""
 SAMPLE = 1_000
 """Number of records from which the names of columns are known before a topic is read."""
@@ -95,7 +95,7 @@ class TopicScan:
         others: list[OffsetRange] = []
         if _size(self._needed) < _size(self._limited):
             others = [part for item in ends_of(self._limited, SAMPLE) for part in _outside(item, self._needed)]
-        if others and self.offsets > LOOK:  # apart from the others, so that these are read with small fetches
+        if others and self.offsets > FIRST_READ:  # apart from the others, so that these are read with small fetches
             yield from self._read(others)
             others = []
         yield from self._read([*others, *self._taken])
@@ -109,7 +109,7 @@ class TopicScan:
     def _read(self, ranges: Sequence[OffsetRange]) -> Iterator[tuple[int, TableData]]:
         whole, got, waiting = _size(ranges), 0, 0
         held: dict[int, Batches] = {item.partition.partition: [] for item in ranges}
-        began = said = time.monotonic()
+        began = reported_at = time.monotonic()
         for at, batch in read_ranges(self._settings, ranges):
             held[at.partition].append((at, batch))
             got, waiting = got + len(batch), waiting + len(batch)
@@ -117,11 +117,11 @@ class TopicScan:
                 waiting = 0
                 yield from self._give(held)
             now = time.monotonic()
-            if now - said > (REPORT_SECONDS if said > began else FIRST_REPORT_SECONDS):
-                said = now
+            if now - reported_at > (REPORT_SECONDS if reported_at > began else FIRST_REPORT_SECONDS):
+                reported_at = now
                 self._report(f"reading {self.topic}: {got:,} of {counted(whole, 'offset')} …")
         yield from self._give(held)
-        if said > began:
+        if reported_at > began:
             self._report(f"read {counted(got, 'record')} of {self.topic} ({time.monotonic() - began:.1f} s)")
 
     def _give(self, held: dict[int, Batches]) -> Iterator[tuple[int, TableData]]:

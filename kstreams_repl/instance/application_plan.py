@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import ConfigError
 from kstreams_repl.kafka.clients import ClientSettings, Isolation
+from kstreams_repl.kafka.query_tokens import QueryTokens
 from kstreams_repl.kafka_streams_keys import CLIENT
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.topology.subtopologies import Subtopology
+from kstreams_repl.topology.topology import Topology
 from kstreams_repl.types import TopicPartition
 
 
@@ -32,6 +34,11 @@ class ApplicationPlan:
         remote: instances run on other hosts than the driver: signals and reports go through the journal, from offset
             `journal_start` on, and each executor finds its state directory itself.
         failpoints: armed in the worker, for tests.
+        stops: of a bounded run (`batch`), the offset at which each input partition stops; partitions without one are intermediate
+            topics, which are read to their end. None: the application runs as a stream.
+        closes: number of the bounded run, if it closes windows at its end (`batch.window_closing`); else None.
+        version: of the topology.
+        topology, query_tokens: for the query servers that start with the instances (``application.server``); else None.
     """
 
     application_id: str
@@ -49,6 +56,11 @@ class ApplicationPlan:
     places: tuple[str | None, ...] = ()
     remote: bool = False
     journal_start: int = 0
+    stops: Mapping[TopicPartition, int] | None = None
+    closes: int | None = None
+    version: int = 1
+    topology: Topology | None = None
+    query_tokens: QueryTokens | None = None
 
     @property
     def instances(self) -> int:

@@ -159,8 +159,8 @@ class Committer:
             task.cut = notes[task.token]
 
     def _purge(self) -> None:
-        """Delete records that every commit has passed from repartition topics, and records that stream time has expired from
-        changelogs of windows; neither has a retention of its own.
+        """Delete records that every commit has passed from repartition topics and from logs of durable results, and records that
+        stream time has expired from changelogs of windows; none of these has a retention of its own.
         """
         passed = {
             partition: offset
@@ -169,8 +169,9 @@ class Committer:
             if task.is_internal(partition) and offset > 0
         }
         expired = {partition: floor for task in self._tasks for partition, floor in task.floors.deletable.items()}
+        results = {partition: floor for task in self._tasks for partition, floor in task.results_passed.items() if floor > 0}
         try:
-            self._clients.admin.delete_records(passed | expired)
+            self._clients.admin.delete_records(passed | expired | results)
             for task in self._tasks:
                 task.floors.deleted(expired)
         except KStreamsError as error:

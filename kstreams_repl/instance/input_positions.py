@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.clients import InstanceClients
+from kstreams_repl.instance.input_bounds import InputBounds
 from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.kafka.clients import Isolation
 from kstreams_repl.kafka.group_offsets import known_end
@@ -31,10 +32,13 @@ class InputPositions:
         ends: where the consumer last met the end of each partition, beyond any transaction markers.
     """
 
-    def __init__(self, clients: InstanceClients, tasks: Sequence[ActiveTask], isolation: Isolation) -> None:
+    def __init__(
+        self, clients: InstanceClients, tasks: Sequence[ActiveTask], isolation: Isolation, bounds: InputBounds | None = None
+    ) -> None:
         self._clients = clients
         self._tasks = tasks
         self._isolation = isolation
+        self._bounds = bounds
         self.by_partition: dict[TopicPartition, ActiveTask] = {}
         self.ends: dict[TopicPartition, int] = {}
         self._reached: dict[TopicPartition, int] = {}
@@ -58,6 +62,9 @@ class InputPositions:
         """Set the partition's lag to 0 if the last fetch showed only records that have arrived or that belong to open
         transactions; else set it to unknown, and the task waits.
         """
+        if self._bounds is not None and self._bounds.is_reached(partition):
+            task.task.set_lag(partition, 0)
+            return
         end = known_end(self._clients.consumer, partition)
         reached = self._reached.get(partition, task.starts[partition])
         met = end is not None and (reached >= end or self._is_stable_end(partition, reached, end))

@@ -14,14 +14,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.clients import InstanceClients
 from kstreams_repl.instance.committer import Committer
 from kstreams_repl.instance.control.node_taps import TapBoard
+from kstreams_repl.instance.control.retry_orders import RetryBoard
 from kstreams_repl.instance.failures.crash_watchdog import CrashWatchdog
+from kstreams_repl.instance.input_bounds import InputBounds
 from kstreams_repl.instance.input_positions import InputPositions
 from kstreams_repl.instance.instance_counters import InstanceCounters
 from kstreams_repl.instance.lifecycle import InstanceLifecycle, InstanceState
@@ -30,8 +32,13 @@ from kstreams_repl.instance.state.snapshots import Snapshotter
 from kstreams_repl.instance.state.standby_tasks import StandbyTasks
 from kstreams_repl.instance.state.state_manager import OpenEnvironments
 from kstreams_repl.instance.state.state_updater import StateUpdater
+from kstreams_repl.instance.task_pool import TaskPool
 from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.instance.tasks.record_collector import KafkaRecordCollector
+from kstreams_repl.instance.window_closing import WindowClosing
+
+if TYPE_CHECKING:
+    from kstreams_repl.instance.calls.call_runner import InstanceCallRunner
 
 _LOG = logging.getLogger("kstreams_repl.instance")
 
@@ -64,10 +71,14 @@ class Instance:
     """Clients and tasks of one slot. Not thread-safe. After any error except a user's it may only be closed.
 
     Attributes:
+        bounds: where the input ends; None: the application runs as a stream.
+        closing: closes windows at the end of a bounded run; None: they stay open.
         executor: executor whose directory holds the tasks' local state.
         updater: holds the tasks whose stores are not up to date yet; None: all are RUNNING.
         watchdog: detects crashes of user code; None: this process is not dedicated to the instance.
+        calls: runs the functions of asynchronous nodes; None: no task has such a node.
         taps: clients' taps; they stay with the instance from epoch to epoch.
+        retries: clients' orders about records that wait for another try.
         metrics: converts the counters to metrics (`instance.metrics.instance_metrics`).
         stores_busy: whether processing threads use the stores, so that no other thread may read them.
         warm: whether it continues from an earlier epoch.
@@ -85,7 +96,9 @@ class Instance:
         self.counters = InstanceCounters()
         self.tasks: list[ActiveTask] = []
         self.committer = Committer(self.tasks, clients, collector, self.counters, plan.config)
-        self.input = InputPositions(clients, self.tasks, plan.isolation)
+        self.bounds = None if plan.stops is None else InputBounds(plan.stops, clients)
+        self.closing = None if plan.closes is None else WindowClosing(plan, plan.closes, clients.admin, self.tasks)
+        self.input = InputPositions(clients, self.tasks, plan.isolation, self.bounds)
         self.take_over = TakeOver()
         self.globals: GlobalTables | None = None
         self.updater: StateUpdater | None = None
@@ -93,14 +106,35 @@ class Instance:
         self.snapshotter: Snapshotter | None = None
         self.watchdog: CrashWatchdog | None = None
         self.taps: TapBoard | None = None
+        self.retries: RetryBoard | None = None
+        self.calls: InstanceCallRunner | None = None
+        self.pool: TaskPool | None = None
         self.metrics: Any = None
         self.stores_busy = False
         self.warm = False
+
+    def call_runner(self) -> InstanceCallRunner:
+        """Return the instance's call runner; started at the first call."""
+        if self.calls is None:
+            from kstreams_repl.instance.calls.call_runner import InstanceCallRunner  # brings asyncio
+            from kstreams_repl.kafka.result_log import BrokerResultLog
+
+            name = f"{self.plan.application_id}-{self.slot}"
+            self.calls = InstanceCallRunner(name, BrokerResultLog(self.plan.settings, self.clients.admin, name))
+        return self.calls
+
+    def task_pool(self) -> TaskPool:
+        """Return the threads on which functions of the tasks run; started with the first function."""
+        if self.pool is None:
+            self.pool = TaskPool(f"task-{self.plan.application_id}-{self.slot}", self.plan.config.thread_groups[self.slot])
+        return self.pool
 
     def add(self, task: ActiveTask) -> None:
         """Add a running task."""
         self.tasks.append(task)
         self.input.assign(task)
+        if self.bounds is not None:
+            self.bounds.assign(task)
 
     # ---- states
 
@@ -154,7 +188,9 @@ class Instance:
         if self.life.state is not InstanceState.CLOSED:
             self.life.enter(InstanceState.CLOSED, "closed")
         self.counters.closed += len(self.tasks)
-        steps += [part.close for part in (self.globals, self.watchdog) if part is not None]
+        steps += [part.close for part in (self.globals, self.watchdog, self.collector.tables, self.pool) if part is not None]
+        if self.calls is not None:
+            steps.insert(0, self.calls.close)
         errors: list[Exception] = []
         for step in (*steps, *self.clients.closers()):
             try:

@@ -24,6 +24,7 @@ from kstreams_repl.errors import (
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import InstanceControl, Signal
 from kstreams_repl.instance.control.node_taps import TapBoard
+from kstreams_repl.instance.control.retry_orders import RetryBoard, RetryFiles
 from kstreams_repl.instance.epoch_handover import Epoch, EpochHandover, IdleEpochLimit
 from kstreams_repl.instance.epoch_result import EpochResult
 from kstreams_repl.instance.failures.crash_watchdog import CrashWatchdog
@@ -226,11 +227,12 @@ class _Runner:
         self._instance = instance
         if instance.taps is None:
             instance.taps = TapBoard(self._control.taps, self._control.generation, self._slot)
+            instance.retries = RetryBoard(RetryFiles(self._control.taps.directory))
         self._reporter.opened(instance)
 
     def _poll(self) -> Signal:
         assert self._instance is not None
-        inline = self._plan.config["num.processing.threads"] == 1 or self._is_traced()
+        inline = self._plan.config["num.processing.threads"] == 1 or self._is_traced() or self._plan.stops is not None
         self._loop = (PollLoop if inline else ThreadedPollLoop)(self._instance, signal=self._check, report=self._report)
         try:
             return self._loop.run(self._deadline())
@@ -278,6 +280,7 @@ class _Runner:
             self._reporter.error = None
             self._retries.reset()
         self._reporter.report_running(instance)
+        instance.collector.tables.poll(time.monotonic())
 
     def _is_traced(self) -> bool:
         return self._watchdog is not None and self._watchdog.careful
@@ -302,6 +305,8 @@ class _Runner:
         instance = self._instance
         assert instance is not None
         self._reporter.closing(instance, orderly=True)
+        if signal is not Signal.SUPERSEDED and (signal is not Signal.RUN or self._cache is None):
+            instance.collector.tables.finish()
         state, warm = RunnerState(signal.value), instance.warm
         if signal in (Signal.RUN, Signal.PAUSE) and self._cache is not None:
             self._cache.put(instance)

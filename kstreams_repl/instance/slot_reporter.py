@@ -10,7 +10,7 @@ from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.background_threads import CLEANUP_THREAD, METRICS_THREAD
 from kstreams_repl.instance.control.channel import InstanceControl
 from kstreams_repl.instance.epoch_result import EpochResult, TaskResult, TaskWork
-from kstreams_repl.instance.instance import Instance
+from kstreams_repl.instance.instance import Instance, wall_clock
 from kstreams_repl.instance.lifecycle import RunnerLifecycle, RunnerState
 from kstreams_repl.instance.metrics.instance_metrics import InstanceMetrics
 from kstreams_repl.instance.metrics.report_metrics import ReportMetrics
@@ -117,9 +117,11 @@ class SlotReporter:
         self._control.report({"state": state.value, **content})
 
     def report_running(self, instance: Instance) -> None:
-        """Serve the taps, fold the metrics and report; called by the poll loop a few times a second."""
-        assert instance.taps is not None
+        """Serve taps and orders, fold the metrics and report; called by the poll loop a few times a second."""
+        assert instance.taps is not None and instance.retries is not None
         instance.taps.serve([task.task for task in instance.tasks])
+        if instance.calls is not None:
+            instance.retries.serve([task.task for task in instance.tasks], wall_clock())
         if self._metrics is not None:
             self._metrics.fold()
         if instance.updater is not None:

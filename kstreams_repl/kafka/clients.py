@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from kstreams_repl.errors import ConfigError
 from kstreams_repl.kafka.failures import error_of, translate
-from kstreams_repl.kafka.secret import Secret
+from kstreams_repl.secrets import Secret
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 Role = Literal["main", "restore", "global"]

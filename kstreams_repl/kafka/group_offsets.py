@@ -54,6 +54,12 @@ def known_end(consumer: Consumer, partition: TopicPartition) -> int | None:
     return high if high >= 0 else None
 
 
+def positions(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the next offset of each partition that has been read from, beyond the last message or marker that was consumed."""
+    found = consumer.position([ClientTopicPartition(at.topic, at.partition) for at in partitions])
+    return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
+
+
 def is_partition_end(error: KafkaError) -> bool:
     """Return whether a consumed message only reports that the end of its partition was reached."""
     return bool(error.code() == KafkaError._PARTITION_EOF)

@@ -21,6 +21,7 @@ import orjson
 from kstreams_repl.errors import SerializationError
 
 DesiredName = Literal["running", "paused", "stopped"]
+StopState = Literal["open", "finished", "dropped"]
 InstanceStateName = Literal["starting", "restoring", "running", "recovering", "paused", "stopped", "failed", "superseded"]
 
 
@@ -53,6 +54,8 @@ Prose = Annotated[str, Text(8_000_000)]
 TaskName = Annotated[str, Text(21, re.compile("[0-9]{1,10}_[0-9]{1,10}"))]
 SlotName = Annotated[str, Text(6, re.compile("[0-9]+"))]
 PartitionName = Annotated[str, Text(10, re.compile("[0-9]+"))]
+PlaceName = Annotated[str, Text(249, re.compile(r"[A-Za-z0-9._-]+"))]
+HostName = Annotated[str, Text(255, re.compile(r"[A-Za-z0-9.:_-]+"))]
 TopicName = Annotated[str, Text(249, re.compile(r"[A-Za-z0-9._-]+"))]
 
 
@@ -121,12 +124,26 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class StopOffsets:
-    """The offsets at which a bounded run stops: the end of each partition when it started (KIP-95). Control key ``stop-offsets``."""
+    """The offsets at which a bounded run stops (KIP-95), fixed once when the run begins. Control key ``stop-offsets``.
+
+    One record holds all of them, so a reader sees all or none; a later generation of the same run reads them again.
+
+    Attributes:
+        run: number of the run, from 1.
+        state: "open" until every instance has stopped there, then "finished"; "dropped" when the application became a stream before.
+        starts: the committed offsets when the run began; partitions without one are left out.
+        at_ms: when the run began.
+        counts: what had passed the application's nodes by then (`commit.committed_counts`), as Base64.
+    """
 
     kind: ClassVar[str] = "stop-offsets"
     generation: Generation
     run: Number
     offsets: dict[TopicName, dict[PartitionName, Offset]]
+    state: StopState = "open"
+    starts: dict[TopicName, dict[PartitionName, Offset]] = field(default_factory=dict)
+    at_ms: Millis = 0
+    counts: Prose = ""
 
     @property
     def key(self) -> str:
@@ -256,12 +273,36 @@ class Measured:
         return f"instance/{self.slot}/metrics"
 
 
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """The query server of one executor. Instance key ``server/<place>``.
+
+    Attributes:
+        place: the executor's state directory; ``driver`` on the driver's own host.
+        host, port: where it listens; port 0: it has ended.
+        tls: whether it expects TLS.
+    """
+
+    kind: ClassVar[str] = "server"
+    generation: Generation
+    place: PlaceName
+    host: HostName
+    port: Annotated[int, Within(0, 65_535)]
+    tls: bool = False
+    at_ms: Millis = 0
+
+    @property
+    def key(self) -> str:
+        return f"server/{self.place}"
+
+
 ControlRecord = DesiredState | Assignment | Version | StopOffsets | KeptOffsets
-InstanceRecord = InstanceReport | Measured | Claim
+InstanceRecord = InstanceReport | Measured | Claim | ServerAddress
 JournalRecord = ControlRecord | InstanceRecord
 
 CONTROL_KINDS: Mapping[str, type[Any]] = {cls.kind: cls for cls in (DesiredState, Assignment, Version, StopOffsets, KeptOffsets)}
-INSTANCE_KINDS: Mapping[str, type[Any]] = {cls.kind: cls for cls in (InstanceReport, Measured, Claim)}
+INSTANCE_KINDS: Mapping[str, type[Any]] = {cls.kind: cls for cls in (InstanceReport, Measured, Claim, ServerAddress)}
+_INSTANCE_KEYS = ("instance/", "claim/", "server/")
 
 
 def source_hash(source: str) -> str:
@@ -282,7 +323,7 @@ def decode(key: bytes | None, value: bytes | None) -> tuple[str, JournalRecord |
     """
     try:
         name = (key or b"").decode("utf-8")
-        family = CONTROL_KINDS if name.startswith("control/") else INSTANCE_KINDS if name.startswith(("instance/", "claim/")) else None
+        family = CONTROL_KINDS if name.startswith("control/") else INSTANCE_KINDS if name.startswith(_INSTANCE_KEYS) else None
         if family is None:
             raise ValueError(f"unknown key {name[:80]!r}")
         if value is None:

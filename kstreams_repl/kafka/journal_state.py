@@ -24,6 +24,7 @@ from kstreams_repl.kafka.journal_records import (
     InstanceReport,
     KeptOffsets,
     Measured,
+    ServerAddress,
     StopOffsets,
     Version,
     decode,
@@ -58,6 +59,8 @@ class JournalState:
         """By slot: the executor directory of its latest claim."""
         self._working: dict[tuple[str, int], str] = {}
         """By run and slot: the owner of the latest claim, until its epoch has ended."""
+        self._servers: dict[str, ServerAddress] = {}
+        """By executor directory: the address of its query server. It stays over generations: the server does, too."""
         self._busy: frozenset[int] | None = None
         """The slots with a claim in progress when the application was ordered to pause or stop; None while it is to run."""
         self._reports_at_command: dict[int, InstanceReport] = {}
@@ -86,6 +89,11 @@ class JournalState:
     def measured(self) -> Mapping[int, Measured]:
         """The latest metrics of each slot in the current generation."""
         return MappingProxyType(self._measured)
+
+    @property
+    def servers(self) -> Mapping[str, ServerAddress]:
+        """The query servers by executor directory, without those that have ended."""
+        return MappingProxyType(self._servers)
 
     @property
     def failures(self) -> Mapping[int, InstanceReport]:
@@ -183,6 +191,10 @@ class JournalState:
                         del self._working[at]
             case Measured():
                 self._measured[record.slot] = record
+            case ServerAddress():
+                self._servers[record.place] = record
+                if not record.port:
+                    del self._servers[record.place]
             case Claim():
                 held = self._claims.get((record.run, record.slot))
                 if held is not None and not _passes(record, held):
@@ -197,15 +209,13 @@ class JournalState:
         _LOG.warning("ignoring the journal record at offset %d: %s", offset, why)
 
     def _enter_generation(self, generation: int) -> None:
-        """Drop what instances of earlier generations reported; kept offsets stay until the controller marks them as used."""
+        """Drop what instances of earlier generations reported; kept offsets and stop offsets stay until the controller replaces them."""
         self._reports = {slot: report for slot, report in self._reports.items() if report.generation >= generation}
         self._measured = {slot: measured for slot, measured in self._measured.items() if measured.generation >= generation}
         self._claims = {at: claim for at, claim in self._claims.items() if claim.generation >= generation}
         self._working, self._homes, self._busy = {}, {}, None
         if self.assignment is not None and self.assignment.generation < generation:
             self.assignment = None
-        if self.stop_offsets is not None and self.stop_offsets.generation < generation:
-            self.stop_offsets = None
 
     def _forget(self, name: str) -> bool:
         family, _, rest = name.partition("/")
@@ -223,6 +233,8 @@ class JournalState:
             return self._reports.pop(int(rest), None) is not None
         elif family == "instance" and rest.endswith("/metrics") and rest[:-8].isdecimal():
             return self._measured.pop(int(rest[:-8]), None) is not None
+        elif family == "server":
+            return self._servers.pop(rest, None) is not None
         elif family == "claim":
             gone = [at for at, claim in self._claims.items() if claim.key == name]
             for at in gone:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 CLIENT, THREAD, TASK = "stream-metrics", "stream-thread-metrics", "stream-task-metrics"
 NODE, TOPIC, STATE = "stream-processor-node-metrics", "stream-topic-metrics", "stream-state-metrics"
+ASYNC = "repl-async-node-metrics"
 UPDATER, CACHE = "stream-state-updater-metrics", "stream-record-cache-metrics"
 
 CLIENT_ID, THREAD_ID, TASK_ID, NODE_ID, TOPIC_NAME = "client-id", "thread-id", "task-id", "processor-node-id", "topic"
@@ -27,6 +28,7 @@ TAGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         TOPIC: (THREAD_ID, TASK_ID, NODE_ID, TOPIC_NAME),
         STATE: (THREAD_ID, TASK_ID, STATE_ID),
         UPDATER: (THREAD_ID,),
+        ASYNC: (THREAD_ID, NODE_ID),
     }
 )
 
@@ -130,6 +132,15 @@ _SPECS: list[Spec] = [
     Spec(STATE, "num-keys", INFO, "keys", "keys of an in-memory key-value store, without new ones that wait in its cache for a commit"),
     Spec(UPDATER, "active-restoring-tasks", INFO, "count", "tasks whose stores are being restored"),
     Spec(UPDATER, "standby-updating-tasks", INFO, "count", "tasks of other instances whose stores are kept up to date here"),
+    Spec(ASYNC, "repl-calls-in-flight", INFO, "records", "records whose calls run"),
+    Spec(ASYNC, "repl-calls-waiting", INFO, "records", "records in the node that wait for a call, for their key, or for their replay"),
+    Spec(ASYNC, "repl-calls-to-retry", INFO, "records", "records that wait off the main path for their next try"),
+    Spec(ASYNC, "repl-breaker-state", INFO, "text", "closed, opened or half-opened, of a node with `breaker=`"),
+    *_rate_total(ASYNC, "repl-call", INFO, "records whose calls ended"),
+    *_extremes(ASYNC, "repl-call-latency", INFO, "ms", "time of a call with its repetitions"),
+    *_rate_total(ASYNC, "repl-call-failures", INFO, "attempts that failed"),
+    *_rate_total(ASYNC, "repl-call-timeouts", INFO, "attempts that failed by their time limit"),
+    *_rate_total(ASYNC, "repl-call-repeats", INFO, "repetitions at once (`retries=`)"),
     *(
         Spec(UPDATER, name, INFO, unit, what)
         for name, unit, what in (

@@ -51,6 +51,9 @@ class TaskContext(Protocol):
     def state_dir_of(self, node: str) -> Path:
         """Return the directory for files of the task's processors, created if it does not exist."""
 
+    def async_node(self, operator: Any, node: NodeContext, forward: Process) -> Process:
+        """Return the entry of an asynchronous node (`operators.stream_async`)."""
+
 
 class NodeContext(Protocol):
     """What one task provides to one node at `build`."""
@@ -102,6 +105,10 @@ class NodeContext(Protocol):
 
     def on_close(self, callback: Callable[[], None]) -> None: ...
 
+    def on_window_close(self, callback: Callable[[], None]) -> None:
+        """Register a callback for the end of a bounded run that closes windows: it emits what waits in the operator's open windows, and
+        advances its own stream time to their end, no further. Without open windows it does nothing."""
+
     def on_init(self, callback: Callable[[], None]) -> None:
         """Register a callback that runs once after every node of the task is built, in topology order (a processor may forward from it)."""
 
@@ -122,6 +129,9 @@ class Operator(ABC):
 
     hands_on: ClassVar[bool] = False
     """Output records are the input records, with the same list of headers. Other operators create new records."""
+
+    word: ClassVar[str] = "node"
+    """What a report on nodes that forward no record calls this node: "filter paid: 1,000 in, 0 out"."""
 
     @abstractmethod
     def build(self, node: NodeContext, forward: Process) -> Process:

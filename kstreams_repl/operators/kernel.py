@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from kstreams_repl.errors import DeployError
 from kstreams_repl.operators.base import NodeContext, Process
-from kstreams_repl.operators.loop_lines import Inline, LoopLines, Roles, loop_lines, slot_lines
+from kstreams_repl.operators.loop_lines import Inline, LoopLines, Roles, entry_lines, loop_lines
 
 F = TypeVar("F", bound=Callable[..., Any])
 _CONSTANTS = (None, True, False)
@@ -70,14 +70,16 @@ def kernel(
         frozenset({"drop", *quick, *(name for name, value in names.items() if isinstance(value, type))}),
         frozenset(name for name in names if name in calls or name.startswith(tuple(f"{call}_" for call in calls))),
     )
-    slots = None if cache is None else (cache.with_context, bool(cache.texts), checked)
+    slots = None if cache is None else (cache.with_context, cache.variable, checked)
     shape = _Shape(work.__code__, _shape(names), null, roles, slots)
     made = _GENERATED.get(shape)
     if made is None:
         made = _GENERATED[shape] = _generate(shape, work, names)
     entry: Process = made.make(*(names[name] for name in made.free))
     if made.loop is not None:
-        values = names | ({} if cache is None else slot_names(cache)) | ({} if key_serde is None else {"from_bytes": key_serde.deserialize})
+        values = names | ({} if cache is None else entry_names(cache))
+        if key_serde is not None:
+            values["from_bytes"] = key_serde.deserialize
         loop = made.loop
         entry.inline = Inline(  # type: ignore[attr-defined]
             node.name,
@@ -94,8 +96,8 @@ def kernel(
     return entry
 
 
-def slot_names(cache: Any) -> dict[str, Any]:
-    """Return the names that `loop_lines.slot_lines` uses."""
+def entry_names(cache: Any) -> dict[str, Any]:
+    """Return the names that `loop_lines.entry_lines` uses."""
     return {f"slots_{name}": value for name, value in cache.names.items()} | {
         "slots_deferrable": cache.deferrable,
         "slots_rewrite": cache.rewrite,
@@ -108,7 +110,7 @@ def slot_names(cache: Any) -> dict[str, Any]:
 def _values(function: Any) -> dict[str, Any]:
     """Return the values of the names that are free in a function, and in the functions inlined into it, which have a prefix there."""
     code, space = function.__code__, function.__globals__
-    names = {name: cell.cell_contents for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)}
+    names = {name: item.cell_contents for name, item in zip(code.co_freevars, function.__closure__ or (), strict=True)}
     names = {name: space[name] for name in code.co_names if name in space} | names
     for name, value in tuple(names.items()):
         if is_inlined(value):
@@ -167,7 +169,7 @@ def _generate(shape: _Shape, work: Any, names: Mapping[str, Any]) -> _Generated:
     module = ast.fix_missing_locations(ast.Module([ast.copy_location(make, function)], []))
     space: dict[str, Any] = {}
     exec(compile(module, work.__code__.co_filename, "exec", dont_inherit=True), work.__globals__, space)
-    slots = None if shape.slots is None else slot_lines(*shape.slots)
+    slots = None if shape.slots is None else entry_lines(*shape.slots)
     return _Generated(space["make"], free, loop_lines(deepcopy(function.body), frozenset(free), shape.roles, slots))
 
 

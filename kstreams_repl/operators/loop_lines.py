@@ -25,7 +25,7 @@ _UNFIT = (
 )  # fmt: skip
 
 
-_SLOT_NAMES = frozenset("slots_" + name for name in "dirty order note check texts written deferrable rewrite".split())
+_SLOT_NAMES = frozenset("slots_" + name for name in "dirty order note check texts written deferrable freeze rewrite".split())
 
 
 class Inline(NamedTuple):
@@ -72,7 +72,7 @@ class Roles(NamedTuple):
     users: frozenset[str]
 
 
-class SlotLines(NamedTuple):
+class EntryLines(NamedTuple):
     """What replaces `rewrite(slot, value, at)`, as a function of the two names, and the lines around the loop."""
 
     body: str
@@ -80,19 +80,21 @@ class SlotLines(NamedTuple):
     after: tuple[str, ...] = ("if len(its_slots_order) >> 10 != writes: its_slots_check()",)
 
 
-def slot_lines(with_context: bool, texts: bool, checked: bool) -> SlotLines:
+def entry_lines(with_context: bool, variable: bool, checked: bool) -> EntryLines:
     """Return the lines that change a slot of a store's cache in place: `rewrite` of `stores.write_back_cache`, for a value that is kept as
     an object; the others are passed to it."""
-    lines = ["slot.value = NEW", "slot.at = AT", "slot.state = slots_dirty", "slot.timestamp = timestamp", "slot.headers = headers"]
+    lines = ["slot.value = KEPT", "slot.at = AT", "slot.state = slots_dirty", "slot.timestamp = timestamp", "slot.headers = headers"]
     if with_context:
         lines += ["slot.topic = record.topic", "slot.partition = record.partition", "slot.offset = offset"]
     lines.append("slots_note(slot)")
-    if texts:
-        lines += ["if type(NEW) in slots_texts:", "    slots_written[0] += len(NEW)", "    if slots_written[0] > slots_written[1]:"]
-        lines += ["        slots_check()"]
     if checked:
-        lines = ["if type(NEW) in slots_deferrable:", *(f"    {line}" for line in lines), "else:", "    slots_rewrite(slot, NEW, AT)"]
-    return SlotLines("\n".join(lines))
+        kept = ["if type(NEW) in slots_deferrable:", "    kept = NEW", "else:", "    kept = slots_freeze(NEW, AT)"]
+        lines = [*kept, *(line.replace("KEPT", "kept") for line in lines)]
+    if variable:
+        lines += ["if type(NEW) in slots_texts:", "    slots_written[0] += len(NEW)", "if slots_written[0] > slots_written[1]:"]
+        lines += ["    slots_check()"]
+    lines = [line.replace("KEPT", "NEW") for line in lines]
+    return EntryLines("\n".join(lines))
 
 
 class LoopLines(NamedTuple):
@@ -113,7 +115,7 @@ class _Unfit(Exception):
     """The work cannot be lines of a loop."""
 
 
-def loop_lines(body: list[ast.stmt], free: frozenset[str], roles: Roles, slots: SlotLines | None) -> LoopLines | None:
+def loop_lines(body: list[ast.stmt], free: frozenset[str], roles: Roles, slots: EntryLines | None) -> LoopLines | None:
     """Return the lines of a specialized body, whose names in `free` are the node's; None if it does not fit."""
     for node in (inner for statement in body for inner in ast.walk(statement)):
         stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in ("key", "value", "timestamp", "headers")
@@ -145,9 +147,9 @@ def loop_lines(body: list[ast.stmt], free: frozenset[str], roles: Roles, slots: 
 class _Work:
     """The transformations of one body."""
 
-    def __init__(self, free: frozenset[str], roles: Roles, slots: SlotLines | None) -> None:
+    def __init__(self, free: frozenset[str], roles: Roles, slots: EntryLines | None) -> None:
         self._free = free | _SLOT_NAMES
-        self._roles = roles._replace(quick=roles.quick | {"slots_note"})
+        self._roles = roles._replace(quick=roles.quick | {"slots_note", "slots_freeze"})
         self._slots = slots
         self.forwards = self.rekeys = self.rewrites = False
         self.needs_data = bool(roles.serializer & free)

@@ -26,12 +26,12 @@ class JoinTime:
         interval_ms: minimum wall-clock time between two reads of the store.
     """
 
-    __slots__ = ("stream_time", "earliest", "next_look", "interval_ms")
+    __slots__ = ("stream_time", "earliest", "next_check", "interval_ms")
 
     def __init__(self, interval_ms: int) -> None:
         self.stream_time = -1
         self.earliest = _NOTHING
-        self.next_look = 0
+        self.next_check = 0
         self.interval_ms = interval_ms
 
     def remembered(self, name: str) -> tuple[Callable[[], int], Callable[[int], None]]:
@@ -48,11 +48,11 @@ class ParkedRecords:
         join: (key, left, right) -> value.
         forward: receives the results, with the headers of the current record.
         wall_clock: returns ms.
-        look_ms: the store is not read while earliest + look_ms >= stream time.
+        check_after_ms: the store is not read while earliest + check_after_ms >= stream time.
         left_open_ms, right_open_ms: a buffered record of that side is open while its timestamp + this >= stream time.
     """
 
-    __slots__ = ("_store", "_time", "_join", "_forward", "_wall_clock", "_look", "_left_open", "_right_open", "matched")
+    __slots__ = ("_store", "_time", "_join", "_forward", "_wall_clock", "_check_after", "_left_open", "_right_open", "matched")
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ParkedRecords:
         forward: Process,
         wall_clock: Callable[[], int],
         *,
-        look_ms: int,
+        check_after_ms: int,
         left_open_ms: int,
         right_open_ms: int,
     ) -> None:
@@ -71,7 +71,7 @@ class ParkedRecords:
         self._join = join
         self._forward = forward
         self._wall_clock = wall_clock
-        self._look = look_ms
+        self._check_after = check_after_ms
         self._left_open = left_open_ms
         self._right_open = right_open_ms
         self.matched: Callable[[int, bool, Any], None] = store.remove
@@ -89,16 +89,25 @@ class ParkedRecords:
             self._time.earliest = timestamp
         self._store.put(timestamp, left_side, key, value)
 
+    def emit_all(self) -> None:
+        """Advance stream time until every buffered record's window has closed, and forward them."""
+        time = self._time
+        closes = [at + (self._left_open if left_side else self._right_open) for at, left_side, _, _ in self._store.all()]
+        if closes:
+            time.stream_time = max(time.stream_time, max(closes) + 1)
+            time.earliest, time.next_check = _UNKNOWN, 0
+            self.emit_closed([])
+
     def emit_closed(self, headers: Headers) -> None:
         """Forward the buffered records whose window closed before stream time, with None for the other side."""
         time = self._time
         stream_time = time.stream_time
-        if time.earliest + self._look >= stream_time:
+        if time.earliest + self._check_after >= stream_time:
             return
         now = self._wall_clock()
-        if now < time.next_look:
+        if now < time.next_check:
             return
-        time.next_look = now + time.interval_ms
+        time.next_check = now + time.interval_ms
         time.earliest = _NOTHING
         join, forward, remove = self._join, self._forward, self._store.remove
         left_open, right_open = stream_time - self._left_open, stream_time - self._right_open

@@ -9,7 +9,7 @@ from typing import Any
 from kstreams_repl.operators.aggregators import Aggregator, count_one, nothing, reducing, zero
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.kernel import kernel
-from kstreams_repl.operators.tuple_forwarder import as_stored, deleter, forwards_on_flush, keeper, slots_of
+from kstreams_repl.operators.tuple_forwarder import as_stored, deleter, entries_of, forwards_on_flush, keeper
 from kstreams_repl.types import Headers
 
 
@@ -83,10 +83,11 @@ def _timestamped(
     node: NodeContext, forward: Process, name: str, initializer: Callable[[], Any], aggregator: Aggregator, send_old: bool
 ) -> Process:
     store = node.store(name)
-    to_bytes, get, put, delete = store.serialize_key, store.get_raw, store.put_cell, deleter(node, store.put_cell)
+    to_bytes, get, put, delete = store.serialize_key, store.get_raw, store.put_item, deleter(node, store.put_item)
     on_flush = forwards_on_flush(node, store, forward, send_old)
     in_slots = on_flush and store.cached is not None
-    find, load, rewrite, frozen, missing = slots_of(store.cached if in_slots else None)
+    find, load, rewrite, frozen, _ = entries_of(store.cached if in_slots else None)
+    thaw: Any = store.cached.thaw if in_slots else None
     counting = aggregator is count_one
     keeps_old, stored = send_old and not on_flush and not counting, as_stored(get, initializer)
 
@@ -99,7 +100,11 @@ def _timestamped(
             old = slot.value
         if in_slots and type(old) is not frozen:
             at = slot.at
-        elif (in_slots and old is missing) or (row := get(data)) is None:
+        elif in_slots and old.stored is None:
+            old, at = initializer(), timestamp
+        elif in_slots:
+            old, at = thaw(old.stored), slot.at
+        elif (row := get(data)) is None:
             old, at = initializer(), timestamp
         else:
             old, at = row
@@ -118,7 +123,7 @@ def _timestamped(
             forward(key, (new, old if send_old else None, True), at, headers)
 
     users = {"initializer", "aggregator"}
-    quick = {"find", "load", "get"}
+    quick = {"find", "load", "thaw", "get"}
     return kernel(node, aggregate, null="key or value", calls=users, quick=quick, store=store if in_slots else None, checked=not counting)
 
 

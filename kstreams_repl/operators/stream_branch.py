@@ -22,6 +22,8 @@ class StreamBranch(Operator):
         child_names: names of the branch nodes: one per predicate, and one more if there is a default branch.
     """
 
+    word = "branch"
+
     hands_on: ClassVar[bool] = True
 
     predicates: list[Callable[[Any, Any], Any]]

@@ -22,6 +22,8 @@ class StreamFilter(Operator):
         negate: True for `filter_not`.
     """
 
+    word = "filter"
+
     predicate: Callable[[Any, Any], Any]
     negate: bool = False
 

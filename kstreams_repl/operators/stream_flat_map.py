@@ -18,6 +18,8 @@ class StreamFlatMap(Operator):
         mapper: (key, value) -> iterable of (key, value).
     """
 
+    word = "flat_map"
+
     mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]]
 
     def build(self, node: NodeContext, forward: Process) -> Process:

@@ -21,6 +21,8 @@ class StreamFlatMapValues(Operator):
         with_key: the mapper also takes the key.
     """
 
+    word = "flat_map"
+
     mapper: Callable[..., Any]
     with_key: bool = False
 

@@ -27,6 +27,8 @@ class StreamGlobalTableJoin(Operator):
         with_key: the joiner also takes the key.
     """
 
+    word = "join"
+
     table: ValueGetter
     key_mapper: Callable[[Any, Any], Any]
     joiner: Callable[..., Any]

@@ -12,6 +12,8 @@ from kstreams_repl.operators.tuple_forwarder import as_stored
 from kstreams_repl.operators.window_close import SessionCloser, StreamTime
 from kstreams_repl.types import Headers, Windowed
 
+_END_OF_TIME = 2**63 - 1
+
 
 @dataclass(slots=True)
 class StreamSessionWindowAggregate(Operator):
@@ -95,6 +97,12 @@ class StreamSessionWindowAggregate(Operator):
             if to_children is not None:
                 to_children(window, (aggregate, None, True), end, [])
 
+        def close_all() -> None:
+            ends = [window[2] for window, _ in store.find_closed(max(0, time.now - lateness), _END_OF_TIME)]
+            if ends and time.advance(max(ends) + 1 + lateness) and emit_closed is not None:
+                emit_closed(time.now - lateness, [])
+
+        node.on_window_close(close_all)
         return kernel(node, sessions, null="key")
 
 

@@ -14,6 +14,8 @@ from kstreams_repl.operators.tuple_forwarder import as_stored
 from kstreams_repl.operators.window_close import StreamTime, WindowCloser
 from kstreams_repl.types import Headers, Windowed
 
+_END_OF_TIME = 2**63 - 1
+
 
 @dataclass(slots=True)
 class StreamSlidingWindowAggregate(Operator):
@@ -75,11 +77,17 @@ class StreamSlidingWindowAggregate(Operator):
             else:
                 regular(key, value, timestamp, headers, close)
 
+        def close_all() -> None:
+            starts = [window[1] for window, _ in store.fetch_all(max(0, time.now - grace - difference), _END_OF_TIME)]
+            if starts and time.advance(max(starts) + difference + 1 + grace) and closer is not None:
+                closer.emit(time.now - grace, [])
+
+        node.on_window_close(close_all)
         return kernel(node, sliding, null="key or value")
 
 
 class _SlidingWindows:
-    """The windows around one record. Cells are `(aggregate, timestamp)`; the timestamp is that of the latest record in the window."""
+    """The windows around one record. Its items are `(aggregate, timestamp of the latest record)`."""
 
     def __init__(
         self, operator: StreamSlidingWindowAggregate, store: Any, forward: Process | None, drop: Callable[[str], None]
@@ -97,62 +105,62 @@ class _SlidingWindows:
         """Process a record whose left window `[timestamp - difference, timestamp]` does not start before 0."""
         difference = self._difference
         starts: set[int] = set()
-        left_cell = right_cell = None
+        left_item = right_item = None
         left_exists = right_exists = False
         previous: int | None = None
         left_start = 0
         # The upper bound is one past the record, to find the record's own right window.
-        for start, cell in self._store.backward_fetch(key, max(0, timestamp - 2 * difference), timestamp + 1):
+        for start, item in self._store.backward_fetch(key, max(0, timestamp - 2 * difference), timestamp + 1):
             starts.add(start)
-            end, latest = start + difference, cell[1]
+            end, latest = start + difference, item[1]
             if start == timestamp + 1:
                 right_exists = True
             elif end > timestamp:
-                if right_cell is None:
-                    right_cell = self._kept(key, start, cell, timestamp)
-                self._update(key, value, timestamp, headers, start, cell, close)
+                if right_item is None:
+                    right_item = self._kept(key, start, item, timestamp)
+                self._update(key, value, timestamp, headers, start, item, close)
             elif end == timestamp:
                 left_exists = True
-                self._update(key, value, timestamp, headers, start, cell, close)
+                self._update(key, value, timestamp, headers, start, item, close)
                 if latest >= timestamp:
                     return
                 previous = latest
             else:
-                left_cell, previous, left_start = cell, latest, start
+                left_item, previous, left_start = item, latest, start
                 break
         if previous is not None and previous + 1 not in starts and previous + 1 + difference >= timestamp:
             self._update(key, value, timestamp, headers, previous + 1, self._first(timestamp), close)
         if not left_exists:
-            if previous is not None and left_cell is not None and timestamp - difference <= previous:
-                cell = (left_cell[0], timestamp)
+            if previous is not None and left_item is not None and timestamp - difference <= previous:
+                item = (left_item[0], timestamp)
             else:
-                cell, left_start = self._first(timestamp), timestamp - difference
-            self._update(key, value, timestamp, headers, timestamp - difference, cell, close, left_start)
+                item, left_start = self._first(timestamp), timestamp - difference
+            self._update(key, value, timestamp, headers, timestamp - difference, item, close, left_start)
         if not right_exists:
-            self._make_right(key, timestamp, headers, right_cell)
+            self._make_right(key, timestamp, headers, right_item)
 
     def early(self, key: Any, value: Any, timestamp: int, headers: Headers, close: int) -> None:
         """Process a record before `difference`: it belongs to `[0, difference]` and to the windows that start in between."""
         starts: set[int] = set()
-        combined = right_cell = None
+        combined = right_item = None
         right_exists = False
         previous: int | None = None
-        for start, cell in self._store.fetch(key, 0, timestamp + 1):
+        for start, item in self._store.fetch(key, 0, timestamp + 1):
             starts.add(start)
             if start == 0:
-                combined = cell
-                if cell[1] < timestamp:
-                    previous = cell[1]
+                combined = item
+                if item[1] < timestamp:
+                    previous = item[1]
             elif start <= timestamp:
-                right_cell = self._kept(key, start, cell, timestamp)
-                self._update(key, value, timestamp, headers, start, cell, close)
+                right_item = self._kept(key, start, item, timestamp)
+                self._update(key, value, timestamp, headers, start, item, close)
             else:
                 right_exists = True
-        if right_cell is None and combined is not None and combined[1] > timestamp:
+        if right_item is None and combined is not None and combined[1] > timestamp:
             # No window starts between 0 and this record, so all records of [0, difference] are in this record's right window.
-            right_cell = combined
+            right_item = combined
         if not right_exists:
-            self._make_right(key, timestamp, headers, right_cell)
+            self._make_right(key, timestamp, headers, right_item)
         if previous is not None and previous + 1 not in starts:
             self._update(key, value, timestamp, headers, previous + 1, self._first(timestamp), close)
         self._update(key, value, timestamp, headers, 0, self._first(timestamp) if combined is None else combined, close)
@@ -161,18 +169,18 @@ class _SlidingWindows:
         initial = self._initializer()
         return None if initial is None else (initial, timestamp)
 
-    def _kept(self, key: Any, start: int, cell: tuple[Any, int], timestamp: int) -> tuple[Any, int]:
-        """Return the cell as needed for a right window: without this record, which the aggregator may add to the object in place."""
-        return (self._stored(cell[0], key, start), cell[1]) if cell[1] > timestamp else cell
+    def _kept(self, key: Any, start: int, item: tuple[Any, int], timestamp: int) -> tuple[Any, int]:
+        """Return the item as needed for a right window: without this record, which the aggregator may add to the object in place."""
+        return (self._stored(item[0], key, start), item[1]) if item[1] > timestamp else item
 
-    def _make_right(self, key: Any, timestamp: int, headers: Headers, cell: tuple[Any, int] | None) -> None:
+    def _make_right(self, key: Any, timestamp: int, headers: Headers, item: tuple[Any, int] | None) -> None:
         """Create the window that starts just after the record, if there are later records: its first aggregate is theirs."""
-        if cell is None or cell[1] <= timestamp:
+        if item is None or item[1] <= timestamp:
             return
         start = timestamp + 1
-        self._store.put(key, cell, start)
+        self._store.put(key, item, start)
         if self._forward is not None:
-            self._forward(Windowed(key, start, start + self._difference), (cell[0], None, True), cell[1], headers)
+            self._forward(Windowed(key, start, start + self._difference), (item[0], None, True), item[1], headers)
 
     def _update(
         self,
@@ -181,16 +189,16 @@ class _SlidingWindows:
         timestamp: int,
         headers: Headers,
         start: int,
-        cell: tuple[Any, int] | None,
+        item: tuple[Any, int] | None,
         close: int,
         read_at: int | None = None,
     ) -> None:
-        """Aggregate the record into one window; its cell may have been read from another window, which starts at `read_at`."""
+        """Aggregate the record into one window; its item may have been read from another window, which starts at `read_at`."""
         end = start + self._difference
         if end < close:
             self._drop("expired window")
             return
-        old, latest = (None, timestamp) if cell is None else cell
+        old, latest = (None, timestamp) if item is None else item
         if latest < timestamp:
             latest = timestamp
         new = self._aggregator(key, value, old)

@@ -40,6 +40,8 @@ class StreamStreamJoin(Operator):
             as 0.
     """
 
+    word = "join"
+
     left_side: bool
     other_store: str
     before_ms: int
@@ -55,6 +57,7 @@ class StreamStreamJoin(Operator):
     prior: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
+        record = node.record
         store = node.store(self.other_store)
         store.index_by_key()
         fetch, drop, before, after = store.fetch, node.drop, self.before_ms, self.after_ms
@@ -69,11 +72,12 @@ class StreamStreamJoin(Operator):
                 joiner_of_side(self.joiner, with_key=self.with_key),
                 forward,
                 node.wall_clock,
-                look_ms=after + self.grace_ms,
+                check_after_ms=after + self.grace_ms,
                 left_open_ms=self.close_after_ms + self.grace_ms,
                 right_open_ms=self.close_before_ms + self.grace_ms,
             )
             node.on_init(parked.resume)
+            node.on_window_close(parked.emit_all)
 
         def stream_stream_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if time is not None and timestamp > time.stream_time:
@@ -84,6 +88,8 @@ class StreamStreamJoin(Operator):
                 else:
                     drop("null key or value")
                 return
+            if parked is not None:
+                record.timestamp, record.headers = timestamp, headers
             if parked is not None and time is not None and timestamp == time.stream_time:
                 parked.emit_closed(headers)
             first, last = timestamp - before, timestamp + after

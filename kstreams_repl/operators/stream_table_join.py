@@ -34,6 +34,8 @@ class StreamTableJoin(Operator):
         versioned: the table is versioned.
     """
 
+    word = "join"
+
     table: ValueGetter
     joiner: Callable[..., Any]
     left: bool = False
@@ -60,6 +62,13 @@ class StreamTableJoin(Operator):
         def emit(key: Any, value: Any, context: ContextSnapshot) -> None:
             with record.replace(context):
                 join(key, value, context.timestamp, context.headers)
+
+        def emit_all() -> None:
+            if buffer.min_time <= buffer.observed_time:
+                evict_until(buffer.observed_time, emit)
+                buffer.observed_time += grace
+
+        node.on_window_close(emit_all)
 
         def stream_table_join_with_grace(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None and value is not None and left:

@@ -9,7 +9,7 @@ from typing import Any
 from kstreams_repl.operators.aggregators import count_one
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.kernel import kernel
-from kstreams_repl.operators.tuple_forwarder import as_stored, forwards_on_flush, slots_of
+from kstreams_repl.operators.tuple_forwarder import as_stored, entries_of, forwards_on_flush
 from kstreams_repl.operators.window_close import StreamTime, WindowCloser
 from kstreams_repl.types import Headers, Windowed
 
@@ -61,9 +61,9 @@ class StreamWindowAggregate(Operator):
         else:
             forwards = not forwards_on_flush(node, store, forward, send_old)
         in_slots = counting and closer is None and store.cached is not None  # no other stream writes to the windows of a count
-        find, _, rewrite, frozen, _ = slots_of(store.cached if in_slots else None)
+        find, _, rewrite, frozen, missing = entries_of(store.cached if in_slots else None)
+        known: Any = store.known_ends.get if in_slots else None
         ends_of: Any = store.ends_of if in_slots else None
-        keys = _WindowKeys()
         keeps_old, stored = send_old and forwards and not counting, as_stored(fetch, initializer)
         time = None if unlimited else StreamTime(node, self.store)
 
@@ -82,22 +82,27 @@ class StreamWindowAggregate(Operator):
                 if time is not None and start + size <= time.now - grace:
                     drop("expired window")
                     continue
+                slot = None
                 if in_slots:
-                    if start != keys.start:
-                        keys.start = start
-                        keys.head, keys.tail = ends_of(start)
-                    slot = find(keys.head + data + keys.tail)
-                else:
-                    slot = None
+                    ends = known(start)
+                    if ends is None:
+                        ends = ends_of(start)
+                    head, tail, load = ends
+                    physical = head + data + tail
+                    slot = find(physical)
+                    if slot is None and load is not None:
+                        slot = load(physical)
                 if in_slots and slot is not None and type(slot.value) is not frozen:
                     old, at = slot.value, slot.at
+                elif in_slots and slot is not None and slot.value is missing:
+                    old, at = initializer(), timestamp
                 else:
                     slot = None
-                    cell = fetch(data, start)
-                    if cell is None:
+                    item = fetch(data, start)
+                    if item is None:
                         old, at = initializer(), timestamp
                     else:
-                        old, at = cell
+                        old, at = item
                 if at < timestamp:
                     at = timestamp
                 new = aggregator(key, value, old)
@@ -112,7 +117,15 @@ class StreamWindowAggregate(Operator):
                     end = _END_OF_TIME if unlimited else start + size
                     forward(Windowed(key, start, end), (new, old if send_old else None, True), at, headers)
 
-        users, quick = {"initializer", "aggregator"}, {"find", "ends_of", "fetch", "_starts"}
+        def close_all() -> None:
+            assert time is not None
+            starts = [window[1] for window, _ in store.fetch_all(max(0, time.now - grace - size + 1), _END_OF_TIME)]
+            if starts and time.advance(max(starts) + size + grace) and closer is not None:
+                closer.emit(time.now - grace, [])
+
+        if time is not None:
+            node.on_window_close(close_all)
+        users, quick = {"initializer", "aggregator"}, {"find", "known", "ends_of", "fetch", "_starts"}
         return kernel(node, windows, null="key", calls=users, quick=quick, store=store if in_slots else None, checked=not counting)
 
 
@@ -120,12 +133,3 @@ def _starts(timestamp: int, size: int, advance: int) -> range:
     """Return the starts of the hopping windows that contain a timestamp."""
     first = timestamp - size + advance
     return range(first - first % advance if first > 0 else 0, timestamp + 1, advance)
-
-
-class _WindowKeys:
-    """What precedes and follows the key in the physical keys of the window that was written last."""
-
-    __slots__ = ("start", "head", "tail")
-
-    def __init__(self) -> None:
-        self.start, self.head, self.tail = -1, b"", b""

@@ -27,6 +27,8 @@ class TableFilter(Operator):
         store_versioned: `store` is a versioned one.
     """
 
+    word = "filter"
+
     predicate: Callable[[Any, Any], Any]
     negate: bool = False
     store: str | None = None

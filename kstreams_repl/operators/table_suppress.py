@@ -20,7 +20,7 @@ class TableSuppress(Operator):
 
     Entries are ordered by (buffer time, serialized key); an update keeps the *original* position with the newest value and context. An
     entry is emitted with its own record context and the old value of its last update. Nothing is emitted while no records arrive or on
-    close, because stream time has to advance.
+    close, because stream time has to advance; at the end of a bounded run that closes windows everything is.
 
     Attributes:
         store: name of the suppress buffer (kind `SUPPRESS_BUFFER`).
@@ -30,6 +30,8 @@ class TableSuppress(Operator):
         shut_down_when_full: when a bound is exceeded: True raises, False emits the oldest entry early.
         drop_tombstones: drop tombstones of rows that were never emitted (safe with `until_window_closes`).
     """
+
+    word = "suppress"
 
     store: str
     wait_ms: int
@@ -62,6 +64,12 @@ class TableSuppress(Operator):
             if bounded:
                 self._enforce_bounds(node.name, buffer, emit)
 
+        def emit_all() -> None:
+            while buffer.record_count():
+                time.advance(buffer.min_time + wait)
+                buffer.evict_first(emit)
+
+        node.on_window_close(emit_all)
         return suppress
 
     def _enforce_bounds(self, name: str, buffer: Any, emit: Any) -> None:

@@ -41,6 +41,8 @@ class TableTableJoin(Operator):
         send_old_values: forward the old joined value too.
     """
 
+    word = "join"
+
     kind: TableJoinKind
     other: ValueGetter
     joiner: Callable[..., Any]

@@ -33,7 +33,7 @@ def forwards_on_flush(node: NodeContext, store: Any, forward: Process, send_old_
     return cached
 
 
-def slots_of(cache: Any) -> tuple[Any, ...]:
+def entries_of(cache: Any) -> tuple[Any, ...]:
     """Return what changes a row in place in a store's write-back cache, five times None without one: `find(key)` returns its slot or None,
     `load(key)` creates the slot from the row below, `rewrite(slot, value, at)` writes it; the type of values that are not objects; the
     value of a slot without a row.

@@ -33,6 +33,13 @@ class StreamTime:
     def _resume(self, now: int) -> None:
         self.now = now
 
+    def advance(self, now: int) -> bool:
+        """Advance to a later time; return False if it is none."""
+        later = now > self.now
+        if later:
+            self.now = now
+        return later
+
 
 class WindowCloser:
     """Forwards the windows of one time-ordered window store that have closed since the last call.

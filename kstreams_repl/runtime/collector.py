@@ -6,10 +6,10 @@ topic at build time, so that the call per record needs no lookup.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kstreams_repl.runtime.handlers import ErrorContext, Response
 from kstreams_repl.types import Headers
@@ -50,12 +50,31 @@ class Site(Protocol):
         """Count the record as dropped and write its source record to the dead-letter topic, if there is one."""
 
 
+class RowSink(Protocol):
+    """The rows that one sink of one task writes to a table; part of the task's commits."""
+
+    append: Callable[[Any, Any, int], None]
+    """(key, value, timestamp): add one record."""
+
+    def recover(self, head: int) -> None:
+        """Continue from the head that was committed last; 0 if none was."""
+
+    def convert(self) -> None:
+        """Handle collected records that do not fit the table; this may send dead letters."""
+
+    def stage(self, offsets: Mapping[str, int]) -> int | None:
+        """Make the rows since the last commit durable, not visible; return the head to commit, None without rows."""
+
+    def committed(self) -> None:
+        """The commit with the staged rows succeeded."""
+
+
 class RecordCollector(Protocol):
     """Creates senders by topic.
 
     Optional methods: `senders(topic)` returns `sender(topic)` and a `SendMany` that keeps the order with it (see `senders_of`);
     `partitions_of(topic, keys)` partitions a column (see `placing`); `direct(topic, site) -> Direct | None` returns the client's own
-    call if nothing else is needed.
+    call if nothing else is needed; `rows(node, table, partition, misfit, context) -> RowSink` for sinks that write tables.
     """
 
     def sender(self, topic: str, site: Site | None = None) -> Send:

@@ -9,15 +9,17 @@ name, so a traceback identifies the node without any per-record work.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
 from types import CodeType, FunctionType
 from typing import Any
 
 from kstreams_repl.errors import InvalidStateStoreError, TopologyError, did_you_mean
-from kstreams_repl.operators.base import Process
+from kstreams_repl.operators.base import Operator, Process
 from kstreams_repl.operators.processor_api import ProcessorOperator
 from kstreams_repl.runtime.loop_codegen import node_in_loop
 from kstreams_repl.runtime.sinks import build_outlet, build_sink
 from kstreams_repl.runtime.task_context import TaskServices
+from kstreams_repl.runtime.task_threads import PARALLEL
 from kstreams_repl.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.types import Outlet
 
@@ -110,6 +112,9 @@ class TaskNode:
     def on_close(self, callback: Callable[[], None]) -> None:
         self.task.on_close(self.name, callback)
 
+    def on_window_close(self, callback: Callable[[], None]) -> None:
+        self.task.window_callbacks.append((self.name, callback))
+
     def on_init(self, callback: Callable[[], None]) -> None:
         self.task.on_init(self.name, callback)
 
@@ -190,6 +195,10 @@ def compile_nodes(
             operator = node.operator if hasattr(node.operator, "build") else ProcessorOperator(node.operator)
             if node.name in touched and not operator.hands_on:
                 forward = _with_own_headers(forward)
+            if services.threads is not None and isinstance(operator, PARALLEL):
+                build = partial(_named_build, operator, context, codes)
+                entries[node.name] = services.threads.add(context, forward, services.clock, build)
+                continue
             entry = operator.build(context, forward)
             if entry is forward and guard is None and meter is None:
                 handing_on.append(node)
@@ -201,6 +210,10 @@ def compile_nodes(
         only = children[node.name] if len(children[node.name]) == 1 else ()
         services.points.same(node.name, getattr(node, "parents", ()), [name for name in only if name in sinks])
     return entries, codes
+
+
+def _named_build(operator: Operator, node: TaskNode, codes: dict[CodeType, str], forward: Process) -> Process:
+    return named(operator.build(node, forward), node.name, codes)
 
 
 def may_touch_headers(node: Node) -> bool:

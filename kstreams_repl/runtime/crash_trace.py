@@ -29,7 +29,7 @@ def traced(trace: Trace, node: str, entry: Process, record: RecordContext, work:
     """
     at = trace.at
 
-    def entry_with_place(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+    def entry_with_location(key: Any, value: Any, timestamp: int, headers: Any) -> None:
         [caller] = work
         work[0] = node
         at(node, record.topic, record.partition, record.offset)
@@ -37,7 +37,7 @@ def traced(trace: Trace, node: str, entry: Process, record: RecordContext, work:
         work[0] = caller
         at(caller, record.topic, record.partition, record.offset)
 
-    return entry_with_place
+    return entry_with_location
 
 
 def traced_rows(trace: Trace, node: str, topic: str, partition: int, rows: Iterable[Any]) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import KStreamsError, SerializationError, StreamsProcessingError, is_interrupt
+from kstreams_repl.errors import KStreamsError, SchemaRegistryError, SerializationError, StreamsProcessingError, is_interrupt
 from kstreams_repl.runtime.collector import Send, Site
 from kstreams_repl.runtime.compile import compile_nodes
 from kstreams_repl.runtime.handlers import ErrorContext, Response, ask, resolve
@@ -161,7 +161,7 @@ class GlobalTask:
         record.restore(NOWHERE)
 
     def _on_poison(self, at: ErrorContext, error: BaseException) -> None:
-        if is_interrupt(error):
+        if is_interrupt(error) or isinstance(error, SchemaRegistryError):
             raise error
         handler = self._deserialization_handler
         if handler is not None and isinstance(error, Exception):  # handlers are not called for sys.exit() and the like

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from kstreams_repl.errors import ConfigError, StreamsProcessingError, is_interrupt
+from kstreams_repl.errors import ConfigError, SchemaRegistryError, StreamsProcessingError, is_interrupt
 from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.types import Headers
 
@@ -74,6 +74,8 @@ def ask(handler: Handler, context: ErrorContext, error: Exception, key: str) -> 
         StreamsProcessingError: it raised, or returned something other than a `Response`. No handler is called for that: the task stops
             at the record.
     """
+    if isinstance(error, SchemaRegistryError):  # not the record's fault: it must not be skipped
+        raise error
     cause: BaseException = error
     line = None
     try:

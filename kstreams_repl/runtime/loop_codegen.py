@@ -142,7 +142,7 @@ def fuse_source(
             return None
     used = frozenset().union(*(inline.uses for inline in inlines))
     keys, values = _way("key", key_serde, used, tail), _way("value", value_serde, used, tail)
-    inlines = [_counted(inline, services.counts.cell(inline.node), number) for number, inline in enumerate(inlines)]
+    inlines = [_counted(inline, services.counts.counter(inline.node), number) for number, inline in enumerate(inlines)]
     parts = [*inlines] if tail is None else [*inlines, _tail(tail, entries[tail])]
     turns = [
         Inline(source, _READ[name], {"read": serde.deserialize, "unread": UNREAD}, calls_user=True)
@@ -173,16 +173,16 @@ def _tail(node: str, entry: Process) -> Inline:
     return Inline(node, lines, {"entry": entry}, ends=True)
 
 
-def _counted(inline: Inline, cell: list[int] | None, number: int) -> Inline:
-    """Count the records that a node forwards in a local variable, added to `cell` when the loop ends. An error ends the task and the
+def _counted(inline: Inline, counter: list[int] | None, number: int) -> Inline:
+    """Count the records that a node forwards in a local variable, added to `counter` when the loop ends. An error ends the task and the
     count with it.
     """
-    if inline.ends or cell is None:
+    if inline.ends or counter is None:
         return inline
     passed = f"passed_{number}"
     return inline._replace(
         lines=(*inline.lines, f"{passed} += 1"),
-        names={**inline.names, "passed": cell},
+        names={**inline.names, "passed": counter},
         before=(*inline.before, f"{passed} = 0"),
         after=(*inline.after, f"its_passed[0] += {passed}"),
     )

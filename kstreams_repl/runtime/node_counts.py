@@ -16,7 +16,7 @@ from kstreams_repl.operators.base import Process
 from kstreams_repl.topology.nodes import Node, SinkNode, SourceNode
 from kstreams_repl.types import Outlet
 
-Cell = list[int]
+Counter = list[int]
 _NONE = (0,)
 
 
@@ -64,15 +64,15 @@ class TaskCounts:
         self._nodes = {node.name: node for node in nodes}
         above = {parent for node in nodes if not isinstance(node, SourceNode) for parent in node.parents}
         self._bottom = frozenset(self._nodes) - above
-        self._forwarded: dict[str, Cell] = {}
-        self._to_child: dict[tuple[str, str], Cell] = {}
+        self._forwarded: dict[str, Counter] = {}
+        self._to_child: dict[tuple[str, str], Counter] = {}
         self._dropped: dict[str, dict[str, int]] = {}
         self._base: NodeCounts = {}
         self.entered: dict[str, Callable[[], int]] = {}
 
     # ---- while nodes are built
 
-    def cell(self, node: str) -> Cell | None:
+    def counter(self, node: str) -> Counter | None:
         """Return the counter of the node's forwarded records; None if they are derived from what it takes."""
         known = self._nodes[node]
         if isinstance(known, SourceNode) or node in self._bottom or getattr(getattr(known, "operator", None), "one_to_one", False):
@@ -81,8 +81,8 @@ class TaskCounts:
 
     def forwarding(self, node: str, forward: Process) -> Process:
         """Return the node's forward function, wrapped to count where necessary."""
-        cell = self.cell(node)
-        return forward if cell is None else _counting(cell, forward)
+        counter = self.counter(node)
+        return forward if counter is None else _counting(counter, forward)
 
     def to_child(self, node: str, child: str, entry: Process) -> Process:
         """Return the node's forward function to a single child, wrapped to count."""
@@ -90,11 +90,11 @@ class TaskCounts:
 
     def rows(self, node: str, outlet: Outlet) -> Outlet:
         """Return the outlet of the node's rows in columns, wrapped to count."""
-        cell = self.cell(node)
-        assert cell is not None, f"{node} forwards rows of a store"
+        counter = self.counter(node)
+        assert counter is not None, f"{node} forwards rows of a store"
 
         def counted(keys: Any, values: Any, timestamps: Any, headers: Any) -> None:
-            cell[0] += len(keys)
+            counter[0] += len(keys)
             outlet(keys, values, timestamps, headers)
 
         return counted
@@ -124,17 +124,17 @@ class TaskCounts:
             else:
                 to_child = self._to_child
                 taken = sum(through[parent] + to_child.get((parent, name), _NONE)[0] for parent in node.parents)
-                cell = self.cell(name)
-                through[name] = taken - lost if cell is None else cell[0]
+                counter = self.counter(name)
+                through[name] = taken - lost if counter is None else counter[0]
                 given = through[name] + sum(to[0] for (parent, _), to in tuple(to_child.items()) if parent == name)
                 count = NodeCount(taken, 0 if name in self._bottom and not isinstance(node, SinkNode) else given, dropped)
             found[name] = self._base[name] + count if name in self._base else count
         return found
 
 
-def _counting(cell: Cell, forward: Process) -> Process:
+def _counting(counter: Counter, forward: Process) -> Process:
     def counted(key: Any, value: Any, timestamp: int, headers: Any) -> None:
-        cell[0] += 1
+        counter[0] += 1
         forward(key, value, timestamp, headers)
 
     return counted

@@ -76,7 +76,7 @@ NOWHERE = ContextSnapshot(None, -1, -1, -1, [])
 _AT = "__kstreams_at__"
 
 
-def place_of(error: BaseException, otherwise: RecordContext) -> ContextSnapshot:
+def context_of_error(error: BaseException, otherwise: RecordContext) -> ContextSnapshot:
     """Return the record that was attached to an error, or `otherwise` as a snapshot."""
     noted = getattr(error, _AT, None)
     return noted if isinstance(noted, ContextSnapshot) else otherwise.snapshot()

@@ -7,15 +7,16 @@ from contextlib import suppress
 from operator import index, itemgetter
 from typing import Any
 
-from kstreams_repl.errors import KStreamsError, OutputRetryError, SerializationError, UnknownTopicError
+from kstreams_repl.errors import KStreamsError, OutputRetryError, SchemaRegistryError, SerializationError, UnknownTopicError
 from kstreams_repl.operators.base import NodeContext, Process
 from kstreams_repl.operators.kernel import kernel
-from kstreams_repl.runtime.collector import Direct, Send, placing, senders_of
+from kstreams_repl.runtime.collector import Direct, RowSink, Send, placing, senders_of
 from kstreams_repl.runtime.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.runtime.task_context import TaskServices
 from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.serdes.base import Serde
 from kstreams_repl.topology.nodes import SinkNode
+from kstreams_repl.topology.table_files import TableFiles
 from kstreams_repl.types import Headers, Outlet, SinkMetadata
 
 Refuse = Callable[[Any, Any, Exception], None]
@@ -49,19 +50,22 @@ class SinkSite:
 
 
 def build_sink(node: SinkNode, context: NodeContext, services: TaskServices) -> Process:
-    """Return the entry of a sink: fixed topic, topic per record, or a custom partitioner."""
-    key_serde, value_serde = services.key_serde(node.key_serde), services.value_serde(node.value_serde)
+    """Return the entry of a sink: a table, a fixed topic, a topic per record, or a custom partitioner."""
+    if node.table is not None:
+        return build_table_sink(node.name, node.table, context, services)
+    named = None if node.topic is None else services.real_topic(node.topic)
+    key_serde, value_serde = services.key_serde(node.key_serde, named), services.value_serde(node.value_serde, named)
     site = SinkSite(node.name, services)
     refuse = _refusal(node, services, key_serde, value_serde, site)
     suffix: int = getattr(key_serde, "base_key_suffix", 0)
     windowed = suffix > 0
     if node.topic is None or node.partitioner is not None:
-        return _chosen(node, services, key_serde.serialize, value_serde.serialize, refuse, suffix, site)
+        return _chosen(node, services, key_serde, value_serde, refuse, suffix, site)
     topic = services.real_topic(node.topic)
     find = None if windowed else getattr(services.collector, "direct", None)
     client: Direct | None = None if find is None else find(topic, site)
     produce, refused = (None, None) if client is None else client
-    send, place = services.collector.sender(topic, site), services.collector.partition_of
+    send, partition = services.collector.sender(topic, site), services.collector.partition_of
     to_key, to_value = key_serde.serialize, value_serde.serialize
 
     def sink(key: Any, value: Any, timestamp: int, headers: Any) -> None:
@@ -80,27 +84,65 @@ def build_sink(node: SinkNode, context: NodeContext, services: TaskServices) -> 
             except Exception as error:
                 refused(error, data, payload, timestamp, headers)
         else:  # the partition of a windowed key is that of the plain key, without the window bounds at its end
-            send(data, payload, timestamp, headers, place(topic, data[:-suffix]) if windowed and data is not None else None)
+            send(data, payload, timestamp, headers, partition(topic, data[:-suffix]) if windowed and data is not None else None)
 
     return kernel(context, sink, quick={"to_value", "produce"}, key_serde=key_serde)
 
 
+def build_table_sink(name: str, table: TableFiles, context: NodeContext, services: TaskServices) -> Process:
+    """Return the entry of a sink that writes a table. A record with the value None is dropped."""
+    site, drop = SinkSite(name, services), context.drop
+
+    def misfit(key: Any, value: Any, context: ErrorContext | None, cause: Exception) -> None:
+        if context is not None and site.decide(context, cause) is Response.CONTINUE:
+            site.give_up(context, cause, "misfit")
+            return
+        raise SerializationError(
+            f"a record does not fit the columns of {name}: {type(cause).__name__}: {cause}; "
+            f"its key is {_shown(key)}, its value {_shown(value)}",
+            hint="change schema= of to_table_files, map the value first, or set production.exception.handler to 'continue'",
+            node=name,
+            path=table.path,
+            **({} if context is None else {"topic": context.topic, "partition": context.partition, "offset": context.offset}),
+        ) from cause
+
+    rows: RowSink = services.collector.rows(  # type: ignore[attr-defined]
+        name, table, services.task_id.partition, misfit, site.context if services.by_record else None
+    )
+    services.tables[name] = rows
+    append, takes_key = rows.append, table.key_column is not None
+
+    def table_sink(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        if value is None:
+            drop("null-value")
+        else:
+            append(key if takes_key else None, value, timestamp)
+
+    return kernel(context, table_sink, quick=() if services.by_record else {"append"})
+
+
+def _shown(item: Any) -> str:
+    text = repr(item)
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
 def build_outlet(node: SinkNode, services: TaskServices, key_serde: Serde, value_serde: Serde) -> Outlet | None:
     """Return the outlet into a sink for rows serialized by these serdes; None if the sink serializes differently."""
-    theirs, values = services.key_serde(node.key_serde), services.value_serde(node.value_serde)
     if node.topic is None or node.partitioner is not None:
         return None
+    named = services.real_topic(node.topic)
+    theirs, values = services.key_serde(node.key_serde, named), services.value_serde(node.value_serde, named)
     if not (theirs.writes_like(key_serde) and values.writes_like(value_serde)):
         return None
-    topic, suffix = services.real_topic(node.topic), theirs.base_key_suffix
-    send_many, places_of = senders_of(services.collector, topic)[1], placing(services.collector, topic)
+    suffix = theirs.base_key_suffix
+    send_many, partitions_of = senders_of(services.collector, named)[1], placing(services.collector, named)
     plain_key = itemgetter(slice(None, -suffix))
 
     def outlet(
         keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int], headers: Sequence[Headers] | None
     ) -> None:
-        places = places_of(list(map(plain_key, keys))) if suffix else None
-        send_many(keys, values, timestamps, headers, places)
+        partitions = partitions_of(list(map(plain_key, keys))) if suffix else None
+        send_many(keys, values, timestamps, headers, partitions)
 
     return outlet
 
@@ -108,13 +150,13 @@ def build_outlet(node: SinkNode, services: TaskServices, key_serde: Serde, value
 def _chosen(
     node: SinkNode,
     services: TaskServices,
-    to_key: Callable[[Any], Any],
-    to_value: Callable[[Any], Any],
+    key_serde: Serde,
+    value_serde: Serde,
     refuse: Refuse,
     suffix: int,
     site: SinkSite,
 ) -> Process:
-    senders: dict[str, Send] = {}
+    ways: dict[str, tuple[Send, Callable[[Any], Any], Callable[[Any], Any]]] = {}
     collector, record, drop = services.collector, services.record, services.dropper(site.node)
     topic_of, partitioner, fixed = node.topic_extractor, node.partitioner, node.topic
 
@@ -125,10 +167,11 @@ def _chosen(
         if not isinstance(topic, str):
             raise TypeError(f"expected a topic name for this record, got {topic!r}")
         real = services.real_topic(topic)
-        send = senders.get(real)
-        if send is None:
+        way = ways.get(real)
+        if way is None:
             try:
-                send = senders[real] = collector.sender(real, site)
+                writers = services.key_serde(key_serde, real).serialize, services.value_serde(value_serde, real).serialize
+                way = ways[real] = (collector.sender(real, site), *writers)
             except UnknownTopicError as error:
                 context = site.context()
                 response = site.decide(context, error)
@@ -138,6 +181,7 @@ def _chosen(
                 if response is Response.RETRY:
                     raise OutputRetryError(error.message, hint=error.hint, topic=real, node=site.node) from error
                 raise
+        send, to_key, to_value = way
         try:
             data, payload = to_key(key), to_value(value)
         except Exception as cause:
@@ -146,10 +190,10 @@ def _chosen(
         if partitioner is not None:
             chosen = partitioner(topic, key, value, collector.partitions(real))
             if chosen is not None:
-                places = (chosen,) if type(chosen) is int and chosen >= 0 else _places(chosen)
-                for partition in places:
+                partitions = (chosen,) if type(chosen) is int and chosen >= 0 else _partitions(chosen)
+                for partition in partitions:
                     send(data, payload, timestamp, headers, partition)
-                if not places:
+                if not partitions:
                     drop("partitioner")
                 return
         placed = collector.partition_of(real, data[:-suffix]) if suffix and data is not None else None
@@ -158,12 +202,12 @@ def _chosen(
     return sink_chosen
 
 
-def _places(chosen: Any) -> Sequence[int]:
+def _partitions(chosen: Any) -> Sequence[int]:
     """Convert a partitioner's result to a list of partitions."""
     with suppress(TypeError):
-        places = sorted({index(place) for place in ([chosen] if hasattr(chosen, "__index__") else chosen)})
-        if not places or places[0] >= 0:
-            return places
+        partitions = sorted({index(partition) for partition in ([chosen] if hasattr(chosen, "__index__") else chosen)})
+        if not partitions or partitions[0] >= 0:
+            return partitions
     raise ValueError(f"expected a partition, a set of partitions or None from the partitioner, got {chosen!r}")
 
 
@@ -171,6 +215,8 @@ def _refusal(node: SinkNode, services: TaskServices, key_serde: Any, value_serde
     """Return a function that calls the production handler for a record that cannot be written; without one, or on FAIL, it raises."""
 
     def refuse(key: Any, value: Any, cause: Exception) -> None:
+        if isinstance(cause, SchemaRegistryError):
+            raise cause
         at, context = services.record, site.context()
         if site.decide(context, cause) is Response.CONTINUE:
             site.give_up(context, cause, "serialization")

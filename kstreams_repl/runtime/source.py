@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.errors import KStreamsError, SerializationError, StreamsProcessingError, is_interrupt
+from kstreams_repl.errors import KStreamsError, SchemaRegistryError, SerializationError, StreamsProcessingError, is_interrupt
 from kstreams_repl.operators.base import Process
 from kstreams_repl.runtime.crash_trace import Trace
 from kstreams_repl.runtime.handlers import ErrorContext, Handler, Response, ask
@@ -46,7 +46,8 @@ class CompiledSource:
         self.name = node.name
         self.enter = enter
         self.trace = trace
-        key_serde, value_serde = services.key_serde(node.key_serde), services.value_serde(node.value_serde)
+        topic = services.real_topic(node.topics[0]) if len(node.topics) == 1 else None
+        key_serde, value_serde = services.key_serde(node.key_serde, topic), services.value_serde(node.value_serde, topic)
         self.deserialize_key, self.deserialize_value = key_serde.deserialize, value_serde.deserialize
         self.deserialize_keys = key_serde.deserialize_many if trace is None else None  # a traced task decodes one by one
         self.deserialize_values = value_serde.deserialize_many if trace is None else None
@@ -95,7 +96,7 @@ class CompiledSource:
         self, error: BaseException, queue: RecordQueue, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers
     ) -> None:
         """Call the handler: FAIL raises with the record's coordinates, CONTINUE counts a dropped record, as does a user's skip."""
-        if isinstance(error, StreamsProcessingError) or is_interrupt(error):
+        if isinstance(error, StreamsProcessingError | SchemaRegistryError) or is_interrupt(error):
             raise error
         at = queue.partition
         context = ErrorContext(self.name, str(self._services.task_id), at.topic, at.partition, offset, ts, key, value, headers)

@@ -20,6 +20,7 @@ from kstreams_repl.errors import (
 )
 from kstreams_repl.operators.base import Operator, Process
 from kstreams_repl.operators.stream_aggregate import StreamCount
+from kstreams_repl.runtime.async_calls import TaskCalls
 from kstreams_repl.runtime.collector import RecordCollector, senders_of
 from kstreams_repl.runtime.columnar_queue import LOOP_THRESHOLD, FusedQueue
 from kstreams_repl.runtime.compile import Tap, children_of, compile_nodes, may_touch_headers, node_of_line
@@ -38,6 +39,11 @@ from kstreams_repl.stores.record_cache import RecordCache
 from kstreams_repl.topology.nodes import ProcessorNode, SourceNode
 from kstreams_repl.topology.subtopologies import Subtopology, with_default_stores
 from kstreams_repl.types import RecordBatch, RecordPosition, TaskId, TopicPartition
+
+WINDOWS_CLOSED = "repl.closed"
+"""Processor metadata: the number of the bounded run at whose end the task has closed its windows."""
+TABLE_HEAD = "repl.table."
+"""Prefix of processor metadata: the staged rows of a sink up to the commit (`RowSink.stage`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,7 @@ class StreamTask:
         self.cache = RecordCache(spec.config["statestore.cache.max.bytes"], exact=exact_cache)
         handler = resolve(spec.config["processing.exception.handler"], "processing.exception.handler")
         self.errors = TaskErrors(self.services, spec.subtopology.nodes, handler)
+        self.services.handled = self.errors.handled
         self._closed = False
         if tap is None and self.errors.handler is None and not any(map(may_touch_headers, spec.subtopology.nodes)):
             self.services.no_headers = []
@@ -153,6 +160,8 @@ class StreamTask:
         for node, callback in sorted(self.services.init_callbacks, key=lambda entry: order[entry[0]]):
             self._call(node, callback, "its init")
         self.services.record.known = True
+        if self.calls is not None:
+            self.calls.open()
 
     # ---- input -----------------------------------------------------------------------------------------------------------------
 
@@ -203,13 +212,34 @@ class StreamTask:
         """
         self.errors.check()
         group, done = self.group, 0
+        if self.calls is not None:
+            done = self.replay()
+            max_records = done + min(max_records, self.calls.room())
         wall_clock = self.services.wall_clock
         try:
             while done < max_records and group.ready(wall_clock()):
                 done += group.run(max_records - done)
+            if self.services.threads is not None:
+                self.services.threads.drain()
         except BaseException as error:  # sys.exit() in a user function is also an error of that function
             self.errors.fail(error, None)
         return done
+
+    def replay(self) -> int:
+        """Replay the results of asynchronous nodes that have arrived; return how many."""
+        calls = self.calls
+        if calls is None:
+            return 0
+        self.errors.check()
+        try:
+            return calls.pump()
+        except BaseException as error:
+            self.errors.fail(error, calls.replaying)
+
+    @property
+    def calls(self) -> TaskCalls | None:
+        """The calls of the asynchronous nodes; None: the task has no such node."""
+        return self.services.calls
 
     def punctuate_stream_time(self) -> bool:
         """Run the stream-time punctuations that are due; return True if any ran."""
@@ -224,6 +254,17 @@ class StreamTask:
         """Return when the next wall-clock punctuation is due (ms), None when nothing is scheduled."""
         return self.services.wall_punctuations.next_due
 
+    def close_windows(self, run: int) -> None:
+        """At the end of a bounded run, emit what waits in open windows, in topology order, and advance the operators' own stream
+        times to the end of those windows. The task's own stream time stays, so no punctuation runs."""
+        self.errors.check()
+        order = {node.name: index for index, node in enumerate(self.spec.subtopology.nodes)}
+        for node, callback in sorted(self.services.window_callbacks, key=lambda entry: order[entry[0]]):
+            self._flush()  # results that are still in a cache upstream
+            self.services.record.timestamp = max(self.services.clock.now, 0)  # the timestamp with which plain stores log
+            self._call(node, callback, "the end of a bounded run, which closes windows")
+        self.services.metadata[WINDOWS_CLOSED] = run
+
     # ---- commit ----------------------------------------------------------------------------------------------------------------
 
     @property
@@ -233,6 +274,18 @@ class StreamTask:
     def prepare_commit(self) -> CommitPlan:
         """Step 2 of the commit protocol: flush the caches until nothing is dirty (may forward and send); return what to commit."""
         self.errors.check()
+        self._flush()
+        queues = self.group.queues.items()
+        offsets = {partition: offset for partition, queue in queues if (offset := queue.resume_offset) is not None}
+        self._stage_tables(offsets)
+        return CommitPlan(
+            offsets,
+            {partition: queue.partition_time for partition, queue in queues},
+            self.services.clock.now,
+            {**self.services.metadata, **self.services.remembered.read()},
+        )
+
+    def _flush(self) -> None:
         name = ""
         try:
             while True:
@@ -242,17 +295,38 @@ class StreamTask:
                     store.flush()
                 if not self.cache.dirty:
                     break
+            if self.calls is not None:
+                self.calls.write()
         except BaseException as error:
             self.services.record.restore(NOWHERE)
             self.errors.fail(error, self._owner_of(name), "a commit, which flushes the stores")
         self.services.record.restore(NOWHERE)
-        queues = self.group.queues.items()
-        return CommitPlan(
-            {partition: offset for partition, queue in queues if (offset := queue.resume_offset) is not None},
-            {partition: queue.partition_time for partition, queue in queues},
-            self.services.clock.now,
-            {**self.services.metadata, **self.services.remembered.read()},
-        )
+
+    def _stage_tables(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Stage the rows of sinks that write tables; their heads are committed as processor metadata."""
+        tables = self.services.tables
+        if not tables:
+            return
+        try:
+            for rows in tables.values():
+                rows.convert()
+        except BaseException as error:
+            self.errors.fail(error, None)
+        passed = {str(partition): offset for partition, offset in offsets.items()}
+        for node, rows in tables.items():
+            head = rows.stage(passed)
+            if head is not None:
+                self.services.metadata[TABLE_HEAD + node] = head
+
+    def recover_tables(self) -> None:
+        """Continue the tables from the committed heads; call it after `set_metadata`."""
+        for node, rows in self.services.tables.items():
+            rows.recover(self.services.metadata.get(TABLE_HEAD + node, 0))
+
+    def tables_committed(self) -> None:
+        """Take note that the commit succeeded, so that staged rows may enter their tables."""
+        for rows in self.services.tables.values():
+            rows.committed()
 
     def post_commit(self, commit_id: int, changelog_positions: Mapping[str, int]) -> None:
         """Step 5: commit the local stores with their positions, atomically."""
@@ -308,9 +382,10 @@ class StreamTask:
         counts = _stores_of_counts(self.spec.subtopology)
         for builder in self.spec.subtopology.stores:
             logged = builder.logging and builder.source_topic is None
-            send, send_many = senders_of(services.collector, self.changelog_topic(builder.name)) if logged else (None, None)
+            changelog = self.changelog_topic(builder.name) if builder.source_topic is None else services.real_topic(builder.source_topic)
+            send, send_many = senders_of(services.collector, changelog) if logged else (None, None)
             services.stores[builder.name] = open_store(
-                services.with_serdes(builder),
+                services.with_serdes(builder, changelog),
                 self.environment,
                 record_context=services.record,
                 send=send,  # type: ignore[arg-type]
@@ -318,7 +393,7 @@ class StreamTask:
                 partition=partition,
                 cache=self.cache if builder.caching and not emits_always else None,
                 write_at_once=self.errors.handler is not None and builder.name not in counts,
-                defaults=(services.key_serde(None), services.value_serde(None)),
+                defaults=(services.key_serde(None, changelog), services.value_serde(None, changelog)),
                 on_dropped=services.dropper(self._owner_of(builder.name) or ""),
                 suppress_changelog=config["repl.changelog.suppression"] or (builder.caching and emits_always),
             )
@@ -408,3 +483,10 @@ def _stores_of_counts(subtopology: Subtopology) -> set[str]:
     operators: list[Any] = [node.operator for node in subtopology.nodes if isinstance(node, ProcessorNode)]
     ours: list[Any] = [operator for operator in operators if isinstance(operator, Operator)]
     return {each.store for each in ours if isinstance(each, StreamCount) or getattr(each, "count", False) is True}
+
+
+TOTALS: dict[str, Callable[[StreamTask], int]] = {
+    "dropped-records": lambda task: sum(task.dropped.values()),
+    "enforced-processing": lambda task: task.group.enforced,
+}
+"""Metrics of a task with a rate and a total, by the name of their sensor: what instances and the test driver read at each commit."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.metrics.custom import StreamsMetrics
-from kstreams_repl.operators.base import Process
+from kstreams_repl.operators.base import NodeContext, Process
+from kstreams_repl.operators.stream_async import StreamAsync
 from kstreams_repl.processor.punctuation import PunctuationType
-from kstreams_repl.runtime.collector import RecordCollector
+from kstreams_repl.runtime.async_calls import TaskCalls
+from kstreams_repl.runtime.collector import RecordCollector, RowSink
 from kstreams_repl.runtime.handlers import ErrorContext, dead_letter_headers
 from kstreams_repl.runtime.metering import Meter
 from kstreams_repl.runtime.node_counts import TaskCounts
@@ -22,8 +25,10 @@ from kstreams_repl.runtime.punctuation import PunctuationQueue
 from kstreams_repl.runtime.record_context import RecordContext
 from kstreams_repl.runtime.record_queue import StreamClock
 from kstreams_repl.runtime.tap_points import TapPoints
+from kstreams_repl.runtime.task_threads import TaskThreads
 from kstreams_repl.serdes.base import Serde
 from kstreams_repl.serdes.deferred import DeferredSerde
+from kstreams_repl.serdes.schemas.registry import settings_from
 from kstreams_repl.topology.nodes import Node
 from kstreams_repl.topology.stores import StoreBuilder
 from kstreams_repl.types import Headers, TaskId
@@ -67,6 +72,8 @@ class TaskServices:
         self.clock = StreamClock()
         self.stores: dict[str, Any] = {}
         self.dropped: dict[str, int] = {}
+        self.tables: dict[str, RowSink] = {}
+        """The rows of sinks that write tables, by node."""
         self.counts = TaskCounts(nodes)
         self.metrics = StreamsMetrics(config["metrics.recording.level"])
         self.make_state_dir: Callable[[], Path] | None = None
@@ -74,11 +81,21 @@ class TaskServices:
         self.shared: dict[str, Any] = {}
         self.metadata: dict[str, int] = {}
         self.remembered = Remembered()
+        self.calls: TaskCalls | None = None
+        """The calls of asynchronous nodes; None: the task has no such node."""
+        self.threads: TaskThreads | None = None
+        """The threads of functions; None: they run on the task's thread (`num.threads.per.task` = 1)."""
+        if config["num.threads.per.task"] > 1:
+            self.threads = TaskThreads(config["num.threads.per.task"], lambda node, error: self.handled(node, error))
+        self.handled: Callable[[str, Exception], bool] = lambda node, error: False
+        """Asks the processing exception handler about an error of a node; set by the task."""
         self.commit_requested = False
+        self._registry = settings_from(config.client)
         self.stream_punctuations = PunctuationQueue()
         self.wall_punctuations = PunctuationQueue()
         self.init_callbacks: list[tuple[str, Callable[[], None]]] = []
         self.close_callbacks: list[tuple[str, Callable[[], None]]] = []
+        self.window_callbacks: list[tuple[str, Callable[[], None]]] = []
 
     def drop(self, reason: str, node: str) -> None:
         """Count a dropped record by reason."""
@@ -103,6 +120,25 @@ class TaskServices:
             send = self.collector.sender(topic)
             send(context.raw_key, context.raw_value, max(context.timestamp, 0), dead_letter_headers(context, error), None)
 
+    def async_node(self, operator: StreamAsync, node: NodeContext, forward: Process) -> Process:
+        """Return the entry of an asynchronous node."""
+        if self.calls is None:
+            self.calls = TaskCalls()
+        name = node.name
+        return self.calls.add(
+            operator,
+            node,
+            forward,
+            dead_letter=partial(self._dead_letter_of, name),
+            handled=lambda error: self.handled(name, error),
+        )
+
+    def _dead_letter_of(self, node: str, error: Exception) -> bool:
+        if self.config["errors.dead.letter.queue.topic.name"] is None:
+            return False
+        self.dead_letter(self.error_context(node), error)
+        return True
+
     def metrics_of(self, node: str) -> StreamsMetrics:
         """Return the task's metrics, for one of its nodes."""
         return self.metrics
@@ -120,25 +156,29 @@ class TaskServices:
     def request_commit(self) -> None:
         self.commit_requested = True
 
-    def key_serde(self, serde: Any) -> Any:
-        return self._bound(serde or self.config["default.key.serde"])
+    def key_serde(self, serde: Any, topic: str | None = None) -> Any:
+        """Return the serde of a node's keys, for one topic."""
+        return self._bound(serde or self.config["default.key.serde"], "key", topic)
 
-    def value_serde(self, serde: Any) -> Any:
-        return self._bound(serde or self.config["default.value.serde"])
+    def value_serde(self, serde: Any, topic: str | None = None) -> Any:
+        """Return the serde of a node's values, for one topic."""
+        return self._bound(serde or self.config["default.value.serde"], "value", topic)
 
-    def with_serdes(self, builder: StoreBuilder) -> StoreBuilder:
-        """Return the builder with its deferred serdes bound; the store replaces None by its default."""
+    def with_serdes(self, builder: StoreBuilder, changelog: str | None = None) -> StoreBuilder:
+        """Return the builder with its serdes bound to the changelog; the store replaces None by its default."""
         return replace(
             builder,
-            key_serde=builder.key_serde and self._bound(builder.key_serde),
-            value_serde=builder.value_serde and self._bound(builder.value_serde),
+            key_serde=builder.key_serde and self._bound(builder.key_serde, "key", changelog),
+            value_serde=builder.value_serde and self._bound(builder.value_serde, "value", changelog),
         )
 
-    def _bound(self, serde: Any) -> Serde:
+    def _bound(self, serde: Any, part: Literal["key", "value"], topic: str | None) -> Serde:
         """Return the serde for a user's argument; a deferred one gets the application's default."""
         if isinstance(serde, DeferredSerde):
-            return serde.bind(self.key_serde(None), self.value_serde(None))
-        return serdes.resolve(serde)
+            bound = serde.bind(self.key_serde(None), self.value_serde(None))
+        else:
+            bound = serdes.resolve(serde)
+        return bound.for_topic(topic, part, self._registry)
 
     def real_topic(self, topic: str) -> str:
         """Return the topic's name on the broker: internal topics have the application's id as prefix."""

@@ -23,7 +23,7 @@ from kstreams_repl.errors import (
 from kstreams_repl.operators.base import Process
 from kstreams_repl.runtime.compile import node_of_traceback
 from kstreams_repl.runtime.handlers import Handler, Response, ask
-from kstreams_repl.runtime.record_context import place_of
+from kstreams_repl.runtime.record_context import context_of_error
 from kstreams_repl.runtime.task_context import TaskServices
 from kstreams_repl.runtime.user_error import read_by_user, user_line
 from kstreams_repl.topology.nodes import Node, SourceNode
@@ -53,7 +53,7 @@ class TaskErrors:
         if is_interrupt(error):  # passed on; the record that it interrupted is half processed
             self.failure = self.explain(error, node, otherwise)
             raise error
-        if isinstance(error, KStreamsError) and not _has_no_place(error):
+        if isinstance(error, KStreamsError) and not _has_no_location(error):
             self.failure = error
             raise error
         self.failure = self.explain(error, node, otherwise)
@@ -71,7 +71,7 @@ class TaskErrors:
     def explain(self, error: BaseException, node: str | None, otherwise: str = "a punctuation") -> StreamsProcessingError:
         """Return an error of user code with the node, the record and the user's line."""
         node = node_of_traceback(error, self.codes) or node
-        at, line = place_of(error, self._services.record), user_line(error)
+        at, line = context_of_error(error, self._services.record), user_line(error)
         where = f"{at.topic}-{at.partition} offset {at.offset}" if at.topic is not None else otherwise
         return StreamsProcessingError(
             f"{type(error).__name__}: {error.message if isinstance(error, KStreamsError) else error}"
@@ -104,6 +104,13 @@ class TaskErrors:
 
         return entry_with_handler
 
+    def handled(self, node: str, error: Exception) -> bool:
+        """Ask the processing handler about an error of user code, if there is one; return whether it continues."""
+        if self.handler is None or not of_the_user(error):
+            return False
+        self.decide(node, error)
+        return True
+
     def decide(self, node: str, error: Exception) -> None:
         """Ask the processing handler; raise if it does not continue."""
         handler = self.handler
@@ -134,10 +141,10 @@ class TaskErrors:
 
 def of_the_user(error: Exception) -> bool:
     """Return whether the processing handler decides: for errors of user code and for invalid keys, values and records."""
-    return not isinstance(error, KStreamsError) or isinstance(error, NullKeyError) or _has_no_place(error)
+    return not isinstance(error, KStreamsError) or isinstance(error, NullKeyError) or _has_no_location(error)
 
 
-def _has_no_place(error: Exception) -> bool:
+def _has_no_location(error: Exception) -> bool:
     """Return whether an error lacks a location, so that coordinates are added: the record is invalid, or a serde failed on what a store was
     given to write or inside a user's function. Sources and sinks name themselves and have their own handlers; a row that a store cannot
     read concerns more than this record."""

@@ -5,6 +5,9 @@ They write the bytes of Kafka's serializers: `string`, `bytes`, `short`, `intege
 `double`, `boolean`, `uuid` (as text), `void`, `list_of(inner)`. The names "float" and "int" have Python's meaning: `double` and
 `long`; "list(long)" is `list_of(long)`.
 
+`avro`, `protobuf` and `json_schema` keep their schemas in a Schema Registry; `registry` reads whatever format the registry says.
+`message_pack` needs no schema.
+
 Make your own with `Serde(serialize=..., deserialize=..., name=...)`.
 """
 
@@ -16,16 +19,20 @@ from kstreams_repl.errors import ConfigError, did_you_mean
 from kstreams_repl.serdes.base import Serde
 from kstreams_repl.serdes.json_text import JSON
 from kstreams_repl.serdes.list_of import list_of
+from kstreams_repl.serdes.message_pack import MESSAGE_PACK
 from kstreams_repl.serdes.primitive import BOOLEAN, BYTES, DOUBLE, FLOAT32, INTEGER, LONG, SHORT, STRING, UUID, VOID
+from kstreams_repl.serdes.schemas.avro import avro
+from kstreams_repl.serdes.schemas.json_schema import REGISTRY, json_schema
+from kstreams_repl.serdes.schemas.protobuf import protobuf
 from kstreams_repl.serdes.windowed import session_windowed, time_windowed
 
 __all__ = [
-    "Serde", "boolean", "bytes_", "double", "float32", "integer", "json", "list_of", "long", "of", "resolve", "session_windowed", "short",
-    "string", "time_windowed", "uuid", "void",
+    "Serde", "avro", "boolean", "bytes_", "double", "float32", "integer", "json", "json_schema", "list_of", "long", "message_pack", "of",
+    "protobuf", "registry", "resolve", "session_windowed", "short", "string", "time_windowed", "uuid", "void",
 ]  # fmt: skip
 
 _BUILT_IN = {
-    serde.name: serde for serde in (BYTES, STRING, INTEGER, LONG, DOUBLE, JSON, SHORT, FLOAT32, BOOLEAN, UUID, VOID)
+    serde.name: serde for serde in (BYTES, STRING, INTEGER, LONG, DOUBLE, JSON, SHORT, FLOAT32, BOOLEAN, UUID, VOID, MESSAGE_PACK, REGISTRY)
 }
 for _serde in _BUILT_IN.values():
     _serde._builtin = True
@@ -41,6 +48,8 @@ float32 = FLOAT32
 boolean = BOOLEAN
 uuid = UUID
 void = VOID
+message_pack = MESSAGE_PACK
+registry = REGISTRY
 
 _ALIASES = {"str": "string", "int": "long", "float": "double", "bytearray": "bytes", "bool": "boolean", "UUID": "uuid"}
 

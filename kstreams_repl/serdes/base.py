@@ -13,7 +13,7 @@ and serialize later; all other values are serialized at once, so that an in-plac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from kstreams_repl.errors import SerializationError
 
@@ -46,6 +46,7 @@ class Serde:
         ascii_safe: whether it reads any bytes, never as None, and returns ASCII unchanged; unused values then need no
             deserialization.
         recipe: (function, arguments) that makes this serde again, if its own functions cannot be pickled for a worker.
+        bind: (topic, part, registry settings) -> the serde for one topic, if its bytes depend on it (`for_topic`).
 
     Example:
         >>> point = Serde(lambda p: f"{p[0]},{p[1]}".encode(), lambda b: tuple(map(int, b.split(b","))), name="point")
@@ -66,6 +67,7 @@ class Serde:
         "deserialize_many",
         "ascii_safe",
         "_recipe",
+        "_bind",
         "_builtin",
     )
 
@@ -85,6 +87,7 @@ class Serde:
         deserialize_many: Callable[[Sequence[bytes | None]], list[Any]] | None = None,
         ascii_safe: bool = False,
         recipe: tuple[Callable[..., Serde], tuple[Any, ...]] | None = None,
+        bind: Callable[[str | None, Any, Any], Serde] | None = None,
     ) -> None:
         self.name = name
         self.serialize: Serializer = serialize if none_safe else _skip_none(serialize)
@@ -98,11 +101,33 @@ class Serde:
         self.deserialize_many = deserialize_many
         self.ascii_safe = ascii_safe
         self._recipe = recipe
+        self._bind = bind
         self._builtin = False
 
     def __call__(self) -> Serde:
         """Return the serde itself, so that `serdes.string()` means `serdes.string`."""
         return self
+
+    def for_topic(self, topic: str | None, part: Literal["key", "value"] = "value", registry: Any = ()) -> Serde:
+        """Return the serde to use for one topic: itself, unless its schema is registered by topic. Topologies do this themselves.
+
+        Args:
+            topic: the topic's name; None: unknown, as in a pattern, so only reading works.
+            part: whether it serializes keys or values.
+            registry: settings of the Schema Registry's client; empty: those of the session.
+
+        Example:
+            >>> from kstreams_repl import serdes
+            >>> serdes.string.for_topic("words") is serdes.string
+            True
+        """
+        if self._bind is not None:
+            return self._bind(topic, part, registry)
+        if self._recipe is None or not any(isinstance(item, Serde) for item in self._recipe[1]):
+            return self
+        make, arguments = self._recipe
+        bound = tuple(item.for_topic(topic, part, registry) if isinstance(item, Serde) else item for item in arguments)
+        return self if all(new is old for new, old in zip(bound, arguments, strict=True)) else make(*bound)
 
     def writes_like(self, other: Serde) -> bool:
         """Return whether both certainly write the same bytes: the same serde, or one made by the same recipe.

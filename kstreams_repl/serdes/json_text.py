@@ -9,6 +9,7 @@ such numbers as text.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
@@ -71,6 +72,14 @@ def _deserialize(data: bytes | None) -> Any:
         return _deserialize_odd(data, error)
 
 
+def _deserialize_many(column: Sequence[bytes | None]) -> list[Any]:
+    try:
+        values = list(map(_loads, column))  # type: ignore[arg-type]
+    except orjson.JSONDecodeError:
+        return list(map(_deserialize, column))
+    return list(map(_deserialize, column)) if float in set(map(type, values)) else values
+
+
 def _deserialize_large(data: bytes, value: float) -> Any:
     """Deserialize an integer over 64 bits, which orjson reads as a float."""
     text = bytes(data)
@@ -89,10 +98,21 @@ def _deserialize_odd(data: bytes, cause: Exception) -> Any:
         raise wrong_bytes("json", data, f"JSON text ({cause})") from cause
 
 
+def _canonical(data: bytes) -> bool:
+    """Return whether the text is the one that would be written after reading it."""
+    try:
+        return _dumps(_loads(data)) == data
+    except (orjson.JSONDecodeError, TypeError):
+        return False
+
+
 JSON = Serde(
     _serialize,  # type: ignore[arg-type]
     _deserialize,
     name="json",
+    passthrough=True,
+    canonical=_canonical,
     immutable=(int, str, bool, float),
     none_safe=True,
+    deserialize_many=_deserialize_many,
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kstreams_repl.kafka.embedded import EmbeddedBroker
 from kstreams_repl.kafka.embedded.layout import BrokerDirectory
+from kstreams_repl.kafka.embedded.registry import EmbeddedRegistry
 from kstreams_repl.session.progress_messages import Report, step
 from kstreams_repl.session.shutdown import close_first
 
@@ -125,3 +126,29 @@ def _lives(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+class SessionRegistry:
+    """An embedded Schema Registry that this session started.
+
+    Args:
+        directory: where its schemas are kept; None: a temporary directory.
+    """
+
+    def __init__(self, directory: Path | None, report: Report) -> None:
+        self._registry = EmbeddedRegistry(directory)
+        self._report = report
+
+    def start(self) -> str:
+        """Start it if necessary, and return its address.
+
+        Raises:
+            JavaNotFoundError, EmbeddedBrokerError: as `EmbeddedRegistry.start`.
+        """
+        ready = lambda: f"the Schema Registry is ready at {self._registry.url}"  # noqa: E731
+        with step(self._report, "starting a Schema Registry (embedded)", ready):
+            return self._registry.start().url
+
+    def stop(self) -> None:
+        """Stop it."""
+        self._registry.stop()

@@ -6,7 +6,7 @@ neither the session nor its applications.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.state.state_directory import state_root
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.serdes.schemas.registry import settings_from, use_by_default
 from kstreams_repl.session.broker import SessionBroker
 from kstreams_repl.session.progress_messages import Report, default_report
 from kstreams_repl.session.session_directory import SessionDirectory, closed_error
 from kstreams_repl.session.session_file import SessionFiles
+from kstreams_repl.session.shutdown import end_all
 from kstreams_repl.session.spark_host import SparkHost
 from kstreams_repl.session.topics.read import read_records
 from kstreams_repl.session.topics.records import Records
@@ -56,11 +58,15 @@ class ClusterClient:
         self.directory = directory or SessionDirectory(None)
         self.report = report
         self.config = dict(config or {})
-        StreamsConfig(self.config)  # reject an unknown setting now, not at deploy
+        registry = settings_from(StreamsConfig(self.config).client)  # rejects an unknown setting now, not at deploy
+        if registry:
+            use_by_default(registry)
         self.spark = spark or SparkHost(None, None)
         self.serdes = TopicSerdes()
         self.variables: Mapping[str, Any] = {}
         self.closed = False
+        self.at_close: list[Callable[[], object]] = []
+        """Called when the session closes: servers and followers of its applications."""
         self._given = settings
         self._client_settings = dict(client_settings or {})
         self._admin: Admin | None = None
@@ -108,7 +114,9 @@ class ClusterClient:
             raise closed_error()
 
     def close(self) -> None:
-        """Allow no more calls."""
+        """End what this session has opened for its applications, and allow no more calls."""
+        ends, self.at_close = self.at_close, []
+        end_all(ends)
         self.closed, self._admin = True, None
 
     # ---- applications

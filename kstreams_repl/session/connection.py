@@ -11,6 +11,8 @@ from kstreams_repl.extras import require
 from kstreams_repl.java import find_java
 from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.kafka.embedded.jars import cache_directory, locked_jars
+from kstreams_repl.serdes.schemas.registry import PREFIX, settings_of
+from kstreams_repl.session.broker import SessionRegistry
 from kstreams_repl.session.progress_messages import Report, default_report
 from kstreams_repl.session.session import Session
 from kstreams_repl.session.session_directory import SessionDirectory
@@ -25,6 +27,7 @@ def connect(
     *,
     spark: Any = None,
     config: Mapping[str, Any] | None = None,
+    schema_registry: str | Mapping[str, Any] | None = None,
     directory: str | os.PathLike[str] | None = None,
     report: Report | None = None,
     prestart: bool | None = None,
@@ -38,6 +41,9 @@ def connect(
         spark: a Spark session, or a master (``"local[8]"``, ``"spark://host:7077"``); None: a local one, which starts in the
             background.
         config: settings of every application of this session, by their Kafka Streams names.
+        schema_registry: address of the Schema Registry, or the settings of confluent-kafka's ``SchemaRegistryClient``
+            (``url``, ``basic.auth.user.info``, …); ``"embedded"``: one that starts now and ends with this process, its
+            schemas kept in `directory`.
         directory: where data and state are kept: a path, ``"temporary"``, or None for ``.kstreams`` in the current directory.
         report: called with each line of progress; None: print them (to standard error outside notebooks).
         prestart: start Spark now, in the background, so that the first deploy need not wait for it. None: yes, unless the
@@ -59,10 +65,15 @@ def connect(
     properties = {name.replace("_", "."): value for name, value in client_settings.items()}
     where = SessionDirectory(directory)
     given_spark = spark if spark is None or isinstance(spark, str) else id(spark)
-    asked = (bootstrap_servers, given_spark, repr(where), properties, dict(config or {}))
+    asked = (bootstrap_servers, given_spark, repr(where), properties, dict(config or {}), schema_registry)
     for before, session in _latest:
         if before == asked and not session.closed:
             return session
+    registry = None
+    if schema_registry == "embedded":
+        registry = SessionRegistry(where.schemas, report or default_report)
+        schema_registry = registry.start()
+    config = {**{f"{PREFIX}{name}": value for name, value in settings_of(schema_registry)}, **(config or {})}
     settings = None if bootstrap_servers is None else ClientSettings(bootstrap_servers, properties)
     if settings is None:  # check now what the embedded broker needs when it starts
         find_java()
@@ -80,7 +91,9 @@ def connect(
         report=report or default_report,
     )
     if spark is None and (os.environ.get("KSTREAMS_PRESTART") != "0" if prestart is None else prestart):
-        session.client.spark.prestart = start_ahead(session.master, int(StreamsConfig(session.config)["num.stream.threads"]))
+        session.client.spark.prestart = start_ahead(session.master, len(StreamsConfig(session.config).thread_groups))
+    if registry is not None:
+        session.client.at_close.append(registry.stop)
     close_at_exit(session)
     _latest[:] = [(asked, session)]
     return session

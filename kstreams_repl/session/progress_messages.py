@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 Report = Callable[[str], None]
 """Takes one line; called on the thread of the user's own call only."""
@@ -16,13 +17,43 @@ def to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+class ProgressView(Protocol):
+    """Shows how far one operation is; called on the thread of the user's own call only."""
+
+    seconds: float
+    """Time between two calls."""
+
+    def show(self, done: int, total: int, text: str) -> None:
+        """Show the progress; `done` equals `total` at most in the last call."""
+
+
+class ProgressLines:
+    """Reports the progress as lines, without the last one: the result follows."""
+
+    seconds = 2.0
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+
+    def show(self, done: int, total: int, text: str) -> None:
+        if done < total:
+            self._report(text)
+
+
 class _Default:
     report: Report = staticmethod(to_stderr)
+    view: Callable[[], ProgressView] | None = None
 
 
-def report_to(report: Report) -> None:
-    """Set the reporter of sessions that were connected without a `report` of their own; a notebook sets `print`."""
+def report_to(report: Report, view: Callable[[], ProgressView] | None = None) -> None:
+    """Set the reporter of sessions that were connected without a `report` of their own; a notebook sets `print` and a progress bar."""
     _Default.report = staticmethod(report)
+    _Default.view = None if view is None else staticmethod(view)
+
+
+def progress_view(report: Report) -> ProgressView:
+    """Return the view of one operation in a session with this reporter."""
+    return _Default.view() if report is default_report and _Default.view is not None else ProgressLines(report)
 
 
 def default_report(line: str) -> None:

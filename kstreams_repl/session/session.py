@@ -7,7 +7,7 @@ detached drivers end through their supervisor and the driver's pipe.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from operator import not_
 from types import TracebackType
 from typing import Any
@@ -19,6 +19,7 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.session.application.application import Application
 from kstreams_repl.session.application.attach import attach
+from kstreams_repl.session.application.batch_run import run_batch
 from kstreams_repl.session.application.deploy import deploy, preview
 from kstreams_repl.session.application.detached.mailbox import mailboxes
 from kstreams_repl.session.application.registry import ApplicationRegistry
@@ -28,6 +29,7 @@ from kstreams_repl.session.cleanup import Cleanup, cleanup_of
 from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.logs import session_logs
 from kstreams_repl.session.progress_messages import Report, default_report
+from kstreams_repl.session.reset import Reset, refuse_both, reset_of
 from kstreams_repl.session.session_directory import SessionDirectory
 from kstreams_repl.session.session_file import SessionFiles
 from kstreams_repl.session.shutdown import end_all
@@ -214,6 +216,53 @@ class Session(TopicAccess):
             from_savepoint=from_savepoint,
         )
 
+    def run_batch(
+        self,
+        topology: Any,
+        name: str,
+        *,
+        stop_at: Any = "eol",
+        on_end: str = "keep",
+        config: Mapping[str, Any] | None = None,
+        start: Any = None,
+        create_topics: bool | Mapping[str, int] = False,
+        **settings: object,
+    ) -> Application:
+        """Run a topology up to the present end of its input, exactly, and return when it has ended (docs/batch.md).
+
+        The stop offsets are fixed when the run begins. The next run continues there: several runs are one streaming run. After
+        a failure the same call continues to the same stop offsets. Without new input nothing is started. Under the same name
+        `deploy` continues as a stream.
+
+        Args:
+            topology: a builder, a stream or table of it, or a topology.
+            name: the application id.
+            stop_at: "eol", a time, ``"records:1000"`` (offsets per partition), or ``{topic: {partition: offset}}``.
+            on_end: "keep" open windows, suppressed results and outer joins for the next run, or "close_windows" and emit them.
+            config: settings by their Kafka Streams names.
+            start: where partitions without a committed offset begin, as for `deploy`.
+            create_topics: as for `deploy`.
+            **settings: the same as `config` with underscores.
+
+        Returns:
+            The application, at rest, with a `batch_report`.
+
+        Raises:
+            UnknownTopicError, TopologyError, ConfigError, DeployError: as `deploy`; or the topology writes and reads the same topic.
+            ApplicationFailedError and others: the application failed; its own error is raised.
+            WaitInterrupted: Ctrl-C; the run continues.
+
+        Example:
+            >>> app = session.run_batch(builder, "daily-letters")
+            >>> app.batch_report.records_in
+            5
+            >>> session.run_batch(builder, "daily-letters").batch_report.state
+            'nothing new'
+        """
+        given = {**(config or {}), **{key.replace("_", "."): value for key, value in settings.items()}}
+        given |= {"autostop.at": stop_at} | ({} if on_end == "keep" else {"repl.autostop.on.end": on_end})
+        return run_batch(self.client, self._applications, topology, name, given, start, create_topics=create_topics)
+
     def savepoints(self) -> Table:
         """Return the savepoints in this session's directory, by application and time.
 
@@ -292,6 +341,56 @@ class Session(TopicAccess):
             >>> session.cleanup('word-count')
         """
         found = cleanup_of(self.client, self._applications, name)
+        if dry_run:
+            return found
+        if name in self._applications:
+            self._applications[name].stop()
+            del self._applications[name]
+        return found.apply()
+
+    def reset(
+        self,
+        name: str,
+        *,
+        input_topics: Collection[str] | None = None,
+        to: Any = None,
+        shift_by: int | None = None,
+        delete_stop_offsets: bool = False,
+        state: bool = True,
+        dry_run: bool = True,
+    ) -> Reset:
+        """List what lets an application begin again with empty state, as Kafka Streams' reset tool. Do it only with `dry_run=False`.
+
+        Its repartition and changelog topics and its local state are deleted, and its offsets are set. Topics of the user's keep
+        what is in them.
+
+        Args:
+            name: name of the application.
+            input_topics: topics whose offsets are set; None: all that it has offsets of.
+            to: "earliest" (the default), "latest", an offset, or a time (datetime or ISO text).
+            shift_by: move each committed offset by so many instead.
+            delete_stop_offsets: drop the stop offsets of an open bounded run, so that the next run takes new ones.
+            state: False: only `delete_stop_offsets`; state and offsets stay.
+            dry_run: whether to list only.
+
+        Raises:
+            KStreamsError: the application is running, or there is none of that name.
+            UnknownTopicError: it has no offsets of a topic that was named.
+
+        Example:
+            >>> session.reset('word-count', to='2013-03-01')
+        """
+        refuse_both(to, shift_by)
+        found = reset_of(
+            self.client,
+            self._applications,
+            name,
+            input_topics=input_topics,
+            to="earliest" if to is None else to,
+            shift_by=shift_by,
+            delete_stop_offsets=delete_stop_offsets,
+            state=state,
+        )
         if dry_run:
             return found
         if name in self._applications:

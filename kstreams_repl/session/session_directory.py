@@ -63,6 +63,11 @@ class SessionDirectory:
         return None if self.temporary else self.path / "broker"
 
     @property
+    def schemas(self) -> Path | None:
+        """Data directory of the embedded Schema Registry; None: its own temporary directory."""
+        return None if self.temporary else self.path / "schemas"
+
+    @property
     def state(self) -> Path:
         """``state.dir`` of applications."""
         return self.path / "state"

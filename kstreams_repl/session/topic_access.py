@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from kstreams_repl.call_checks import checked_calls
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.deprecation import renamed
 from kstreams_repl.display.table import Table
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import ConfigError, KStreamsError
 from kstreams_repl.inspection import SqlResult
 from kstreams_repl.session.application.registry import ApplicationRegistry
 from kstreams_repl.session.cluster_client import DEFAULT_PARTITIONS, ClusterClient
+from kstreams_repl.session.progress_messages import progress_view
 from kstreams_repl.session.topics.produce import TopicProducer, parts_of
 from kstreams_repl.session.topics.read import topics_table
 from kstreams_repl.session.topics.record import record_topics
@@ -114,6 +116,83 @@ class TopicAccess:
             return producer.send_all(parts_of(records, key=key, timestamp=timestamp))
         finally:
             client.serdes.remember(topic, producer.key_serde, producer.value_serde)
+
+    def produce_table(
+        self,
+        path: str | Path,
+        topic: str,
+        *,
+        key: str | None = None,
+        timestamp: str | None = None,
+        format: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        partitions: int = DEFAULT_PARTITIONS,
+        commit_rows: int = 10_000,
+        table: str | None = None,
+        catalog: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        restart: bool = False,
+    ) -> int:
+        """Write the rows of a table of files to a topic, each once, as JSON objects. Return how many rows this call wrote.
+
+        After an interruption or a crash the same call continues where it stopped, on the version of the table with which it
+        began (docs/tables.md). When all rows are written it writes nothing.
+
+        Args:
+            path: a directory or file of Parquet, a Delta or Iceberg table: a local path or URL.
+            topic: created if it does not exist.
+            key, timestamp: columns, as for `produce`.
+            format: "parquet", "delta" or "iceberg"; None: what the path contains.
+            key_serde, value_serde: as for `produce`.
+            partitions: of the topic, if it is created.
+            commit_rows: rows in one transaction.
+            table, catalog: identifier of an Iceberg table and the properties of its catalog; None: the one in its directory.
+            storage_options: of the file system.
+            restart: begin again with all rows of the table as it is now, whatever was written before.
+
+        Raises:
+            TableChangedError: plain Parquet files changed since the first rows were written.
+            ConfigError: `commit_rows` is below 1, or the format is unknown.
+            SerializationError, ProductionError, BrokerUnavailableError: as `produce`; committed rows stay.
+            ProducerFencedError: another process feeds the same table into the topic; it continues there.
+
+        Example:
+            >>> import pyarrow.parquet
+            >>> path = session.directory.path / 'words.parquet'
+            >>> pyarrow.parquet.write_table(session.sql('SELECT key, value FROM words').arrow(), path)
+            >>> session.produce_table(path, 'words-again', key='key')
+            5
+            >>> session.produce_table(path, 'words-again', key='key')
+            0
+        """
+        from kstreams_repl.session.topics.produce_table import TableFeed  # brings pyarrow
+        from kstreams_repl.table_files.table_reader import open_version
+
+        if commit_rows < 1:
+            raise ConfigError(f"commit_rows must be >= 1, got {commit_rows}")
+        client, place = self.client, str(path)
+
+        def opened(version: str | None) -> Any:
+            return open_version(place, format, version=version, table=table, catalog=catalog, storage_options=storage_options)
+
+        opened(None)  # a wrong path creates no topic
+        client.create_topic(topic, partitions=partitions)
+        feed = TableFeed(
+            client.settings,
+            place,
+            topic,
+            opened,
+            key=key,
+            timestamp=timestamp,
+            serdes=client.serdes_of(topic, key_serde, value_serde),
+            commit_rows=commit_rows,
+            restart=restart,
+            view=progress_view(client.report),
+        )
+        written = feed.run()
+        client.serdes.remember(topic, *feed.serdes)
+        return written
 
     def read(
         self,

@@ -20,14 +20,18 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from kstreams_repl.batch.completion import CompletionWatch
+from kstreams_repl.batch.stop_offsets import bounded_plan
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import ApplicationFailedError, BrokerUnavailableError, DeployError, KStreamsError
 from kstreams_repl.instance.application_plan import ApplicationPlan, client_settings
 from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.run_progress import RunProgress
 from kstreams_repl.instance.state.state_directory import control_directory, state_root
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.metrics.snapshot import Metric, Snapshot, merged
+from kstreams_repl.queries.store_catalogue import write_catalogue
 from kstreams_repl.spark.application_state import ApplicationLife, Status
 from kstreams_repl.spark.client_metrics import client_metrics
 from kstreams_repl.spark.epochs.generation_run import SETTLE_SECONDS, GenerationRun
@@ -39,7 +43,7 @@ from kstreams_repl.spark.fencing.driver_control import DriverControl
 from kstreams_repl.spark.fencing.generation_fencing import VersionText
 from kstreams_repl.spark.fencing.state_migration import Migration
 from kstreams_repl.spark.instance_reports import ApplicationReport, read_reports
-from kstreams_repl.spark.planning.plan_builder import application_id_of, make_plan
+from kstreams_repl.spark.planning.plan_builder import application_id_of, make_plan, with_queries
 from kstreams_repl.spark.planning.plan_serialization import pack
 from kstreams_repl.spark.slots.spark_slots import is_cluster
 from kstreams_repl.spark.startup.spark_session import LOCAL_SLOTS, ensure_alive, get_session
@@ -121,6 +125,12 @@ class Deployment:
         return None if self._run is None else self._run.plan
 
     @property
+    def completion(self) -> RunProgress | None:
+        """How far the bounded run is, or was last; None: nothing is known yet, or the application runs as a stream."""
+        watch = None if self._run is None else self._run.completion
+        return None if watch is None else watch.progress
+
+    @property
     def _generation(self) -> int:
         return 0 if self._run is None else self._run.plan.generation
 
@@ -134,8 +144,8 @@ class Deployment:
         """The application's metrics under Kafka Streams' names; instances write them once a second and when they end."""
         config = self.config if self._run is None else self._run.plan.config
         own = client_metrics(self.application_id, self.topology, config, status=self.status, reports=self.reports)
-        told = self._control.lease.metrics(self._generation)
-        return merged([own, *(Snapshot.read(told[slot]) for slot in sorted(told))])
+        snapshots = self._control.lease.metrics(self._generation)
+        return merged([own, *(Snapshot.read(snapshots[slot]) for slot in sorted(snapshots))])
 
     # ---- life
 
@@ -295,13 +305,18 @@ class Deployment:
             journal_start=generations.end(),
             failpoints=self._failpoints,
         )
+        plan, bounded = bounded_plan(admin, self.topology, plan, generations.run)
+        if self.config["application.server"]:
+            number = generations.version if self.version is None else self.version.number
+            plan = with_queries(plan, self.topology, number)
         run = GenerationRun(session, plan, pack(plan), self._control.lease)
         # 2. Reserve slots.
         run.reserve_slots()
         try:
             # 3. Raise the generation.
-            before = generations.raise_to(plan, self.version)
+            before = generations.raise_to(plan, self.version, bounded=bounded)
             run.lease.clear()
+            write_catalogue(self.state_root, plan.application_id, self.topology, self.config)
             # 4. Fence the instances of every earlier generation.
             self._control.fence(range(before))
             # 5. Start the query.
@@ -350,6 +365,8 @@ class Deployment:
             found=partial(self._partitions_changed, run),
             stay=self._control.keep_alive,
         ).start()
+        if run.plan.stops is not None:
+            run.completion = CompletionWatch(Admin(self.settings), run.plan, partial(self._run_is_over, run)).start()
 
     def _take(self, topology: Any, version: VersionText | None) -> None:
         self.topology, self.version = topology, version
@@ -381,10 +398,10 @@ class Deployment:
                 )
         return self
 
-    def _end(self, run: GenerationRun, signal: Signal, seconds: float = SETTLE_SECONDS) -> list[int]:
+    def _end(self, run: GenerationRun, signal: Signal, seconds: float = SETTLE_SECONDS, *, finished: bool = False) -> list[int]:
         """End a generation and write that to the journal; return the slots of the instances that did not answer."""
         silent = run.end(signal, seconds)
-        recorded = self._control.record(run.plan, signal)
+        recorded = self._control.record(run.plan, signal, finished=finished)
         run.confirmed = recorded and not silent
         return silent
 
@@ -410,7 +427,7 @@ class Deployment:
     # ---- called by the watchers
 
     def _ended(
-        self, run: GenerationRun, told: Collection[Mapping[str, Any]], cause: str | None, lost: KStreamsError | None
+        self, run: GenerationRun, reports: Collection[Mapping[str, Any]], cause: str | None, lost: KStreamsError | None
     ) -> None:
         """End or restart the application after its generation has ended by itself."""
         with self._lock:
@@ -418,18 +435,27 @@ class Deployment:
                 return
             error: KStreamsError | None
             failed = False
-            if lost is None and not has_failed(told) and cause is not None and is_death(cause):
+            if lost is None and not has_failed(reports) and cause is not None and is_death(cause):
                 error = self.restarts.record(run.plan, cause, self.reports) or self._restart(run, "worker processes died")
                 if error is None:
                     return
             else:
                 python = run.session.sparkContext.pythonExec
-                error, failed = error_of_end(self.application_id, told, cause, self.state_root, python, lost)
+                error, failed = error_of_end(self.application_id, reports, cause, self.state_root, python, lost)
             if failed:
                 with suppress(KStreamsError, OSError):
                     run.lease.signal(run.plan.generation, Signal.STOP)
                 run.query.await_progress(_PROGRESS_SECONDS)
             self._fail(run, error, SETTLE_SECONDS if lost is None else _LOST_SECONDS)
+
+    def _run_is_over(self, run: GenerationRun) -> None:
+        """End a bounded run: everything up to its stop offsets is committed, also if an instance does not answer any more."""
+        with self._lock:
+            if run.query is None:
+                return
+            self._end(run, Signal.STOP, finished=True)
+            self._life.enter(Status.STOPPED, "the bounded run is over")
+            self._control.close()
 
     def _partitions_changed(self, run: GenerationRun, grown: Mapping[str, tuple[int, int]], lost: Collection[str]) -> bool:
         """Handle new or lost input partitions: pause at a commit and start a generation that reads the new ones, or end when that is
@@ -440,6 +466,8 @@ class Deployment:
             if lost:
                 self._fail(run, loss(self.application_id, lost))
                 return True
+            if run.plan.stops is not None:  # the next run reads them
+                return False
             try:
                 make_plan(
                     self.topology,

@@ -12,7 +12,7 @@ from kstreams_repl.instance.control.channel import ControlChannel
 @dataclass(frozen=True, slots=True)
 class TaskReport:
     """One task. `records` since its instance initialised it; `rate` is the recent rate in records per second; `lag` in records, -1 when
-    unknown; `committed` and `lags` by ``topic-partition``.
+    unknown; `committed` and `lags` by ``topic-partition``; `slow_ms` is the mean time of a record if it is above 100 ms.
     """
 
     task: str
@@ -24,6 +24,7 @@ class TaskReport:
     committed: Mapping[str, int] = field(default_factory=dict)
     rate: float = 0.0
     lags: Mapping[str, int] = field(default_factory=dict)
+    slow_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class InstanceReport:
         nodes: counts of the nodes of its tasks since the application was created: taken, given, records taken per second, dropped by
             reason. None if it reports none: at rest the commit contains them.
         global_nodes: as `nodes`, for global tables, which are read again with each task initialisation.
+        calls: for each asynchronous node: in_flight, waiting, to_retry, failed, repeats, breaker, latency_ms.
         standbys: for each standby task, how many records it is behind; -1 when unknown.
     """
 
@@ -70,6 +72,7 @@ class InstanceReport:
     recycled: int = 0
     snapshots: Mapping[str, int] = field(default_factory=dict)
     from_snapshots: Mapping[str, int] = field(default_factory=dict)
+    calls: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     standbys: Mapping[str, int] = field(default_factory=dict)
     snapshot_trouble: str | None = None
     nodes: Mapping[str, Sequence[Any]] | None = None
@@ -109,24 +112,25 @@ class ApplicationReport:
 
 def read_reports(lease: ControlChannel, generation: int) -> ApplicationReport:
     """Return the latest reports of a generation's instances."""
-    told = lease.reports(generation)
-    return ApplicationReport(generation, {slot: _instance(report) for slot, report in sorted(told.items())})
+    reports = lease.reports(generation)
+    return ApplicationReport(generation, {slot: _instance(report) for slot, report in sorted(reports.items())})
 
 
 def _instance(report: Mapping[str, Any]) -> InstanceReport:
     tasks = {
         name: TaskReport(
             name,
-            said["records"],
-            said["lag"],
-            said["buffered"],
-            said["stream_time"],
-            said["dropped"],
-            said["committed"],
-            said.get("rate", 0.0),
-            said.get("lags") or {},
+            task["records"],
+            task["lag"],
+            task["buffered"],
+            task["stream_time"],
+            task["dropped"],
+            task["committed"],
+            task.get("rate", 0.0),
+            task.get("lags") or {},
+            task.get("slow_ms"),
         )
-        for name, said in (report.get("tasks") or {}).items()
+        for name, task in (report.get("tasks") or {}).items()
     }
     plain = {name: report[name] for name in InstanceReport.__dataclass_fields__ if name != "tasks" and name in report}
     return InstanceReport(**plain, tasks=tasks)

@@ -40,13 +40,7 @@ class BufferValue:
         return total
 
     def encode(self) -> bytes:
-        parts = [_encode_context(self.context), _sized(self.prior)]
-        if self.old is not None and self.old == self.prior:
-            parts.append(_INT.pack(_SAME_AS_PRIOR))
-        else:
-            parts.append(_sized(self.old))
-        parts.append(_sized(self.new))
-        return b"".join(parts)
+        return encoded(self.context, self.prior, self.old, self.new)
 
     @classmethod
     def decode(cls, data: bytes, context_type: Any = None) -> BufferValue:
@@ -59,6 +53,12 @@ class BufferValue:
             old, at = _read_sized(data, at)
         new, at = _read_sized(data, at)
         return cls(prior, old, new, context if context_type is None else context_type(*context))
+
+
+def encoded(context: Context, prior: bytes | None, old: bytes | None, new: bytes | None) -> bytes:
+    """Return the bytes of a buffered record."""
+    same = old is not None and old == prior
+    return b"".join((_encode_context(context), _sized(prior), _INT.pack(_SAME_AS_PRIOR) if same else _sized(old), _sized(new)))
 
 
 def _sized(data: bytes | None) -> bytes:

@@ -64,16 +64,16 @@ class EngineRows:
 def merged_over(
     rows: Iterator[Row], cached: Iterable[tuple[bytes, Any]], decode: Callable[[bytes], Any], reverse: bool
 ) -> Iterator[tuple[bytes, Any]]:
-    """Iterate over rows and the cells cached over them, both in key order; a cached None hides its row. Each is read when it is reached."""
+    """Iterate lazily over rows and the objects cached over them, both in key order; a cached None hides its row."""
     row = next(rows, None)
-    for key, cell in cached:
+    for key, item in cached:
         while row is not None and row[0] != key and (row[0] > key if reverse else row[0] < key):
             yield row[0], decode(row[1])
             row = next(rows, None)
         if row is not None and row[0] == key:
             row = next(rows, None)
-        if cell is not None:
-            yield key, cell
+        if item is not None:
+            yield key, item
     while row is not None:
         yield row[0], decode(row[1])
         row = next(rows, None)

@@ -1,7 +1,7 @@
 """The entries of the write-back cache, and their states.
 
     CLEAN → DIRTY             a write
-    DIRTY → CLEAN             a flush that nobody listens to, or the removal of repeated writes (`DirtyEntries.take`)
+    DIRTY → CLEAN             a flush without a listener,     or the removal of repeated writes (`DirtyEntries.take`)
     DIRTY → LEAVING → CLEAN   a flush that forwards entry by entry
 
 A clean entry equals the row below and may be dropped. A write to the key of an entry that is leaving creates another entry, so that a
@@ -23,7 +23,7 @@ class EntryState(Enum):
 
 
 class Frozen:
-    """A cell that cannot be kept as an object: its serialized bytes, or None for a deletion."""
+    """An item that cannot be kept as an object: its serialized bytes, or None for a deletion."""
 
     __slots__ = ("stored",)
 
@@ -35,16 +35,16 @@ NOTHING = Frozen(None)
 """The value of a slot whose key has no row in the store below."""
 
 
-class Slot:
+class CacheEntry:
     """One key's current value with its timestamp, its state, and the record context of its last write."""
 
     __slots__ = ("key", "value", "at", "state", "timestamp", "headers", "topic", "partition", "offset")
 
     key: bytes
     value: Any
-    """The cell, without its timestamp in timestamped stores; a `Frozen` when it cannot be kept as an object."""
+    """The item, without its timestamp in timestamped stores; a `Frozen` when it cannot be kept as an object."""
     at: int
-    """The cell's timestamp; 0 in stores without timestamps."""
+    """The item's timestamp; 0 in stores without timestamps."""
     state: EntryState
     topic: Any
     partition: int

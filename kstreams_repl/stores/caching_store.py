@@ -14,10 +14,10 @@ from kstreams_repl.stores.bytes_store import Rows, logged_write, merged_over
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import Codec
 from kstreams_repl.stores.object_store import EntryListener
-from kstreams_repl.stores.record_cache import CELL, ENTRY_OVERHEAD, Entry, NamedCache, RecordCache
+from kstreams_repl.stores.record_cache import ENTRY_OVERHEAD, ITEM, Entry, NamedCache, RecordCache
 
 
-class CachedCells:
+class CachedObjects:
     """The objects of one cached store.
 
     Args:
@@ -51,22 +51,22 @@ class CachedCells:
             if entry is not None:
                 if exact:
                     entries[key] = take(key)
-                cell = entry[1]
-                if cell is not None:
-                    return cell
+                item = entry[1]
+                if item is not None:
+                    return item
                 stored = entry[2]
                 return None if stored is None else decode(stored)
             stored = read(key)
             if stored is None:
                 return None
-            cell = decode(stored)
+            item = decode(stored)
             if keep_reads:
                 size = len(key) + len(stored) + ENTRY_OVERHEAD
-                if type(cell[0] if timestamped else cell) in deferrable:
-                    cache.put(key, (size, cell, None, "", -1, -1, -1, ()), False)
+                if type(item[0] if timestamped else item) in deferrable:
+                    cache.put(key, (size, item, None, "", -1, -1, -1, ()), False)
                 else:
                     cache.put(key, (size, None, stored, "", -1, -1, -1, ()), False)
-            return cell
+            return item
 
         return get
 
@@ -75,7 +75,7 @@ class CachedCells:
         size_of, timestamped = self._codec.size_of, self._codec.timestamped
         deferrable = self._codec.deferrable if defer else frozenset()
 
-        def put(key: bytes, cell: Any) -> None:
+        def put(key: bytes, item: Any) -> None:
             topic, headers = context.topic, context.headers
             size = len(key) + ENTRY_OVERHEAD
             if topic is not None:
@@ -83,15 +83,15 @@ class CachedCells:
             for name, value in headers:
                 size += len(name) + (len(value) if value is not None else 0)
             stored: bytes | None = None
-            if cell is not None:
-                if type(cell[0] if timestamped else cell) in deferrable:
-                    size += size_of(cell)
+            if item is not None:
+                if type(item[0] if timestamped else item) in deferrable:
+                    size += size_of(item)
                 else:
-                    stored = encode(cell)
-                    cell = None
+                    stored = encode(item)
+                    item = None
                     if stored is not None:
                         size += len(stored)
-            put_entry(key, (size, cell, stored, topic, context.partition, context.offset, context.timestamp, headers), True)
+            put_entry(key, (size, item, stored, topic, context.partition, context.offset, context.timestamp, headers), True)
 
         return put
 
@@ -105,19 +105,19 @@ class CachedCells:
         encode, decode = self._codec.encode, self._codec.decode
         listener, send_old = self._listener, self._send_old_values
         with context.replace(context.snapshot()):  # without raw bytes: the current ones are not those of the entries
-            for key, (_, cell, stored, topic, partition, offset, timestamp, headers) in leaving:
+            for key, (_, item, stored, topic, partition, offset, timestamp, headers) in leaving:
                 context.topic, context.partition, context.offset = topic, partition, offset
                 context.timestamp, context.headers = timestamp, headers
-                if cell is not None:
-                    stored = encode(cell)
+                if item is not None:
+                    stored = encode(item)
                 old = read(key) if listener is not None and (stored is None or send_old) else None
                 if stored is None and old is None and listener is not None:
                     continue
                 write(key, stored, timestamp)
                 if listener is not None:
-                    if cell is None and stored is not None:
-                        cell = decode(stored)
-                    listener(key, cell, decode(old) if send_old and old is not None else None, timestamp, headers)
+                    if item is None and stored is not None:
+                        item = decode(stored)
+                    listener(key, item, decode(old) if send_old and old is not None else None, timestamp, headers)
 
     def range(
         self, low: bytes | None, high: bytes | None, reverse: bool = False, back_to: bytes | None = None
@@ -135,13 +135,13 @@ class CachedCells:
         return merged_over(rows, self._used(cached, low or b""), decode, reverse)
 
     def _used(self, cached: list[tuple[bytes, Entry]], low: bytes) -> Iterator[tuple[bytes, Any]]:
-        """Iterate over the cells of the entries from `low`; each entry counts as used when it is reached."""
+        """Iterate over the objects of the entries from `low`; each entry counts as used when it is reached."""
         decode, use = self._codec.decode, self.cache.use
         for key, _ in cached:
             entry = use(key)
             if entry is not None and key >= low:
-                cell, stored = entry[CELL], entry[2]
-                yield key, decode(stored) if cell is None and stored is not None else cell
+                item, stored = entry[ITEM], entry[2]
+                yield key, decode(stored) if item is None and stored is not None else item
 
     def flush(self) -> None:
         self.cache.flush()

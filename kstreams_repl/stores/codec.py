@@ -40,7 +40,7 @@ class Codec:
         self.log_value: Callable[[bytes], bytes]
         self.log_timestamp: Callable[[bytes, int], int]
         self.encode_many: Callable[[Sequence[Any], Sequence[int]], list[bytes | None]]
-        """(values, timestamps), no value None: encode two columns of cells; only a timestamped store uses the timestamps."""
+        """(values, timestamps), no value None: encode two columns of objects; only a timestamped store uses the timestamps."""
         self.log_values: Callable[[Sequence[bytes]], Sequence[bytes | None]] = _same_column
         """Returns the changelog values of stored rows, none of which is a deletion."""
         if timestamped:
@@ -54,16 +54,16 @@ class Codec:
             self.log_timestamp = _of_the_record
             self.encode_many = lambda values, timestamps: list(map(serde.serialize, values))
         size_of = serde.size_of
-        self.size_of: Callable[[Any], int] = (lambda cell: 8 + size_of(cell[0])) if timestamped else size_of
+        self.size_of: Callable[[Any], int] = (lambda item: 8 + size_of(item[0])) if timestamped else size_of
 
     def _use_timestamps(self, serde: Serde) -> None:
         serialize, deserialize = serde.serialize, serde.deserialize
         pack, unpack_from = _TIMESTAMP.pack, _TIMESTAMP.unpack_from
 
-        def encode(cell: Any) -> bytes | None:
-            if cell is None:
+        def encode(item: Any) -> bytes | None:
+            if item is None:
                 return None
-            value, timestamp = cell
+            value, timestamp = item
             data = serialize(value)
             return None if data is None else pack(timestamp) + data
 

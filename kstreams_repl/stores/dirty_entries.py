@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sortedcontainers import SortedList
 
-from kstreams_repl.stores.cache_entry import EntryState, Slot, headers_length, length
+from kstreams_repl.stores.cache_entry import CacheEntry, EntryState, headers_length, length
 from kstreams_repl.stores.codec import NO_TYPES, TEXTS, Codec
 from kstreams_repl.stores.record_cache import ENTRY_OVERHEAD, RecordCache
 
@@ -26,15 +26,15 @@ class DirtyEntries:
     __slots__ = ("order", "_compact_at", "_index", "_indexed", "_indexed_to")
 
     def __init__(self) -> None:
-        self.order: list[Slot] = []
+        self.order: list[CacheEntry] = []
         self._compact_at = _FIRST_COMPACTION
         self._index: SortedList | None = None
         self._indexed: set[bytes] = set()
         self._indexed_to = 0
 
-    def take(self) -> list[Slot]:
+    def take(self) -> list[CacheEntry]:
         """Return each dirty entry once, in the order of the last writes, and mark them as clean; `order` stays."""
-        found: list[Slot] = []
+        found: list[CacheEntry] = []
         found_one, clean, dirty = found.append, EntryState.CLEAN, EntryState.DIRTY
         for slot in reversed(self.order):
             if slot.state is dirty:
@@ -99,7 +99,7 @@ class DirtyBytes:
         self.texts = TEXTS & codec.deferrable if self.variable else NO_TYPES
         self.written = [0, self._check_after]
 
-    def exceed_budget(self, order: list[Slot]) -> bool:
+    def exceed_budget(self, order: list[CacheEntry]) -> bool:
         """Estimate the size and return whether the task's caches exceed their budget."""
         sample, variable = order[-_SAMPLE:], self.variable
         weight = sum(len(slot.key) + _VALUE_SIZE + headers_length(slot.headers) for slot in sample)
@@ -109,7 +109,7 @@ class DirtyBytes:
         self.written[1] = self.written[0] + self._check_after
         return self._shared.size > self._shared.max_bytes
 
-    def recount(self, order: list[Slot]) -> None:
+    def recount(self, order: list[CacheEntry]) -> None:
         """Count the values of entries without repeated writes."""
         self.written[0] = sum(length(slot.value) for slot in order) if self.variable else 0
 

@@ -1,6 +1,6 @@
 """Open the stores of a task from their builders.
 
-The layers, from the inside: engine (`stores/engine`), rows (physical keys, segments), cells (objects; written through, written
+The layers, from the inside: engine (`stores/engine`), rows (physical keys, segments), objects (objects; written through, written
 back, or in the record cache; a write is logged at the point where it reaches the engine), and the typed store with its serdes.
 """
 
@@ -13,14 +13,14 @@ from kstreams_repl.errors import TopologyError
 from kstreams_repl.serdes import Serde, bytes_, resolve
 from kstreams_repl.stores.api import StateStore
 from kstreams_repl.stores.bytes_store import EngineRows, Rows
-from kstreams_repl.stores.caching_store import CachedCells
+from kstreams_repl.stores.caching_store import CachedObjects
 from kstreams_repl.stores.changelog import Changelog, Send
 from kstreams_repl.stores.codec import Codec
 from kstreams_repl.stores.engine.base import Engine, Environment
 from kstreams_repl.stores.join_grace_buffer import JoinGraceBuffer
 from kstreams_repl.stores.key_value import KeyValue, TimestampedKeyValue
 from kstreams_repl.stores.lru import Lru
-from kstreams_repl.stores.object_store import Cells, DirectCells, WriteBackCells
+from kstreams_repl.stores.object_store import StoredObjects, WriteBackObjects, WriteThroughObjects
 from kstreams_repl.stores.outer_join import OuterJoin
 from kstreams_repl.stores.record_cache import RecordCache
 from kstreams_repl.stores.segments import SegmentedRows
@@ -135,20 +135,20 @@ class _Opening:
             time_first=time_first,
         )
 
-    def cells(self, rows: Rows, codec: Codec, *, keep_reads: bool = False, cacheable: bool = True) -> Cells:
-        cells: Cells
+    def objects(self, rows: Rows, codec: Codec, *, keep_reads: bool = False, cacheable: bool = True) -> StoredObjects:
+        objects: StoredObjects
         expiring = rows if isinstance(rows, SegmentedRows | TimeOrderedRows) else None
         visible = expiring.visible if expiring else None
         if self.write_at_once and not (codec.serde._builtin and codec.serde.name in _WRITE_ALL_THEY_KEEP):
             codec.deferrable = frozenset()
         if self.cache is not None and cacheable and not self.cache.exact:
-            cells = WriteBackCache(rows, codec, self.changelog, self.record_context, self.cache, visible=visible)
+            objects = WriteBackCache(rows, codec, self.changelog, self.record_context, self.cache, visible=visible)
         elif self.cache is not None and cacheable:
-            cells = CachedCells(
+            objects = CachedObjects(
                 rows, codec, self.changelog, self.record_context, self.cache, keep_reads=keep_reads, defer=self.write_back
             )
         elif self.write_back:
-            cells = WriteBackCells(
+            objects = WriteBackObjects(
                 rows,
                 codec,
                 self.changelog,
@@ -157,9 +157,9 @@ class _Opening:
                 visible=visible,
             )
         else:
-            cells = DirectCells(rows, codec, self.changelog, self.record_context)
-        self.environment.after_rollback(cells.clear)
-        return cells
+            objects = WriteThroughObjects(rows, codec, self.changelog, self.record_context)
+        self.environment.after_rollback(objects.clear)
+        return objects
 
 
 def _key_value(opening: _Opening) -> StateStore:
@@ -179,8 +179,9 @@ def _subscription(opening: _Opening) -> StateStore:
 def _open_key_value(opening: _Opening, kind: type[KeyValue], *, timestamped: bool) -> StateStore:
     engine = opening.engine()
     codec = Codec(opening.value_serde, timestamped=timestamped)
-    cells = opening.cells(EngineRows(engine), codec, keep_reads=True)
-    return kind(opening.name, cells, opening.key_serde, opening.value_serde, persistent=opening.persistent, count=engine.approximate_count)
+    objects = opening.objects(EngineRows(engine), codec, keep_reads=True)
+    serdes = (opening.key_serde, opening.value_serde)
+    return kind(opening.name, objects, *serdes, persistent=opening.persistent, count=engine.approximate_count, decode=codec.decode)
 
 
 def _lru(opening: _Opening) -> StateStore:
@@ -210,11 +211,11 @@ def _timestamped_window(opening: _Opening) -> StateStore:
 def _open_window(opening: _Opening, *, timestamped: bool) -> StateStore:
     rows = opening.segmented_rows(12)
     duplicates = opening.builder.retain_duplicates
-    cells = opening.cells(rows, Codec(opening.value_serde, timestamped=timestamped), cacheable=not duplicates)
+    objects = opening.objects(rows, Codec(opening.value_serde, timestamped=timestamped), cacheable=not duplicates)
     changelog, context = opening.changelog, opening.record_context
     return Window(
         opening.name,
-        cells,
+        objects,
         rows,
         opening.key_serde,
         opening.value_serde,
@@ -228,8 +229,8 @@ def _open_window(opening: _Opening, *, timestamped: bool) -> StateStore:
 
 def _session(opening: _Opening) -> StateStore:
     rows = opening.segmented_rows(16, time_first=bool(opening.builder.options.get("time_ordered")))
-    cells = opening.cells(rows, Codec(opening.value_serde, timestamped=False))
-    return Session(opening.name, cells, rows, opening.key_serde, persistent=opening.persistent)
+    objects = opening.objects(rows, Codec(opening.value_serde, timestamped=False))
+    return Session(opening.name, objects, rows, opening.key_serde, persistent=opening.persistent)
 
 
 def _versioned(opening: _Opening) -> StateStore:
@@ -254,10 +255,10 @@ def _time_ordered_window(opening: _Opening) -> StateStore:
     rows = TimeOrderedRows(
         opening.environment, opening.engine(), opening.name, retention_ms=opening.retention_ms, on_expired=opening.on_expired
     )
-    cells = opening.cells(rows, Codec(opening.value_serde, timestamped=timestamped), cacheable=False)
+    objects = opening.objects(rows, Codec(opening.value_serde, timestamped=timestamped), cacheable=False)
     return TimeOrderedWindow(
         opening.name,
-        cells,
+        objects,
         rows,
         opening.key_serde,
         window_size_ms=opening.builder.window_size_ms or 0,

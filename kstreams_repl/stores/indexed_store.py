@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.engine.base import Environment, after
 from kstreams_repl.stores.key_index import KeyIndex, Suffix
-from kstreams_repl.stores.object_store import Cells
+from kstreams_repl.stores.object_store import StoredObjects
 from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
 from kstreams_repl.stores.typed_store import LONG, MAX_LONG, TypedStore
 
@@ -28,18 +28,18 @@ class _ExpiringRows(Protocol):
 class IndexedStore(TypedStore):
     """A store whose rows of one key are read by time."""
 
-    _cells: Cells
+    _objects: StoredObjects
 
-    def __init__(self, name: str, cells: Cells, rows: _ExpiringRows, key_serde: Serde, *, persistent: bool) -> None:
-        super().__init__(name, cells, key_serde, persistent=persistent)
-        self._cells = cells
+    def __init__(self, name: str, objects: StoredObjects, rows: _ExpiringRows, key_serde: Serde, *, persistent: bool) -> None:
+        super().__init__(name, objects, key_serde, persistent=persistent)
+        self._objects = objects
         self._expiring = rows
         self._index: KeyIndex | None = None
         self._indexing = False
 
     def index_by_key(self) -> None:
         """Index each key's times in memory from its first read on, for operators that read by key with every record."""
-        self._indexing = self._index is not None or not getattr(self._cells, "exact", False)
+        self._indexing = self._index is not None or not getattr(self._objects, "exact", False)
 
     def _suffixes_of(self, key: bytes) -> list[Suffix]:
         """Return a key's suffixes from the index, ascending; some may have expired."""
@@ -69,10 +69,10 @@ class SegmentedStore(IndexedStore):
 
     last_suffix: ClassVar[bytes]
 
-    def __init__(self, name: str, cells: Cells, rows: SegmentedRows, key_serde: Serde, *, persistent: bool) -> None:
-        super().__init__(name, cells, rows, key_serde, persistent=persistent)
+    def __init__(self, name: str, objects: StoredObjects, rows: SegmentedRows, key_serde: Serde, *, persistent: bool) -> None:
+        super().__init__(name, objects, rows, key_serde, persistent=persistent)
         self._rows = rows
-        self._cached_segments: set[int] | None = set() if hasattr(cells, "cache") else None
+        self._cached_segments: set[int] | None = set() if hasattr(objects, "cache") else None
 
     def _segments(self, time_from: int, time_to: int, reverse: bool) -> list[int]:
         """Return the segments of the rows and, if the store is cached, of the cached entries."""
@@ -90,18 +90,18 @@ class SegmentedStore(IndexedStore):
             prefix = LONG.pack(segment)
             low = prefix if key is None else prefix + key
             high = LONG.pack(segment + 1) if key is None else after(prefix + key + self.last_suffix)
-            for physical, _ in self._cells.range(low, high):
+            for physical, _ in self._objects.range(low, high):
                 if key is None or len(physical) == PREFIX_SIZE + len(key) + size:
                     yield physical[PREFIX_SIZE:-size], physical[-size:]
 
     def _scan(
         self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool
     ) -> Iterator[tuple[bytes, Suffix, Any]]:
-        """Iterate over (serialized key, suffix, cell) of the segments that may hold these times, with low <= key <= high."""
+        """Iterate over (serialized key, suffix, item) of the segments that may hold these times, with low <= key <= high."""
         size = len(self.last_suffix)
         for segment in self._segments(time_from, time_to, reverse):
             prefix = LONG.pack(segment)
-            for physical, cell in self._cells.range(prefix + (low or b""), LONG.pack(segment + 1), reverse):
+            for physical, item in self._objects.range(prefix + (low or b""), LONG.pack(segment + 1), reverse):
                 key = physical[PREFIX_SIZE:-size]
                 if (low is None or key >= low) and (high is None or key <= high):
-                    yield key, physical[-size:], cell
+                    yield key, physical[-size:], item

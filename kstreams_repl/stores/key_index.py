@@ -87,9 +87,9 @@ class KeyIndex:
         if self.size > self._capacity:
             self._shrink()
 
-    def note(self, key: bytes, suffix: Suffix, cell: object) -> None:
-        """Record that a row was put, or deleted if `cell` is None."""
-        if cell is None:
+    def note(self, key: bytes, suffix: Suffix, item: object) -> None:
+        """Record that a row was put, or deleted if `item` is None."""
+        if item is None:
             self.removed(key, suffix)
         else:
             self.added(key, suffix)

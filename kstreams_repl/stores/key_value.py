@@ -1,4 +1,4 @@
-"""Key-value stores as a processor uses them, plain and timestamped: serdes on top of cells.
+"""Key-value stores as a processor uses them, plain and timestamped: serdes on top of objects.
 
 Operators that already have the serialized key use `get_raw`, `put_raw` and `delete_raw`. A timestamped store returns
 `ValueAndTimestamp` from `get` and a plain `(value, timestamp)` tuple from `get_raw`; `put` accepts either.
@@ -13,7 +13,7 @@ from kstreams_repl.errors import SerializationError
 from kstreams_repl.serdes import Serde, resolve
 from kstreams_repl.stores.api import FindOutlet, FlushListener
 from kstreams_repl.stores.engine.base import after, after_prefix
-from kstreams_repl.stores.object_store import Cells
+from kstreams_repl.stores.object_store import StoredObjects
 from kstreams_repl.stores.typed_store import TypedStore
 from kstreams_repl.stores.write_back_cache import WriteBackCache
 from kstreams_repl.types import ValueAndTimestamp
@@ -21,10 +21,10 @@ from kstreams_repl.types import ValueAndTimestamp
 _make_value_and_timestamp = ValueAndTimestamp._make
 
 
-def not_timestamped(store: str, cell: object) -> SerializationError:
+def not_timestamped(store: str, item: object) -> SerializationError:
     """Return the error for a plain value put into a timestamped store."""
     return SerializationError(
-        f"store {store} expected (value, timestamp), got {cell!r}",
+        f"store {store} expected (value, timestamp), got {item!r}",
         hint="put (value, timestamp) or ValueAndTimestamp(value, timestamp)",
         store=store,
     )
@@ -38,25 +38,35 @@ def prefix_bytes(prefix: Any, serialize: Any, key_serde: Serde) -> bytes | None:
 
 
 class KeyValue(TypedStore):
-    """A key-value store whose cells are plain values."""
+    """A key-value store whose objects are plain values."""
 
     def __init__(
-        self, name: str, cells: Cells, key_serde: Serde, value_serde: Serde, *, persistent: bool, count: Callable[[], int]
+        self,
+        name: str,
+        objects: StoredObjects,
+        key_serde: Serde,
+        value_serde: Serde,
+        *,
+        persistent: bool,
+        count: Callable[[], int],
+        decode: Callable[[bytes], Any],
     ) -> None:
-        super().__init__(name, cells, key_serde, persistent=persistent)
-        self._cells = cells
+        super().__init__(name, objects, key_serde, persistent=persistent)
+        self._objects = objects
         self._value = value_serde
         self._count = count
-        self.get_raw: Callable[[bytes], Any] = cells.get
-        """(serialized key) -> cell or None."""
-        self.put_cell: Callable[[bytes, Any], None] = cells.put
-        """(serialized key, cell or None)."""
-        self.cached: WriteBackCache | None = cells if isinstance(cells, WriteBackCache) else None
+        self.get_raw: Callable[[bytes], Any] = objects.get
+        """(serialized key) -> item or None."""
+        self.put_item: Callable[[bytes, Any], None] = objects.put
+        """(serialized key, item or None)."""
+        self.cached: WriteBackCache | None = objects if isinstance(objects, WriteBackCache) else None
         """The write-back cache, for operators that use its slots directly."""
+        self.decode: Callable[[bytes], Any] = decode
+        """(stored bytes) -> item."""
         self.get, self.put = self._make_access()
 
     def _make_access(self) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
-        to_bytes, read, write, refuse = self._key.serialize, self._cells.get, self._cells.put, self._null_key
+        to_bytes, read, write, refuse = self._key.serialize, self._objects.get, self._objects.put, self._null_key
 
         def get(key: Any) -> Any:
             data = to_bytes(key)
@@ -73,13 +83,13 @@ class KeyValue(TypedStore):
 
     def put_raw(self, key: bytes, value: Any, timestamp: int | None = None) -> None:
         """Put with a serialized key; only timestamped stores use `timestamp`."""
-        self._cells.put(key, value)
+        self._objects.put(key, value)
 
     def delete_raw(self, key: bytes) -> None:
-        self._cells.put(key, None)
+        self._objects.put(key, None)
 
-    def _present(self, cell: Any) -> Any:
-        return cell
+    def _present(self, item: Any) -> Any:
+        return item
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
         old = self.get(key)
@@ -112,19 +122,19 @@ class KeyValue(TypedStore):
         from_bytes, present = self._key.deserialize, self._present
         data = prefix_bytes(prefix, serialize, self._key)
         rows = self._null_key() if data is None else self.prefix_scan_raw(data)
-        return ((from_bytes(key), present(cell)) for key, cell in rows)
+        return ((from_bytes(key), present(item)) for key, item in rows)
 
     def prefix_scan_raw(self, prefix: bytes) -> Iterator[tuple[bytes, Any]]:
-        """Iterate over (serialized key, cell) of every key that starts with these bytes."""
-        return self._cells.range(prefix, after_prefix(prefix), False)
+        """Iterate over (serialized key, item) of every key that starts with these bytes."""
+        return self._objects.range(prefix, after_prefix(prefix), False)
 
     def _bound(self, key: Any) -> bytes | None:
         return None if key is None else self._key.serialize(key)
 
     def _rows(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[Any, Any]]:
         from_bytes, present = self._key.deserialize, self._present
-        rows = self._cells.range(low, None if high is None else after(high), reverse)
-        return ((from_bytes(key), present(cell)) for key, cell in rows)
+        rows = self._objects.range(low, None if high is None else after(high), reverse)
+        return ((from_bytes(key), present(item)) for key, item in rows)
 
     def approximate_num_entries(self) -> int:
         return self._count()
@@ -135,44 +145,44 @@ class KeyValue(TypedStore):
         def entry_leaves(key: bytes, new: Any, old: Any, timestamp: int, headers: Any) -> None:
             listener(from_bytes(key), new, old, timestamp, headers)
 
-        return self._cells.set_flush_listener(entry_leaves, send_old_values)
+        return self._objects.set_flush_listener(entry_leaves, send_old_values)
 
     def _rows_held(self) -> str:
         return f"~{self._count()} rows"
 
 
 class TimestampedKeyValue(KeyValue):
-    """A key-value store whose cells are `(value, timestamp)`; `put_cell` puts a cell or None under a serialized key."""
+    """A key-value store whose objects are `(value, timestamp)`; `put_item` puts an item or None under a serialized key."""
 
     def _make_access(self) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
-        to_bytes, read, write, refuse = self._key.serialize, self._cells.get, self._cells.put, self._null_key
+        to_bytes, read, write, refuse = self._key.serialize, self._objects.get, self._objects.put, self._null_key
         kind, make = ValueAndTimestamp, _make_value_and_timestamp
 
         def get(key: Any) -> Any:
             data = to_bytes(key)
             if data is None:
                 return refuse()
-            cell = read(data)
-            return cell if cell is None or type(cell) is kind else make(cell)
+            item = read(data)
+            return item if item is None or type(item) is kind else make(item)
 
-        def put(key: Any, cell: Any) -> None:
+        def put(key: Any, item: Any) -> None:
             data = to_bytes(key)
             if data is None:
                 refuse()
-            elif cell is None:
+            elif item is None:
                 write(data, None)
-            elif isinstance(cell, tuple) and len(cell) == 2:
-                write(data, None if cell[0] is None else cell)
+            elif isinstance(item, tuple) and len(item) == 2:
+                write(data, None if item[0] is None else item)
             else:
-                raise not_timestamped(self.name, cell)
+                raise not_timestamped(self.name, item)
 
         return get, put
 
     def put_raw(self, key: bytes, value: Any, timestamp: int | None = None) -> None:
-        self._cells.put(key, None if value is None else (value, timestamp))
+        self._objects.put(key, None if value is None else (value, timestamp))
 
-    def _present(self, cell: Any) -> Any:
-        return _make_value_and_timestamp(cell)
+    def _present(self, item: Any) -> Any:
+        return _make_value_and_timestamp(item)
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         from_bytes = self._key.deserialize
@@ -184,7 +194,7 @@ class TimestampedKeyValue(KeyValue):
             else:
                 listener(from_bytes(key), new[0], old_value, new[1], headers)
 
-        return self._cells.set_flush_listener(entry_leaves, send_old_values)
+        return self._objects.set_flush_listener(entry_leaves, send_old_values)
 
     def set_outlet(self, find: FindOutlet) -> None:
         """Send flushed rows in their stored bytes where `find` returns an outlet for them."""

@@ -95,10 +95,10 @@ class Lru(TypedStore):
         self._write(data, self._codec.encode(value))
 
     def _write(self, key: bytes, stored: bytes | None) -> None:
-        self._place(key, stored)
+        self._insert(key, stored)
         self._changelog.log(key, None if stored is None else self._codec.log_value(stored), self._context.timestamp)
 
-    def _place(self, key: bytes, stored: bytes | None) -> None:
+    def _insert(self, key: bytes, stored: bytes | None) -> None:
         """Put or delete the row; a row that is evicted for it is logged as deleted immediately."""
         order = self._order
         order.pop(key, None)
@@ -122,7 +122,7 @@ class Lru(TypedStore):
         pairs = entries.items() if isinstance(entries, dict) else entries
         rows = [(self._bytes(key), self._codec.encode(value)) for key, value in pairs]
         for key, stored in rows:
-            self._place(key, stored)
+            self._insert(key, stored)
         for key, stored in rows:
             self._changelog.log(key, None if stored is None else self._codec.log_value(stored), self._context.timestamp)
 

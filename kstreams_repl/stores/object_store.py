@@ -1,7 +1,7 @@
 """Objects over rows without a record cache: written through immediately, or kept as objects until the flush.
 
-A *cell* is what a typed store reads and writes under one physical key: a value, or `(value, timestamp)` in a timestamped store.
-`DirectCells` serializes and logs each write (Kafka Streams' exact behaviour without caching). `WriteBackCells` defers both for
+A *item* is what a typed store reads and writes under one physical key: a value, or `(value, timestamp)` in a timestamped store.
+`WriteThroughObjects` serializes and logs each write (Kafka Streams' exact behaviour without caching). `WriteBackObjects` defers both for
 immutable values, so that a counter costs two dict operations per record; it is used when the changelog gets one record per key
 and commit. Mutable values are always serialized immediately: later in-place changes by user code must not reach the store.
 """
@@ -16,12 +16,12 @@ from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import NO_TYPES, SMALL, TEXTS, Codec
 
 EntryListener = Callable[[bytes, Any, Any, int, Any], None]
-"""(physical key, new cell, old cell, record timestamp, headers) of one flushed entry."""
+"""(physical key, new item, old item, record timestamp, headers) of one flushed entry."""
 
 _MISSING: Any = object()
 
 
-class Cells(Protocol):
+class StoredObjects(Protocol):
     """One store's objects by physical key. `get` and `put` are plain callables."""
 
     get: Callable[[bytes], Any]
@@ -37,7 +37,7 @@ class Cells(Protocol):
     def set_flush_listener(self, listener: EntryListener, send_old_values: bool) -> bool: ...
 
 
-class DirectCells:
+class WriteThroughObjects:
     """Serializes, stores and logs each write immediately."""
 
     def __init__(self, rows: Rows, codec: Codec, changelog: Changelog, record_context: Any) -> None:
@@ -51,8 +51,8 @@ class DirectCells:
             stored = read(key)
             return None if stored is None else decode(stored)
 
-        def put(key: bytes, cell: Any) -> None:
-            write(key, None if cell is None else encode(cell), record_context.timestamp)
+        def put(key: bytes, item: Any) -> None:
+            write(key, None if item is None else encode(item), record_context.timestamp)
 
         self.get: Callable[[bytes], Any] = get
         self.put: Callable[[bytes, Any], None] = put
@@ -71,13 +71,13 @@ class DirectCells:
         return False
 
 
-class WriteBackCells:
+class WriteBackObjects:
     """Keeps immutable values as objects until the flush; the changelog gets one record per key and flush.
 
     Args:
         admit: called before a write is kept (window and session stores reject and count writes to expired segments); None admits all.
-        visible: called before a kept cell is returned (expired windows are hidden); None shows all.
-        capacity: maximum number of clean cells kept for reads after a flush; long ones are not kept.
+        visible: called before a kept item is returned (expired windows are hidden); None shows all.
+        capacity: maximum number of clean objects kept for reads after a flush; long ones are not kept.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class WriteBackCells:
         if visible is not None:
             self.get = lambda key: self.get_any(key) if visible(key) else None
         if admit is not None:
-            self.put = lambda key, cell: self.put_any(key, cell) if admit(key) else None
+            self.put = lambda key, item: self.put_any(key, item) if admit(key) else None
 
     def _make_get(self) -> Callable[[bytes], Any]:
         recent, clean_get = self._dirty.get, self._clean.get
@@ -120,19 +120,19 @@ class WriteBackCells:
             entry = recent(key)
             if entry is not None:
                 return entry[0]
-            cell = clean_get(key, _MISSING)
-            if cell is not _MISSING:
-                return cell
+            item = clean_get(key, _MISSING)
+            if item is not _MISSING:
+                return item
             stored = read(key)
             if stored is None:
                 return None
-            cell = decode(stored)
-            kind = type(cell[0] if timestamped else cell)
+            item = decode(stored)
+            kind = type(item[0] if timestamped else item)
             if kind in light or (len(stored) <= small and kind in texts):
                 if len(clean) >= capacity:
                     clean.clear()
-                clean[key] = cell
-            return cell
+                clean[key] = item
+            return item
 
         return get
 
@@ -141,11 +141,11 @@ class WriteBackCells:
         encode, deferrable, timestamped = self._codec.encode, self._codec.deferrable, self._codec.timestamped
         forget_dirty, forget_clean = dirty.pop, clean.pop
 
-        def put(key: bytes, cell: Any) -> None:
-            if cell is not None and type(cell[0] if timestamped else cell) in deferrable:
-                dirty[key] = (cell, record_context.timestamp)
+        def put(key: bytes, item: Any) -> None:
+            if item is not None and type(item[0] if timestamped else item) in deferrable:
+                dirty[key] = (item, record_context.timestamp)
             else:
-                stored = None if cell is None else encode(cell)
+                stored = None if item is None else encode(item)
                 forget_dirty(key, None)
                 forget_clean(key, None)
                 write(key, stored, record_context.timestamp)
@@ -153,16 +153,16 @@ class WriteBackCells:
         return put
 
     def _spill(self) -> None:
-        """Serialize the deferred cells: their rows become readable in order, their changelog records become pending."""
+        """Serialize the deferred objects: their rows become readable in order, their changelog records become pending."""
         dirty = self._dirty
         if not dirty:
             return
         write, encode, clean = self._write, self._codec.encode, self._clean
         if len(clean) + len(dirty) > self._capacity:
             clean.clear()
-        for key, (cell, timestamp) in dirty.items():
-            write(key, encode(cell), timestamp)
-            clean[key] = cell
+        for key, (item, timestamp) in dirty.items():
+            write(key, encode(item), timestamp)
+            clean[key] = item
         self._forget_long(dirty)
         dirty.clear()
 
@@ -178,30 +178,30 @@ class WriteBackCells:
             self._changelog.flush()
 
     def _leave_in_columns(self, write: LogColumns) -> bool:
-        """Write and log the deferred cells column by column. Return False, with nothing written, if a value serializes to None, which
-        requires writing cell by cell."""
+        """Write and log the deferred objects column by column. Return False, with nothing written, if a value serializes to None, which
+        requires writing item by item."""
         dirty, clean, codec = self._dirty, self._clean, self._codec
         if not dirty:
             return True
         keys = list(dirty)
-        cells: Sequence[Any]
+        objects: Sequence[Any]
         values: Sequence[Any]
         timestamps: Sequence[int]
-        cells, timestamps = zip(*dirty.values(), strict=True)
-        values, timestamps = zip(*cells, strict=True) if codec.timestamped else (cells, timestamps)
+        objects, timestamps = zip(*dirty.values(), strict=True)
+        values, timestamps = zip(*objects, strict=True) if codec.timestamped else (objects, timestamps)
         stored = codec.encode_many(values, timestamps)
         if codec.serde.layout is None and None in stored:
             return False
         write(keys, stored, timestamps)
         if len(clean) + len(dirty) > self._capacity:
             clean.clear()
-        clean.update(zip(keys, cells, strict=True))
+        clean.update(zip(keys, objects, strict=True))
         self._forget_long(keys)
         dirty.clear()
         return True
 
     def _forget_long(self, keys: Iterable[bytes]) -> None:
-        """Drop long text from the cells that have just become clean."""
+        """Drop long text from the objects that have just become clean."""
         texts, clean, timestamped = self._texts, self._clean, self._codec.timestamped
         if texts:
             for key in keys:

@@ -17,12 +17,12 @@ ENTRY_OVERHEAD = 8 + 8 + 8 + 1 + 8 + 8 + 4
 """Three references of a node, the dirty flag, and timestamp, offset, partition of the entry's context; in bytes."""
 
 Entry = tuple[int, Any, bytes | None, Any, int, int, int, Any]
-"""(size in bytes, cell, bytes if serialized, topic, partition, offset, timestamp, headers). A tombstone has neither cell nor bytes."""
+"""(size in bytes, item, bytes if serialized, topic, partition, offset, timestamp, headers). A tombstone has neither item nor bytes."""
 
-SIZE, CELL, STORED, TOPIC, PARTITION, OFFSET, TIMESTAMP, HEADERS = range(8)
+SIZE, ITEM, STORED, TOPIC, PARTITION, OFFSET, TIMESTAMP, HEADERS = range(8)
 
 __all__ = [
-    "CELL",
+    "ITEM",
     "ENTRY_OVERHEAD",
     "HEADERS",
     "OFFSET",
@@ -112,7 +112,7 @@ class NamedCache:
         for key in self.dirty:
             entry = entries[key]
             leaving.append((key, entry))
-            if entry[CELL] is None and entry[STORED] is None:
+            if entry[ITEM] is None and entry[STORED] is None:
                 deleted.append(key)
         self.dirty.clear()
         self._on_flush(leaving)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
+from typing import Any
 
 from kstreams_repl.stores.engine.base import Engine, Environment, Row
 from kstreams_repl.stores.observed_time import ObservedTime
@@ -56,6 +57,8 @@ class SegmentedRows(ObservedTime):
         self.noted_time = -1
         """The largest timestamp put into a cache over these rows: determines what reads hide, but not which writes are rejected."""
         self._first_live = b""
+        self.known_ends: dict[int, Any] = {}
+        """What a store keeps of its windows' keys, by start; forgotten at a rollback."""
         self.segments: list[int] = []
         self.get: Callable[[bytes], bytes | None] = self._make_get()
         self.put: Callable[[bytes, bytes | None], None] = self._put
@@ -65,6 +68,7 @@ class SegmentedRows(ObservedTime):
     def _load(self) -> None:
         super()._load()
         self.noted_time = self.observed_time
+        self.known_ends.clear()
         self.segments = find_segments(self._engine)
         self._first_live = b""
 
@@ -133,17 +137,19 @@ class SegmentedRows(ObservedTime):
             self._engine.put(key, value)
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-        """Put columns, equivalent to one `put` after the other; consecutive rows with the same time are admitted and written together."""
+        """Put columns, equivalent to one `put` after the other; if no row's segment has expired at the end, each time is admitted once
+        and all rows are written together."""
         at = self._timestamp_at
-        times = [key[-at : 8 - at] for key in keys]
-        if times.count(times[0]) < len(times):
-            for key, value in zip(keys, values, strict=True):
-                self._put(key, value)
-        elif self.admit(keys[0]):
+        packed = {key[-at : 8 - at] for key in keys}
+        times = sorted(LONG.unpack(time)[0] for time in packed)
+        live = max(max(self.observed_time, times[-1]) - self.retention_ms, 0) // self.interval_ms
+        if times[0] // self.interval_ms >= live:
+            for time in times:
+                self.admit_time(time)
             self._engine.put_many(keys, values)
         else:
-            for _ in times[1:]:
-                self._on_expired()
+            for key, value in zip(keys, values, strict=True):
+                self._put(key, value)
 
     def put_admitted(self, key: bytes, value: bytes | None) -> None:
         """Write a row that was admitted earlier; if its segment has expired since, write and count nothing."""

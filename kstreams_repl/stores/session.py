@@ -14,7 +14,7 @@ from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.api import FlushListener
 from kstreams_repl.stores.engine.base import after
 from kstreams_repl.stores.indexed_store import SegmentedStore
-from kstreams_repl.stores.object_store import Cells
+from kstreams_repl.stores.object_store import StoredObjects
 from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
 from kstreams_repl.stores.typed_store import LONG, MAX_LONG
 from kstreams_repl.stores.write_back_cache import WriteBackCache
@@ -29,9 +29,9 @@ class Session(SegmentedStore):
 
     last_suffix = _SUFFIX.pack(MAX_LONG, MAX_LONG)
 
-    def __init__(self, name: str, cells: Cells, rows: SegmentedRows, key_serde: Serde, *, persistent: bool) -> None:
-        super().__init__(name, cells, rows, key_serde, persistent=persistent)
-        self._notes_times = isinstance(cells, WriteBackCache)
+    def __init__(self, name: str, objects: StoredObjects, rows: SegmentedRows, key_serde: Serde, *, persistent: bool) -> None:
+        super().__init__(name, objects, rows, key_serde, persistent=persistent)
+        self._notes_times = isinstance(objects, WriteBackCache)
 
     def put(self, session_key: Windowed, aggregate: Any) -> None:
         self.put_raw(self._bytes(session_key[0]), session_key[1], session_key[2], aggregate)
@@ -42,7 +42,7 @@ class Session(SegmentedStore):
             if self._notes_times:
                 self._rows.note_time(end)
         suffix = _SUFFIX.pack(end, start)
-        self._cells.put(self._rows.prefix(end) + key + suffix, aggregate)
+        self._objects.put(self._rows.prefix(end) + key + suffix, aggregate)
         if self._index is not None:
             self._index.note(key, suffix, aggregate)
 
@@ -53,7 +53,7 @@ class Session(SegmentedStore):
         data = self._bytes(key)
         if self._notes_times and end <= self._rows.hidden_up_to():
             return None
-        return self._cells.get(self._rows.prefix(end) + data + _SUFFIX.pack(end, start))
+        return self._objects.get(self._rows.prefix(end) + data + _SUFFIX.pack(end, start))
 
     def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
         return self._of_key(key, earliest_end, latest_start, False)
@@ -87,16 +87,16 @@ class Session(SegmentedStore):
     def find_closed(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed, Any]]:
         """Iterate over sessions of all keys with earliest_end <= end <= latest_end, by end, start, then key bytes."""
         found = [
-            (end, start, key, cell)
-            for key, start, end, cell in self._sessions(None, None, earliest_end, latest_end, MAX_LONG, False)
+            (end, start, key, item)
+            for key, start, end, item in self._sessions(None, None, earliest_end, latest_end, MAX_LONG, False)
             if end <= latest_end
         ]
         found.sort(key=lambda row: row[:3])
         from_bytes = self._key.deserialize
-        return ((Windowed(from_bytes(key), start, end), cell) for end, start, key, cell in found)
+        return ((Windowed(from_bytes(key), start, end), item) for end, start, key, item in found)
 
     def find_raw(self, key: bytes, earliest_end: int, latest_start: int, reverse: bool = False) -> list[tuple[int, int, Any]]:
-        """Return (start, end, cell) of one serialized key with end >= earliest_end and start <= latest_start."""
+        """Return (start, end, item) of one serialized key with end >= earliest_end and start <= latest_start."""
         if not self._indexing:
             return self._scan_key(key, earliest_end, latest_start, reverse)
         return self._find_indexed(self._suffixes_of(key), key, earliest_end, latest_start, reverse)
@@ -104,14 +104,14 @@ class Session(SegmentedStore):
     def _find_indexed(
         self, suffixes: list[bytes], key: bytes, earliest_end: int, latest_start: int, reverse: bool
     ) -> list[tuple[int, int, Any]]:
-        read, prefix, unpack = self._cells.get, self._rows.prefix, _SUFFIX.unpack
+        read, prefix, unpack = self._objects.get, self._rows.prefix, _SUFFIX.unpack
         found = []
         for suffix in suffixes[bisect_left(suffixes, max(LONG.pack(max(earliest_end, 0)), self._first_shown())) :]:
             end, start = unpack(suffix)
             if start <= latest_start:
-                cell = read(prefix(end) + key + suffix)
-                if cell is not None:
-                    found.append((start, end, cell))
+                item = read(prefix(end) + key + suffix)
+                if item is not None:
+                    found.append((start, end, item))
         return found[::-1] if reverse else found
 
     def _scan_key(self, key: bytes, earliest_end: int, latest_start: int, reverse: bool) -> list[tuple[int, int, Any]]:
@@ -120,32 +120,32 @@ class Session(SegmentedStore):
         low, high = key + _SUFFIX.pack(max(earliest_end, 0), 0), key + _SUFFIX.pack(MAX_LONG, max(latest_start, 0))
         for segment in self._segments(earliest_end, MAX_LONG, reverse):
             prefix = LONG.pack(segment)
-            for physical, cell in self._cells.range(prefix + low, after(prefix + high), reverse):
+            for physical, item in self._objects.range(prefix + low, after(prefix + high), reverse):
                 if len(physical) == size:
                     end, start = unpack_from(physical, at)
                     if end >= earliest_end and start <= latest_start:
-                        found.append((start, end, cell))
+                        found.append((start, end, item))
         return found
 
     def _of_key(self, key: Any, earliest_end: int, latest_start: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
         found = self.find_raw(self._bytes(key), earliest_end, latest_start, reverse)
-        return iter([(Windowed(key, start, end), cell) for start, end, cell in found])
+        return iter([(Windowed(key, start, end), item) for start, end, item in found])
 
     def _of_keys(self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
         low, high = self._optional_bytes(from_key), self._optional_bytes(to_key)
         rows = list(self._sessions(low, high, earliest_end, MAX_LONG, latest_start, reverse))
         from_bytes = self._key.deserialize
-        return ((Windowed(from_bytes(key), start, end), cell) for key, start, end, cell in rows)
+        return ((Windowed(from_bytes(key), start, end), item) for key, start, end, item in rows)
 
     def _sessions(
         self, low: bytes | None, high: bytes | None, earliest_end: int, latest_end: int, latest_start: int, reverse: bool
     ) -> Iterator[tuple[bytes, int, int, Any]]:
-        """Iterate over (serialized key, start, end, cell)."""
+        """Iterate over (serialized key, start, end, item)."""
         unpack = _SUFFIX.unpack
-        for key, suffix, cell in self._scan(low, high, earliest_end, latest_end, reverse):
+        for key, suffix, item in self._scan(low, high, earliest_end, latest_end, reverse):
             end, start = unpack(suffix)
             if end >= earliest_end and start <= latest_start:
-                yield key, start, end, cell
+                yield key, start, end, item
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         from_bytes, unpack_from = self._key.deserialize, _SUFFIX.unpack_from
@@ -155,4 +155,4 @@ class Session(SegmentedStore):
             end, start = unpack_from(physical, at)
             listener(Windowed(from_bytes(physical[PREFIX_SIZE:at]), start, end), new, old, end, headers)
 
-        return self._cells.set_flush_listener(entry_leaves, send_old_values)
+        return self._objects.set_flush_listener(entry_leaves, send_old_values)

@@ -14,7 +14,7 @@ from typing import Any
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.engine.base import Engine, Environment, Row
 from kstreams_repl.stores.key_index import Suffix
-from kstreams_repl.stores.object_store import Cells
+from kstreams_repl.stores.object_store import StoredObjects
 from kstreams_repl.stores.observed_time import ObservedTime
 from kstreams_repl.stores.segments import segment_interval_ms
 from kstreams_repl.stores.typed_store import LONG, MAX_LONG
@@ -96,7 +96,7 @@ class TimeOrderedWindow(WindowReads):
     def __init__(
         self,
         name: str,
-        cells: Cells,
+        objects: StoredObjects,
         rows: TimeOrderedRows,
         key_serde: Serde,
         *,
@@ -105,17 +105,17 @@ class TimeOrderedWindow(WindowReads):
         persistent: bool,
     ) -> None:
         super().__init__(
-            name, cells, rows, key_serde, window_size_ms=window_size_ms, timestamped=timestamped, persistent=persistent
+            name, objects, rows, key_serde, window_size_ms=window_size_ms, timestamped=timestamped, persistent=persistent
         )
-        read, write, pack = cells.get, cells.put, LONG.pack
+        read, write, pack = objects.get, objects.put, LONG.pack
 
         def fetch_raw(key: bytes, start: int) -> Any:
             return read(pack(start) + key + NO_SEQUENCE)
 
-        def put_raw(key: bytes, cell: Any, start: int) -> None:
-            write(pack(start) + key + NO_SEQUENCE, cell)
+        def put_raw(key: bytes, item: Any, start: int) -> None:
+            write(pack(start) + key + NO_SEQUENCE, item)
             if self._index is not None:
-                self._index.note(key, pack(start), cell)
+                self._index.note(key, pack(start), item)
 
         self.fetch_raw = fetch_raw
         self.put_raw = put_raw
@@ -123,16 +123,16 @@ class TimeOrderedWindow(WindowReads):
     def fetch_key_raw(self, key: bytes, time_from: int, time_to: int, reverse: bool = False) -> Iterator[tuple[int, Any]]:
         if self._indexing:
             return self._read_indexed(key, time_from, time_to, reverse)
-        return ((start, cell) for found, start, cell in self.range_raw(None, None, time_from, time_to, reverse) if found == key)
+        return ((start, item) for found, start, item in self.range_raw(None, None, time_from, time_to, reverse) if found == key)
 
     def _read_indexed(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
-        starts, pack, unpack, read = self._suffixes_of(key), LONG.pack, LONG.unpack, self._cells.get
+        starts, pack, unpack, read = self._suffixes_of(key), LONG.pack, LONG.unpack, self._objects.get
         first = bisect_left(starts, max(pack(max(time_from, 0)), self._first_shown()))
         last = 0 if time_to < 0 else bisect_right(starts, pack(time_to), first)
         for start in reversed(starts[first:last]) if reverse else starts[first:last]:
-            cell = read(start + key + NO_SEQUENCE)
-            if cell is not None:
-                yield unpack(start)[0], cell
+            item = read(start + key + NO_SEQUENCE)
+            if item is not None:
+                yield unpack(start)[0], item
 
     def _suffixes(self, key: bytes | None) -> Iterator[tuple[bytes, Suffix]]:
         return ((found, LONG.pack(start)) for found, start, _ in self.range_raw(None, None, 0, MAX_LONG) if key is None or found == key)
@@ -143,10 +143,10 @@ class TimeOrderedWindow(WindowReads):
         if time_to < time_from or time_to < 0:
             return
         unpack_from, end = LONG.unpack_from, None if time_to >= MAX_LONG else LONG.pack(time_to + 1)
-        for physical, cell in self._cells.range(LONG.pack(max(time_from, 0)), end, reverse):
+        for physical, item in self._objects.range(LONG.pack(max(time_from, 0)), end, reverse):
             key = physical[8:-4]
             if (low is None or key >= low) and (high is None or key <= high):
-                yield key, unpack_from(physical)[0], cell
+                yield key, unpack_from(physical)[0], item
 
     def set_flush_listener(self, listener: Any, send_old_values: bool) -> bool:
         return False

@@ -13,7 +13,7 @@ MAX_LONG = 2**63 - 1
 
 
 class _Below(Protocol):
-    """The cells of a store, or its changelog."""
+    """The objects of a store, or its changelog."""
 
     def flush(self) -> None: ...
 
@@ -21,7 +21,7 @@ class _Below(Protocol):
 
 
 class TypedStore:
-    """A store with serdes on top of cells or of an engine.
+    """A store with serdes on top of objects or of an engine.
 
     Args:
         below: flushed with the store; cleared when the store is closed.

@@ -14,7 +14,7 @@ from typing import Any
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.api import NOT_PUT
 from kstreams_repl.stores.changelog import Changelog
-from kstreams_repl.stores.engine.base import Engine, Environment
+from kstreams_repl.stores.engine.base import Engine, Environment, after
 from kstreams_repl.stores.observed_time import ObservedTime
 from kstreams_repl.stores.segments import find_segments
 from kstreams_repl.stores.typed_store import LONG, TypedStore
@@ -172,6 +172,43 @@ class VersionedRows(ObservedTime):
             return None if value is None else (value, valid_from, valid_to)
         return None
 
+    def versions(self, key: bytes, first: int, last: int, newest_first: bool) -> Iterator[tuple[bytes, int, int | None]]:
+        """Iterate over (value, valid from, valid to) of versions that were valid at some time in [first, last], without deletions.
+
+        As in Kafka Streams, a version that ended in a later time segment than `last` is left out, and the latest is not, whenever it began
+        before `last`.
+        """
+        latest = self.get(key)
+        segments: list[int] = []
+        if last >= self.observed_time - self.retention_ms:
+            segments = self._segments[: bisect_left(self._segments, last // self._interval + 1)]
+        found: list[tuple[bytes, int, int | None]] = [] if latest is None or latest[1] > last else [latest]
+        for segment in reversed(segments):
+            row = self._row(segment, key)
+            if row is None:
+                continue
+            ends = row.next
+            for begins, value in row.versions:
+                if value is not None and begins <= last and ends > first:
+                    found.append((value, begins, ends))
+                ends = begins
+        return iter(found if newest_first else found[::-1])
+
+    def range_as_of(
+        self, low: bytes | None, high: bytes | None, as_of: int | None, reverse: bool
+    ) -> Iterator[tuple[bytes, tuple[bytes, int, int | None]]]:
+        """Iterate over (key, (value, valid from, valid to)) as of a time, with low <= key < high, in the order of the keys."""
+        keys = {key for key, _ in self._latest.range(low, high)}
+        if as_of is not None:
+            for segment in self._segments[bisect_left(self._segments, as_of // self._interval) :]:
+                prefix = LONG.pack(segment)
+                end = LONG.pack(segment + 1) if high is None else prefix + high
+                keys.update(key[8:] for key, _ in self._history.range(prefix + (low or b""), end))
+        for key in sorted(keys, reverse=reverse):
+            found = self.get(key) if as_of is None else self.get_as_of(key, as_of)
+            if found is not None:
+                yield key, found
+
     def all_latest(self) -> Iterator[tuple[bytes, bytes, int]]:
         return ((key, data[8:], LONG.unpack_from(data)[0]) for key, data in self._latest.range())
 
@@ -245,6 +282,21 @@ class Versioned(TypedStore):
 
     def get_raw(self, key: bytes, as_of: int | None = None) -> VersionedRecord | None:
         return self._record(self._rows.get(key) if as_of is None else self._rows.get_as_of(key, as_of))
+
+    def range(
+        self, from_key: Any = None, to_key: Any = None, as_of: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[Any, VersionedRecord]]:
+        """Iterate over (key, version) as of a time (None: the latest), with from_key <= key <= to_key; None leaves that end open."""
+        low, high = self._optional_bytes(from_key), self._optional_bytes(to_key)
+        from_bytes, deserialize = self._key.deserialize, self._value.deserialize
+        rows = self._rows.range_as_of(low, None if high is None else after(high), as_of, reverse)
+        return ((from_bytes(key), VersionedRecord(deserialize(found[0]), found[1], found[2])) for key, found in rows)
+
+    def versions(self, key: Any, first: int, last: int, newest_first: bool = True) -> Iterator[VersionedRecord]:
+        """Iterate over the versions of a key that were valid at some time from `first` to `last`."""
+        deserialize = self._value.deserialize
+        rows = self._rows.versions(self._bytes(key), first, last, newest_first)
+        return (VersionedRecord(deserialize(value), begins, ends) for value, begins, ends in rows)
 
     def _record(self, found: tuple[bytes, int, int | None] | None) -> VersionedRecord | None:
         return None if found is None else VersionedRecord(self._value.deserialize(found[0]), found[1], found[2])

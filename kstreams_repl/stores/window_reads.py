@@ -8,7 +8,7 @@ from typing import Any
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.indexed_store import IndexedStore
 from kstreams_repl.stores.key_value import not_timestamped
-from kstreams_repl.stores.object_store import Cells
+from kstreams_repl.stores.object_store import StoredObjects
 from kstreams_repl.stores.typed_store import MAX_LONG
 from kstreams_repl.types import ValueAndTimestamp, Windowed
 
@@ -16,28 +16,28 @@ NO_SEQUENCE = bytes(4)
 
 
 class WindowReads(IndexedStore):
-    """A window store. Cells are values, or `(value, timestamp)` when `timestamped`. Time bounds are inclusive on both ends."""
+    """A window store. StoredObjects are values, or `(value, timestamp)` when `timestamped`. Time bounds are inclusive on both ends."""
 
     fetch_raw: Callable[[bytes, int], Any]
-    """(serialized key, window start) -> cell or None."""
+    """(serialized key, window start) -> item or None."""
     put_raw: Callable[[bytes, Any, int], None]
-    """(serialized key, cell or None, window start)."""
+    """(serialized key, item or None, window start)."""
 
     def __init__(
-        self, name: str, cells: Cells, rows: Any, key_serde: Serde, *, window_size_ms: int, timestamped: bool, persistent: bool
+        self, name: str, objects: StoredObjects, rows: Any, key_serde: Serde, *, window_size_ms: int, timestamped: bool, persistent: bool
     ) -> None:
-        super().__init__(name, cells, rows, key_serde, persistent=persistent)
+        super().__init__(name, objects, rows, key_serde, persistent=persistent)
         self.window_size_ms = window_size_ms
         self.timestamped = timestamped
 
     def fetch_key_raw(self, key: bytes, time_from: int, time_to: int, reverse: bool = False) -> Iterator[tuple[int, Any]]:
-        """Iterate over (window start, cell) of one serialized key with time_from <= start <= time_to."""
+        """Iterate over (window start, item) of one serialized key with time_from <= start <= time_to."""
         raise NotImplementedError
 
     def range_raw(
         self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool = False
     ) -> Iterator[tuple[bytes, int, Any]]:
-        """Iterate over (serialized key, window start, cell) in physical order."""
+        """Iterate over (serialized key, window start, item) in physical order."""
         raise NotImplementedError
 
     def put(self, key: Any, value: Any, window_start: int) -> None:
@@ -51,8 +51,8 @@ class WindowReads(IndexedStore):
         data = self._bytes(key)
         if time_to is not None:
             return self._of_key(data, time_from, time_to, False)
-        cell = self.fetch_raw(data, time_from)
-        return None if cell is None else self._present(cell)
+        item = self.fetch_raw(data, time_from)
+        return None if item is None else self._present(item)
 
     def backward_fetch(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]:
         return self._of_key(self._bytes(key), time_from, time_to, True)
@@ -75,22 +75,22 @@ class WindowReads(IndexedStore):
     def backward_all(self) -> Iterator[tuple[Windowed, Any]]:
         return self._of_keys(None, None, 0, MAX_LONG, True)
 
-    def _present(self, cell: Any) -> Any:
-        return ValueAndTimestamp._make(cell) if self.timestamped else cell
+    def _present(self, item: Any) -> Any:
+        return ValueAndTimestamp._make(item) if self.timestamped else item
 
     def _windowed(self, key: bytes, start: int) -> Windowed:
         return Windowed(self._key.deserialize(key), start, min(start + self.window_size_ms, MAX_LONG))
 
     def _of_key(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
         rows = self.fetch_key_raw(key, time_from, time_to, reverse)
-        if not getattr(self._cells, "exact", False):  # an exact cache is read lazily, because a read that ends early uses fewer entries
+        if not getattr(self._objects, "exact", False):  # an exact cache is read lazily, because a read that ends early uses fewer entries
             rows = iter(list(rows))
         if self.timestamped:
-            return ((start, ValueAndTimestamp._make(cell)) for start, cell in rows)
+            return ((start, ValueAndTimestamp._make(item)) for start, item in rows)
         return rows
 
     def _of_keys(
         self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool
     ) -> Iterator[tuple[Windowed, Any]]:
         rows = list(self.range_raw(low, high, time_from, time_to, reverse))
-        return ((self._windowed(key, start), self._present(cell)) for key, start, cell in rows)
+        return ((self._windowed(key, start), self._present(item)) for key, start, item in rows)

@@ -1,9 +1,10 @@
-"""The record cache of a deployed store: equivalent to `CachedCells`, with one lookup per record and flushes that work in columns.
+"""The record cache of a deployed store: equivalent to `CachedObjects`, with one lookup per record and flushes that work in columns.
 
-Each key has a `Slot` with its current object and the context of its last write (`cache_entry` has its states). Each write appends the slot
-to the dirty entries (`dirty_entries`). A flush (`entry_flush`) takes each slot at its last position, which is last-write order without
-hashing, and then works column by column: encode all, write all, log all, and send all to the topic downstream of the store if there is one
-(`set_outlet`). Differences from Kafka Streams' cache: reads do not count as use, and when the task's budget is exceeded the store flushes
+Each key has a `CacheEntry` with its current object and the context of its last write (`cache_entry` has its states). Each write appends the
+entry to the dirty entries (`dirty_entries`). A flush (`entry_flush`) takes each entry at its last position, which is last-write order
+without hashing, and then works column by column: encode all, write all, log all, and send all to the topic downstream of the store
+if there is one (`set_outlet`).
+Differences from Kafka Streams' cache: reads do not count as use, and when the task's budget is exceeded the store flushes
 all its entries instead of one at a time. Both only change *when* an update is flushed, which depends on the commit interval anyway.
 Immutable values stay objects until they are flushed; mutable ones are serialized immediately (`Frozen`).
 """
@@ -11,10 +12,11 @@ Immutable values stay objects until they are flushed; mutable ones are serialize
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from kstreams_repl.stores.bytes_store import Rows, merged_over
-from kstreams_repl.stores.cache_entry import NOTHING, EntryState, Frozen, Slot, is_deletion, length
+from kstreams_repl.stores.cache_entry import NOTHING, CacheEntry, EntryState, Frozen, is_deletion, length
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import SMALL, Codec
 from kstreams_repl.stores.dirty_entries import DirtyBytes, DirtyEntries
@@ -27,7 +29,7 @@ _CAPACITY = 100_000
 
 
 class WriteBackCache:
-    """The objects of one cached store in a deployed task (`stores.object_store.Cells`).
+    """The objects of one cached store in a deployed task (`stores.object_store.StoredObjects`).
 
     Args:
         visible: called before a range returns a dirty entry (expired windows and sessions are hidden); None shows all. Callers of point
@@ -55,7 +57,7 @@ class WriteBackCache:
         self._codec = codec
         self._changelog = changelog
         self._capacity = capacity
-        self._slots: dict[bytes, Slot] = {}
+        self._slots: dict[bytes, CacheEntry] = {}
         self._dirty = DirtyEntries()
         self._bytes = DirtyBytes(shared, codec)
         self._flush = EntryFlush(rows, codec, changelog, record_context)
@@ -63,19 +65,26 @@ class WriteBackCache:
         self._leave_contexts_out: Callable[[], None]
         shared.caches.append(self)
         self.cache = self
-        self.find: Callable[[bytes], Slot | None] = self._slots.get
+        self.find: Callable[[bytes], CacheEntry | None] = self._slots.get
         """Returns the slot of a cached key; its value may be a `Frozen`. None says nothing about the row below."""
         self.get: Callable[[bytes], Any]
         self.put: Callable[[bytes, Any], None]
-        self.rewrite: Callable[[Slot, Any, int], None]
-        self.load: Callable[[bytes], Slot]
+        self.rewrite: Callable[[CacheEntry, Any, int], None]
+        self.load: Callable[[bytes], CacheEntry]
         """Creates the slot of a key that has none, from the row below; without a row its value is `nothing` and its timestamp 0."""
-        self.get, self.put, self.rewrite, self.load = self._make_access(record_context)
+        self.make: Callable[[bytes], CacheEntry]
+        """Creates the slot of a key that has none, and that has no row below."""
+        deserialize = codec.serde.deserialize
+        self.thaw: Callable[[bytes], Any] = (lambda stored: deserialize(stored[8:])) if codec.timestamped else deserialize
+        """Returns the value, without its timestamp, of the bytes in a `Frozen`."""
+        self.dropped: Callable[[], object] = list
+        """Called when slots were dropped: their keys have rows below from now on."""
+        self.get, self.put, self.rewrite, self.load, self.make = self._make_access(record_context)
         self.deferrable = codec.deferrable
         order = self._dirty.order
         self.names = {"dirty": EntryState.DIRTY, "order": order, "note": order.append, "check": self._check}
-        self.names |= {"texts": self._bytes.texts, "written": self._bytes.written}
-        """The names that generated code needs to inline `rewrite` (`operators.loop_lines.slot_lines`)."""
+        self.names |= {"texts": self._bytes.texts, "written": self._bytes.written, "freeze": self._freeze}
+        """The names that generated code needs to inline `rewrite` (`operators.loop_lines.entry_lines`)."""
 
     @property
     def dirty(self) -> bool:
@@ -87,6 +96,11 @@ class WriteBackCache:
         return self._flush.with_context
 
     @property
+    def variable(self) -> bool:
+        """Whether values have no fixed layout, so that their lengths are counted."""
+        return self._bytes.variable
+
+    @property
     def texts(self) -> frozenset[type]:
         """Types whose values can be long."""
         return self._bytes.texts
@@ -94,10 +108,14 @@ class WriteBackCache:
     def _make_access(
         self, context: Any
     ) -> tuple[
-        Callable[[bytes], Any], Callable[[bytes, Any], None], Callable[[Slot, Any, int], None], Callable[[bytes], Slot]
+        Callable[[bytes], Any],
+        Callable[[bytes, Any], None],
+        Callable[[CacheEntry, Any, int], None],
+        Callable[[bytes], CacheEntry],
+        Callable[[bytes], CacheEntry],
     ]:
         slots, find, read, check = self._slots, self._slots.get, self._rows.get, self._check
-        order, note, make, frozen = self._dirty.order, self._dirty.order.append, Slot, Frozen
+        order, note, make, frozen = self._dirty.order, self._dirty.order.append, CacheEntry, Frozen
         clean, dirty, leaving, small = EntryState.CLEAN, EntryState.DIRTY, EntryState.LEAVING, SMALL
         with_context = True
 
@@ -111,7 +129,7 @@ class WriteBackCache:
         light, texts, written = deferrable - self._bytes.texts, self._bytes.texts, self._bytes.written
         most, capacity, settle, nothing = 2 * self._capacity, self._capacity, self._settle, NOTHING
 
-        def keep(key: bytes, value: Any, at: int) -> Slot:
+        def keep(key: bytes, value: Any, at: int) -> CacheEntry:
             nonlocal most
             if len(slots) > most:  # a table that is only read is never flushed
                 settle([])
@@ -120,13 +138,16 @@ class WriteBackCache:
             slot.key, slot.value, slot.at, slot.state = key, value, at, clean
             return slot
 
-        def load(key: bytes) -> Slot:
+        def load(key: bytes) -> CacheEntry:
             stored = read(key)
             if stored is None:
                 return keep(key, nothing, 0)
-            cell = decode(stored)
-            value, at = cell if timestamped else (cell, 0)
+            item = decode(stored)
+            value, at = item if timestamped else (item, 0)
             return keep(key, value if type(value) in deferrable else frozen(stored), at)
+
+        def make_entry(key: bytes) -> CacheEntry:
+            return keep(key, nothing, 0)
 
         def get(key: bytes) -> Any:
             slot = find(key)
@@ -134,18 +155,18 @@ class WriteBackCache:
                 stored = read(key)
                 if stored is None:
                     return None
-                cell = decode(stored)
-                value, at = cell if timestamped else (cell, 0)
+                item = decode(stored)
+                value, at = item if timestamped else (item, 0)
                 if type(value) in light or len(stored) <= small:
                     keep(key, value if type(value) in deferrable else frozen(stored), at)
-                return cell
+                return item
             value = slot.value
             if type(value) is frozen:
                 return None if value.stored is None else decode(value.stored)
             return (value, slot.at) if timestamped else value
 
-        def put(key: bytes, cell: Any) -> None:
-            value, at = (None, 0) if cell is None else cell if timestamped else (cell, 0)
+        def put(key: bytes, item: Any) -> None:
+            value, at = (None, 0) if item is None else item if timestamped else (item, 0)
             if type(value) not in deferrable:
                 value = freeze(value, at)
             slot = find(key)
@@ -154,7 +175,7 @@ class WriteBackCache:
                 slot.key, slot.state = key, clean
             rewrite(slot, value, at)
 
-        def rewrite_any(slot: Slot, value: Any, at: int) -> None:
+        def rewrite_any(slot: CacheEntry, value: Any, at: int) -> None:
             if type(value) not in deferrable:
                 value = freeze(value, at)
             if slot.state is leaving:
@@ -172,7 +193,7 @@ class WriteBackCache:
             if not len(order) & 1023:
                 check()
 
-        def rewrite_sized(slot: Slot, value: Any, at: int) -> None:
+        def rewrite_sized(slot: CacheEntry, value: Any, at: int) -> None:
             if type(value) in texts:
                 written[0] += len(value)
             rewrite_any(slot, value, at)
@@ -180,7 +201,7 @@ class WriteBackCache:
                 check()
 
         rewrite = rewrite_sized if self._bytes.variable else rewrite_any
-        return get, put, rewrite, load
+        return get, put, rewrite, load, make_entry
 
     def _freeze(self, value: Any, at: int) -> Frozen:
         """Return a value that is mutable or None in its serialized form."""
@@ -193,12 +214,12 @@ class WriteBackCache:
         self._bytes.written[0] += 0 if stored is None else len(stored)
         return Frozen(stored)
 
-    def _successor(self, leaving: Slot) -> Slot:
+    def _successor(self, leaving: CacheEntry) -> CacheEntry:
         """Return a new slot for a key whose slot is being forwarded."""
         key = leaving.key
         slot = self._slots.get(key)
         if slot is None or slot.state is EntryState.LEAVING:
-            self._slots[key] = slot = Slot()
+            self._slots[key] = slot = CacheEntry()
             slot.key, slot.state = key, EntryState.CLEAN
         return slot
 
@@ -226,7 +247,7 @@ class WriteBackCache:
     def set_outlet(self, outlet: Outlet) -> None:
         """Send flushed rows to `outlet` as (physical keys, serialized values, timestamps, headers) instead of to the listener.
 
-        Call it only if the listener needs no old values and the cells are timestamped.
+        Call it only if the listener needs no old values and the objects are timestamped.
         """
         self._flush.outlet = outlet
         if not self._bytes.variable:  # numbers can always be serialized, so no error will need the source record
@@ -239,26 +260,31 @@ class WriteBackCache:
             return
         any_frozen, self._any_frozen = self._any_frozen, False
         outlet, leaving = self._flush.outlet, self._dirty.take()
-        columns = None if outlet is None or any_frozen else self._flush.columns(leaving)
+        frozen = [slot for slot in leaving if type(slot.value) is Frozen] if any_frozen else []
+        columns = None if outlet is None else self._flush.columns(leaving, frozen)
         self._dirty.clear()
         self._bytes.clear()
-        frozen = [slot for slot in leaving if type(slot.value) is Frozen] if any_frozen else []
         if columns is None or outlet is None:
             self._flush.write(leaving, frozen)
         else:
             self._flush.send(columns, outlet)
         self._settle(leaving if self.texts else frozen)
 
-    def _settle(self, left: list[Slot]) -> None:
-        """Keep small objects for reads, and drop all when there are too many. Entries written meanwhile stay."""
-        slots = self._slots
+    def _settle(self, left: list[CacheEntry]) -> None:
+        """Keep small objects for reads, and drop the oldest when there are too many: in a window store those of the oldest windows.
+        Entries written meanwhile stay."""
+        slots, before = self._slots, len(self._slots)
         for slot in left:
             value = slot.value
             if (length(value) > SMALL or is_deletion(value)) and slot.state is EntryState.CLEAN and slots.get(slot.key) is slot:
                 del slots[slot.key]
         if len(slots) > self._capacity:
+            latest = list(islice(slots.items(), len(slots) - self._capacity // 2, None))
             slots.clear()
+            slots.update(latest)
             slots.update((slot.key, slot) for slot in self._dirty.order)
+        if len(slots) < before:
+            self.dropped()
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, Any]]:
         """Iterate over rows merged with the dirty entries over them, in key order."""
@@ -269,11 +295,12 @@ class WriteBackCache:
         keys = self._dirty.keys(low, high, reverse)
         if self._visible is not None:
             keys = filter(self._visible, keys)
-        slots, cell = self._slots, self._flush.cell
-        return merged_over(rows, [(key, cell(slots[key])) for key in keys], self._codec.decode, reverse)
+        slots, item = self._slots, self._flush.item
+        return merged_over(rows, [(key, item(slots[key])) for key in keys], self._codec.decode, reverse)
 
     def clear(self) -> None:
         self._slots.clear()
+        self.dropped()
         self._dirty.clear()
         self._bytes.clear()
         self._any_frozen = False

@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, get_args
 
-from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import IllegalStateTransitionError, InvalidStateStoreError, UnknownTopicError, did_you_mean
 from kstreams_repl.metrics.snapshot import Metric
+from kstreams_repl.processor.current_call import CallContext
 from kstreams_repl.runtime.columnar_queue import LOOP_THRESHOLD
 from kstreams_repl.runtime.compile import Tap
 from kstreams_repl.runtime.global_task import GlobalTask
 from kstreams_repl.runtime.node_counts import NodeCount, added
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
+from kstreams_repl.testing.driver_retries import RetriesReader
 from kstreams_repl.testing.driver_topics import ProducedRecord as ProducedRecord
 from kstreams_repl.testing.driver_topics import TestInputTopic as TestInputTopic
 from kstreams_repl.testing.driver_topics import TestOutputTopic as TestOutputTopic
 from kstreams_repl.testing.driver_topics import TestRecord as TestRecord
-from kstreams_repl.testing.driver_topics import span_ms, time_ms
+from kstreams_repl.testing.driver_topics import serdes_of_topic, span_ms, time_ms
 from kstreams_repl.testing.host import DriverCollector, DriverHost
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.nodes import SinkNode, SourceNode
@@ -43,7 +44,7 @@ _DRIVER_SETTINGS: dict[Mode, dict[str, Any]] = {
 }
 
 
-class TopologyTestDriver:
+class TopologyTestDriver(RetriesReader):
     """Runs a topology record by record.
 
     Args:
@@ -54,6 +55,7 @@ class TopologyTestDriver:
             memory. "deployed" runs the engine as it runs on Spark: loops over columns, stores in LMDB (in a temporary directory),
             one changelog record per key and commit. Results are the same; changelogs have fewer records.
         tap: returns an observer for each node's output, to inspect the values between nodes.
+        call_latency: (CallContext) -> ms that a call of an asynchronous node takes (besides its own `asyncio.sleep`); None: 0.
 
     Raises:
         ValueError: `mode` is neither "exact" nor "deployed".
@@ -78,6 +80,7 @@ class TopologyTestDriver:
         start_ms: int | datetime | None = None,
         mode: Mode = "exact",
         tap: Tap | None = None,
+        call_latency: Callable[[CallContext], int] | None = None,
     ) -> None:
         if mode not in get_args(Mode):
             raise ValueError(f"mode must be 'exact' or 'deployed', got {mode!r}")
@@ -102,7 +105,7 @@ class TopologyTestDriver:
             environment = MemoryEnvironment()
             self._global = GlobalTask(application, global_subs, config=self.config, environment=environment, wall_clock=self._clock)
         self._task: StreamTask | None = None
-        self._host = DriverHost(self.config, self._clock)
+        self._host = DriverHost(self.config, self._clock, call_latency)
         active = [sub for sub in subtopologies if not sub.global_]
         self._inputs: dict[str, TopicPartition] = {}
         self._patterns: list[tuple[Any, TopicPartition]] = []
@@ -183,7 +186,7 @@ class TopologyTestDriver:
         start = None if start_timestamp is None else time_ms(start_timestamp, "start_timestamp")
         if start is None and advance:
             start = self._now
-        return TestInputTopic(self, topic, serdes.resolve(key_serde), serdes.resolve(value_serde), start, advance)
+        return TestInputTopic(self, topic, *serdes_of_topic(self.config, topic, key_serde, value_serde), start, advance)
 
     def create_output_topic(self, topic: str, key_serde: Any = None, value_serde: Any = None) -> TestOutputTopic:
         """Return an output topic that reads what was written to `topic`, oldest first, each record once.
@@ -203,7 +206,7 @@ class TopologyTestDriver:
             >>> driver.create_output_topic("counted", "string", "long").read_key_value()
             ('a', 1)
         """
-        return TestOutputTopic(self, topic, serdes.resolve(key_serde), serdes.resolve(value_serde))
+        return TestOutputTopic(self, topic, *serdes_of_topic(self.config, topic, key_serde, value_serde))
 
     def produced_topic_names(self) -> set[str]:
         """Return every topic written to so far, including changelogs and repartition topics.
@@ -222,7 +225,8 @@ class TopologyTestDriver:
         return set(self._outputs)
 
     def advance_wall_clock_time(self, by: int | timedelta) -> None:
-        """Advance the mocked wall clock by `by` (ms or timedelta), run due wall-clock punctuations once, and commit.
+        """Advance the mocked wall clock by `by` (ms or timedelta): calls of asynchronous nodes end in order of time, due
+        wall-clock punctuations run once, and a commit follows.
 
         Example:
             >>> import kstreams_repl as ks
@@ -236,7 +240,11 @@ class TopologyTestDriver:
         """
         self._check_open()
         self._host.fold()
-        self._now += span_ms(by, "the advance of the wall clock")
+        end = self._now + span_ms(by, "the advance of the wall clock")
+        for now in self._host.times_of_calls(end):
+            self._now = now
+            self._complete()
+        self._now = end
         if self._task is not None:
             self._task.punctuate_wall_clock()
             self._commit()
@@ -286,10 +294,7 @@ class TopologyTestDriver:
             >>> list(driver.all_state_stores())
             ['counts']
         """
-        found = dict(self._task.stores) if self._task is not None else {}
-        if self._global is not None:
-            found |= self._global.stores
-        return found
+        return {**({} if self._task is None else self._task.stores), **({} if self._global is None else self._global.stores)}
 
     @property
     def dropped(self) -> int:
@@ -433,12 +438,7 @@ class TopologyTestDriver:
         return self._outputs.get(topic) or deque()
 
     def _partition(self, topic: str) -> TopicPartition | None:
-        at = self._inputs.get(topic)
-        if at is None:
-            for pattern, place in self._patterns:
-                if pattern.fullmatch(topic):
-                    return place
-        return at
+        return self._inputs.get(topic) or next((place for pattern, place in self._patterns if pattern.fullmatch(topic)), None)
 
     def _enqueue(self, at: TopicPartition, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
         assert self._task is not None
@@ -453,7 +453,7 @@ class TopologyTestDriver:
             return
         for at in task.group.queues:
             task.set_lag(at, 0)
-        while task.process(1):
+        while self._host.run_calls() | bool(task.process(1)):
             task.punctuate_stream_time()
             self._commit()
             self._capture()

@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
+from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import (
     InvalidRecordError,
     KStreamsError,
     did_you_mean,
 )
+from kstreams_repl.serdes import Serde, resolve
+from kstreams_repl.serdes.schemas.registry import settings_from
 from kstreams_repl.types import Headers
 
 
@@ -362,3 +365,9 @@ def time_ms(at: int | datetime, what: str) -> int:
         hint = "give whole milliseconds since 1970 (int) or a datetime (a naive one is UTC)"
         raise InvalidRecordError(f"{what} must be a time, got {at!r}", hint=hint)
     return at
+
+
+def serdes_of_topic(config: StreamsConfig, topic: str, key: Any, value: Any) -> tuple[Serde, Serde]:
+    """Return the serdes for a user's arguments, with the Schema Registry of the topology's settings."""
+    registry = settings_from(config.client)
+    return resolve(key).for_topic(topic, "key", registry), resolve(value).for_topic(topic, "value", registry)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ from kstreams_repl.metrics.custom import StreamsMetrics
 from kstreams_repl.metrics.registry import Registry
 from kstreams_repl.metrics.sensors import Window, record
 from kstreams_repl.metrics.snapshot import Metric
+from kstreams_repl.processor.current_call import CallContext
 from kstreams_repl.runtime.collector import Send, Site
-from kstreams_repl.runtime.task import StreamTask
+from kstreams_repl.runtime.task import TOTALS, StreamTask
+from kstreams_repl.topology.table_files import TableFiles
 from kstreams_repl.types import Headers
 
 _MAP_BYTES = 1 << 30
@@ -31,6 +33,7 @@ class DriverCollector:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, bytes | None, bytes | None, int, Headers]] = []
+        self.tables: dict[str, DriverRows] = {}
 
     def sender(self, topic: str, site: Site | None = None) -> Send:
         append = self.sent.append
@@ -46,11 +49,41 @@ class DriverCollector:
     def partition_of(self, topic: str, key: bytes) -> int:
         return 0
 
+    def rows(self, node: str, table: TableFiles, partition: int, misfit: Any, context: Any = None) -> DriverRows:
+        rows = self.tables[node] = DriverRows(table, misfit, context)
+        return rows
+
+
+class DriverRows:
+    """`runtime.collector.RowSink` that keeps the rows in memory."""
+
+    def __init__(self, table: TableFiles, misfit: Any, context: Any) -> None:
+        from kstreams_repl.table_files.row_batches import RowBatches
+
+        self.table = table
+        self._rows = RowBatches(table, misfit, context)
+        self.append = self._rows.append
+        self.written: list[dict[str, Any]] = []
+
+    def recover(self, head: int) -> None: ...
+
+    def convert(self) -> None:
+        self._rows.convert()
+
+    def stage(self, offsets: Mapping[str, int]) -> int | None:
+        for batch in self._rows.take():
+            self.written += batch.to_pylist()
+        return None
+
+    def committed(self) -> None: ...
+
 
 class DriverHost:
     """The environment of one task, or of the mock context, which has no task and never calls `give`."""
 
-    def __init__(self, config: StreamsConfig, wall_clock: Callable[[], int]) -> None:
+    def __init__(
+        self, config: StreamsConfig, wall_clock: Callable[[], int], call_latency: Callable[[CallContext], int] | None = None
+    ) -> None:
         self._registry = Registry(
             config["metrics.recording.level"], Window(config["metrics.num.samples"], config["metrics.sample.window.ms"])
         )
@@ -59,22 +92,48 @@ class DriverHost:
         self.custom = StreamsMetrics(config["metrics.recording.level"])
         self.custom.read_all = self.metrics
         self._task: StreamTask | None = None
-        self._dropped, self._steps = self._registry.sensor().rate_and_total("dropped-records"), Steps()
+        self._totals = [(read, self._registry.sensor().rate_and_total(name), Steps()) for name, read in TOTALS.items()]
         self._directory: Path | None = None
         self._environment: Any = None
+        self.calls: Any = None
+        """The runner of the task's asynchronous nodes; None: it has none."""
+        self._call_latency = call_latency
 
     def give(self, task: StreamTask) -> StreamTask:
         """Attach this host to a task before it is initialised, so that its processors can use it. Returns the task."""
         self._task = task
-        self._registry.add(self._dropped, TASK, {**self._tags, TASK_ID: str(task.id)})
+        for _, sensor, _ in self._totals:
+            self._registry.add(sensor, TASK, {**self._tags, TASK_ID: str(task.id)})
         task.services.metrics, task.services.make_state_dir = self.custom, self.state_dir
+        if task.calls is not None:
+            from kstreams_repl.testing.virtual_calls import VirtualCallRunner  # brings asyncio
+
+            self.calls = VirtualCallRunner(self._wall_clock, self._call_latency)
+            task.calls.attach(self.calls)
         return task
+
+    def run_calls(self) -> bool:
+        """Run the calls of asynchronous nodes that are due; return whether a result waits to be replayed."""
+        if self.calls is None or self._task is None or self._task.calls is None:
+            return False
+        self.calls.run()
+        due = self._task.calls.next_due
+        return bool(self._task.calls.arrived) or due is not None and due <= self._wall_clock()
+
+    def times_of_calls(self, until: int) -> Iterator[int]:
+        """Yield the times up to `until` (ms) at which calls have something to do, in order; the clock must follow."""
+        while self.calls is not None and self._task is not None and self._task.calls is not None:
+            due = [at for at in (self.calls.next_due, self._task.calls.next_due) if at is not None and at <= until]
+            if not due:
+                return
+            yield max(min(due), self._wall_clock())
 
     def fold(self) -> None:
         """Add what was recorded so far to the metrics: before the clock advances, and before metrics are read."""
         now = self._wall_clock()
         if self._task is not None:
-            record(self._dropped, self._steps.take(sum(self._task.dropped.values())), now)
+            for read, sensor, steps in self._totals:
+                record(sensor, steps.take(read(self._task)), now)
         self.custom.fold(self._registry, self._tags, now)
 
     def metrics(self) -> list[Metric]:
@@ -102,6 +161,8 @@ class DriverHost:
 
     def close(self) -> None:
         """Remove the directory. Metrics can still be read."""
+        if self.calls is not None:
+            self.calls.close()
         if self._environment is not None:
             self._environment.close()
         if self._directory is not None:

@@ -151,6 +151,8 @@ def _described(node: Node, successors: tuple[str, ...], predecessors: tuple[str,
 def _sink_detail(node: SinkNode) -> str:
     if node.topic is not None:
         return f"topic: {node.topic}"
+    if node.table is not None:
+        return f"{node.table.format} table: {node.table.path}"
     return f"extractor class: {_extractor_text(node.topic_extractor)}"
 
 

@@ -199,6 +199,8 @@ def _structure(old: Node, new: Node) -> str:
             return "reads with another serde"
         return "" if old.offset_reset == new.offset_reset else "another offset reset"
     if isinstance(old, SinkNode) and isinstance(new, SinkNode):
+        if (before := _table(old)) != (after := _table(new)):
+            return f"writes {after or 'a topic'} instead of {before or 'a topic'}"
         if old.topic != new.topic:
             return f"writes {new.topic or 'topics chosen per record'} instead of {old.topic or 'topics chosen per record'}"
         if _serdes(old) != _serdes(new):
@@ -227,6 +229,15 @@ def _operator_kind(node: ProcessorNode) -> str:
 
 def _pattern(node: SourceNode) -> tuple[str, int] | None:
     return None if node.pattern is None else (node.pattern.pattern, node.pattern.flags)
+
+
+def _table(node: SinkNode) -> str:
+    """Return what another table, or another layout of the same one, changes; settings of its commits change nothing."""
+    table = node.table
+    if table is None:
+        return ""
+    by = f" by {', '.join(table.partition_by)}" if table.partition_by else ""
+    return f"the {table.format} table {table.path}{by} ({', '.join(f'{field.name}: {field.type}' for field in table.schema)})"
 
 
 def _serdes(node: SourceNode | SinkNode) -> tuple[str | None, str | None]:

@@ -51,6 +51,20 @@ def whole_fingerprint(value: Any, depth: int = 2 * DEPTH) -> Any:
     return _Fingerprint(reads=True).of(value, depth)
 
 
+def canonical(found: Any) -> str:
+    """Return a fingerprint as text that is the same in every process.
+
+    Example:
+        >>> canonical(("a", frozenset({2, 1})))
+        "('a',{1,2})"
+    """
+    if isinstance(found, tuple):
+        return f"({','.join(map(canonical, found))})"
+    if isinstance(found, frozenset):
+        return f"{{{','.join(sorted(map(canonical, found)))}}}"
+    return repr(found)
+
+
 class _Fingerprint:
     """One inspection. `_inside` holds the objects being inspected, for cyclic references; `_seen` holds the functions and classes
     already inspected (how deep, and under which number), so that helpers that call each other are inspected once, not once per

@@ -33,7 +33,7 @@ class InternalTopic:
         kind: "repartition" or "changelog".
         partitions: number of partitions; None if not known yet.
         config: topic settings.
-        store: the store of a changelog; None otherwise.
+        store: the store of a changelog; None for one of durable results, and otherwise.
     """
 
     name: str
@@ -73,6 +73,12 @@ def changelog_config(store: StoreBuilder, defaults: Mapping[str, str] = MappingP
     elif store.kind is StoreKind.VERSIONED:
         config["min.compaction.lag.ms"] = FOR_EVER
     return config | store.topic_config
+
+
+def result_log(log: str, application_id: str, partitions: int | None, defaults: Mapping[str, str] = MappingProxyType({})) -> InternalTopic:
+    """Return the topic of a node's durable results. The instance deletes those that are not needed, so the broker expires none."""
+    config = {**_ANY_TIME, **defaults, "cleanup.policy": "compact,delete", "retention.ms": FOR_EVER, "retention.bytes": "-1"}
+    return InternalTopic(changelog_topic(application_id, log), "changelog", partitions, config)
 
 
 def changelog(

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kstreams_repl.topology.table_files import TableFiles
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -62,7 +64,7 @@ class ProcessorNode:
 
 @dataclass(frozen=True, slots=True)
 class SinkNode:
-    """Writes a topic.
+    """Writes a topic, or a table of files.
 
     Attributes:
         topic: the topic's name, or None when `topic_extractor` chooses per record.
@@ -70,6 +72,7 @@ class SinkNode:
         partitioner: callable (topic, key, value, partitions) -> partition, or a set of partitions (an empty set drops the
             record); None for the default.
         internal: whether the topic belongs to the topology (repartition).
+        table: the table that the sink writes instead of a topic; then `topic` and `topic_extractor` are None.
     """
 
     name: str
@@ -81,6 +84,7 @@ class SinkNode:
     partitioner: Callable[..., Any] | None = None
     internal: bool = False
     origin: Origin = field(default=Origin(), compare=False)
+    table: TableFiles | None = None
 
 
 Node = SourceNode | ProcessorNode | SinkNode

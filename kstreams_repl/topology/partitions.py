@@ -15,7 +15,7 @@ from typing import Protocol
 
 from kstreams_repl.errors import InvalidNameError, TopologyError, UnknownTopicError, did_you_mean
 from kstreams_repl.topology.graph import TopologyGraph
-from kstreams_repl.topology.internal_topics import InternalTopic, changelog, repartition_config
+from kstreams_repl.topology.internal_topics import InternalTopic, changelog, repartition_config, result_log
 from kstreams_repl.topology.names import MAX_NAME_LENGTH, changelog_topic, internal_topic
 from kstreams_repl.topology.nodes import SinkNode, SourceNode
 from kstreams_repl.topology.subtopologies import Subtopology
@@ -131,6 +131,14 @@ def resolve_partitions(
             topic = changelog(store, application_id, len(groups), topic_configs)
             if topic is not None:
                 changelogs[topic.name] = topic
+        for log in filter(None, (getattr(getattr(node, "operator", None), "result_log_name", None) for node in part.nodes)):
+            topic = result_log(log, application_id, len(groups), topic_configs)
+            if topic.name in changelogs:
+                raise TopologyError(
+                    f"store {log!r} and the durable results of an asynchronous node would share the topic {topic.name}",
+                    hint="give the store another name", store=log,
+                )  # fmt: skip
+            changelogs[topic.name] = topic
     repartitions = tuple(
         InternalTopic(on_broker(topic), "repartition", count, repartition_config(topic_configs)) for topic, count in counts.items()
     )

@@ -19,6 +19,7 @@ from kstreams_repl.topology.nodes import Node, Origin, ProcessorNode, SinkNode, 
 from kstreams_repl.topology.offset_reset import checked_of_source
 from kstreams_repl.topology.source_location import user_origin
 from kstreams_repl.topology.stores import StoreBuilder
+from kstreams_repl.topology.table_files import TableFiles
 
 TopicExtractor = Callable[..., str]
 
@@ -125,7 +126,7 @@ class Topology(TopologyChecks):
     def add_sink(
         self,
         name: str,
-        topic: str | TopicExtractor,
+        topic: str | TopicExtractor | TableFiles,
         *parents: str,
         key_serde: Any = None,
         value_serde: Any = None,
@@ -137,7 +138,7 @@ class Topology(TopologyChecks):
 
         Args:
             name: name of the node.
-            topic: name of the topic, or (key, value, record metadata) -> name.
+            topic: name of the topic, or (key, value, record metadata) -> name; or the `TableFiles` to write instead of a topic.
             *parents: nodes that forward to this one.
             key_serde, value_serde: a serde or its name; None = the application's defaults.
             partitioner: (topic, key, value, partitions) -> a partition, several or None; None = by key.
@@ -155,9 +156,11 @@ class Topology(TopologyChecks):
         """
         self._free_node_name(name)
         self._check_parents(name, parents, "sink")
-        extractor = None
-        if callable(topic):
-            extractor, topic_name = topic, None
+        extractor, table, topic_name = None, None, None
+        if isinstance(topic, TableFiles):
+            table = topic
+        elif callable(topic):
+            extractor = topic
         else:
             topic_name = validate_name(topic, "topic")
         self._put(
@@ -171,6 +174,7 @@ class Topology(TopologyChecks):
                 partitioner,
                 topic_name in self._internal_topics,
                 origin if origin is not None else user_origin(),
+                table,
             ),
             parents,
         )

@@ -50,6 +50,18 @@ def until(page: Any, what: str, condition: Any, seconds: float = 60) -> None:
     raise AssertionError(f"{what} did not come")
 
 
+def whole(page: Any, panel: Any) -> dict[str, int]:
+    """The four counts, read at one moment at which the table is not just being drawn again."""
+    seen: list[dict[str, int]] = []
+
+    def drawn() -> bool:
+        seen.append(counted(panel))
+        return len(seen[-1]) == 4
+
+    until(page, "rows", drawn)
+    return seen[-1]
+
+
 def test_a_user_edits_pauses_and_resumes_from_the_picture(lab: tuple[str, Path], page: Any) -> None:
     address, _ = lab
     asked: list[str] = []
@@ -93,16 +105,15 @@ def test_a_user_edits_pauses_and_resumes_from_the_picture(lab: tuple[str, Path],
 
     # the count goes on from where it was; pause stops the numbers, resume moves them
     panel.locator('[data-node="node:count"]').click()
-    until(page, "rows", lambda: len(counted(panel)) == 4)
-    before = counted(panel)
+    before = whole(page, panel)
     until(page, "more", lambda: sum(counted(panel).values()) > sum(before.values()) + 5)
-    assert all(count >= before[product] for product, count in counted(panel).items())
+    assert all(count >= before[product] for product, count in whole(page, panel).items())
     panel.locator("button.pause").click()
     until(page, "paused", lambda: panel.get_attribute("data-status") == "paused" and panel.get_attribute("aria-busy") == "false")
     page.wait_for_timeout(2500)  # what was on its way to the screen is there
-    at_rest = counted(panel)
+    at_rest = whole(page, panel)
     page.wait_for_timeout(3000)
-    assert counted(panel) == at_rest
+    assert whole(page, panel) == at_rest
     assert panel.locator(".chip").inner_text() == "‖ paused"
     keep(page, "03_paused")
     panel.locator("button.resume").click()

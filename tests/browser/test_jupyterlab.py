@@ -70,6 +70,12 @@ def test_the_panel_shows_rows_pauses_and_resumes(lab: tuple[str, Path], page: An
     page.wait_for_function("() => document.querySelector('.ks-panel .behind')?.innerText.includes('not')")
     rows = panel.locator(".behind").inner_text()
     assert "to" in rows and "2" in rows
+    panel.get_by_label("keys that begin with").fill("n")
+    page.wait_for_function("() => document.querySelector('.ks-panel .paged').textContent === '1 row'")
+    assert panel.locator(".detail td").first.inner_text() == "not"
+    keep(page, "panel_filtered")
+    panel.get_by_label("keys that begin with").fill("")
+    page.wait_for_function("() => document.querySelector('.ks-panel .paged').textContent === '4 rows'")
     panel.locator("button.pause").click()
     page.wait_for_function("() => document.querySelector('.ks-panel .status')?.innerText.includes('paused')")
     panel.locator("button.resume").click()
@@ -128,6 +134,7 @@ GREY = """count => {
 }"""
 
 
+@pytest.mark.slow  # test_moving_about.py has the fast one: a kernel that is silent
 def test_a_picture_without_its_kernel_says_so_within_two_seconds(lab: tuple[str, Path], page: Any) -> None:
     """Killed from outside: JupyterLab itself notices seconds later. Then its server starts another one, and the picture stays grey."""
     address, folder = lab

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kernel_ext.live_picture import link_widths, mark_lines
 from kstreams_repl.display import Mark, Picture, picture_of, svg_of
 from kstreams_repl.display.arrange import room_for
+from kstreams_repl.display.live_marks import link_widths, mark_lines
 from kstreams_repl.display.mimebundle import mimebundle
 from kstreams_repl.display.picture import Kind
 from kstreams_repl.display.view import View, simplified, summary_of

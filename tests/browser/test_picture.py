@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from kernel_ext.front_end import bundle
-from kernel_ext.live_picture import START, mark_lines
+from kernel_ext.live_picture import START
 from kstreams_repl.display import Mark, Picture, Table, picture_of, svg_of
 from kstreams_repl.display.arrange import room_for
+from kstreams_repl.display.live_marks import mark_lines
 from kstreams_repl.display.markup import element, join
 from kstreams_repl.display.mimebundle import mimebundle
 from kstreams_repl.display.picture import Cluster, Kind, Link, Shape
@@ -168,6 +169,25 @@ def test_a_failures_buttons_ask_and_act(panel: Any) -> None:
     assert panel.get_by_role("button", name="skip it").count() == 0
 
 
+def test_the_rows_of_a_store_are_turned_and_filtered(panel: Any) -> None:
+    paging = {"filter": "", "label": "keys that begin with", "previous": False, "next": True, "text": "20 rows"}
+    panel.evaluate("state => window.show(state)", state_with(large(1), selected="store:counts-3", detail="<p>rows</p>", paging=paging))
+    field, turns = panel.get_by_label("keys that begin with"), panel.locator(".paging button")
+    assert [button.is_enabled() for button in turns.all()] == [False, True]
+    turns.nth(1).click()
+    page_two = {**paging, "previous": True, "next": False, "text": "page 2, 3 rows"}
+    panel.evaluate("paging => window.model.set({ paging })", page_two)
+    assert panel.locator(".paged").inner_text() == "page 2, 3 rows" and [button.is_enabled() for button in turns.all()] == [True, False]
+    field.fill("ab")  # at once: a wait between two keys would send both
+    panel.wait_for_function("() => window.sent.some(message => message.do === 'rows' && message.filter === 'ab')")
+    panel.evaluate("paging => window.model.set({ paging })", page_two)  # an answer to something before does not undo what is typed
+    assert field.input_value() == "ab"
+    said = panel.evaluate("() => window.sent.filter(message => message.do === 'rows').map(({ view, ...rest }) => rest)")
+    assert said == [{"do": "rows", "turn": "next"}, {"do": "rows", "filter": "ab"}]
+    panel.locator('[data-node="node:step-3-1"]').click()  # the controls belong to the store
+    assert panel.locator(".paging").is_hidden()
+
+
 def test_a_choice_that_went_with_an_edit_hides_nothing(panel: Any) -> None:
     """The kernel does not answer for a shape that the new version lacks."""
     panel.evaluate("state => window.show(state)", state_with(large(1)))
@@ -312,7 +332,7 @@ def test_hostile_texts_do_nothing_in_a_real_browser(panel: Any) -> None:
             }"""
         )
         assert panel.evaluate("() => window.pwned") is None, some
-        made = "body script, iframe, object, embed, form, input, link, base, meta[http-equiv]"
+        made = "body script, iframe, object, embed, form, input:not(.paging > .filter), link, base, meta[http-equiv]"
         assert panel.evaluate("made => document.querySelectorAll(made).length", made) == 0
     assert panel.noticed == []
     assert len(panel.frames) == 1 and len(panel.context.pages) == 1

@@ -89,6 +89,7 @@ def go_on_beside_the_failure(page: Any) -> None:
     until(page, "the last failure", lambda: "orders-0@3: key 'k'" in drawer.inner_text())
 
 
+@pytest.mark.slow  # tests/session attaches and removes after a kill, test_jupyterlab.py drives the panel
 def test_after_a_restart_the_side_panel_lists_attaches_and_removes(lab: tuple[str, Path], page: Any) -> None:
     address, folder = lab
     write_notebook(folder / "shop.ipynb", CELLS)

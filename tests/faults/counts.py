@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 
 _WANTED = os.environ.get("KSTREAMS_FAULTS", "")
-SEEDS = 500
-"""Of the simulation, at every run of the tests."""
+SEEDS = 100
+"""Of the simulation, at every run of the tests; the slow tier goes on behind them."""
+CALL_SEEDS = 30
+"""The same of the simulation with asynchronous calls."""
 
 
 def full(count: int) -> int:

@@ -15,7 +15,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +62,16 @@ def _joined(value: bytes, row: bytes) -> bytes:
     return value + b"|" + row
 
 
-def topology(name: str, user: Callable[[bytes], bytes] | None = None) -> Any:
-    """count + window + join, and the detector of torn commits; before all of it a user's function, in the node ``user``."""
+def topology(name: str, user: Callable[[bytes], bytes] | None = None, calls: Mapping[str, Any] | None = None) -> Any:
+    """count + window + join, and the detector of torn commits; before all of it a user's function, in the node ``user``.
+
+    Args:
+        calls: the options of an asynchronous node that calls the function; None: an ordinary one does.
+    """
     builder = StreamsBuilder()
     stream = builder.stream(f"{name}-in", **BOTH)
     if user is not None:
-        stream = stream.map_values(user, name="user")
+        stream = stream.map_values(user, name="user") if calls is None else _called(stream, user, calls)
     table = builder.table(f"{name}-side", store="side", **BOTH)
     grouped = stream.group_by_key(**BOTH)
     grouped.count(store="counts").to_stream().to(f"{name}-counts", key_serde=serdes.bytes, value_serde=serdes.long)
@@ -78,11 +82,16 @@ def topology(name: str, user: Callable[[bytes], bytes] | None = None) -> Any:
     return builder.build()
 
 
+def _called(stream: Any, user: Callable[[bytes], bytes], calls: Mapping[str, Any]) -> Any:
+    return stream.map_values_async(user, name="user", result_serde=serdes.bytes, **calls)
+
+
 class Crew:
     """Args:
     bootstrap: what the test itself uses.
     through: what the instances use, another address for a proxy.
     user: a function of values in front of everything.
+    calls: the options of an asynchronous node that calls it; None: an ordinary one does.
     keys: how many.
     """
 
@@ -94,6 +103,7 @@ class Crew:
         guarantee: str = "exactly_once_v2",
         through: str | None = None,
         user: Callable[[bytes], bytes] | None = None,
+        calls: Mapping[str, Any] | None = None,
         keys: int = KEYS,
         name: str | None = None,
         **config: Any,
@@ -124,7 +134,7 @@ class Crew:
             }
             | {key.replace("_", "."): value for key, value in config.items()}
         )
-        self.user = user
+        self.user, self.calls = user, calls
         self.lease = FileChannel(control_directory(directory / "state", self.application_id))
         self.plan: ApplicationPlan | None = None
         self.generation = 0
@@ -136,7 +146,14 @@ class Crew:
         self.kills: list[tuple[dict[TopicPartition, int], dict[TopicPartition, int]]] = []
         self._sequence: Counter[bytes] = Counter()
         self._base = int(time.time()) // 60 * 60_000  # all in one segment of the window store: none expires
-        self._daemon = subprocess.Popen(
+        self._daemon = self._driver()
+        self._producer = make_producer(self.settings)
+        for key in range(keys):
+            self._send("side", b"k%d" % key, b"row%d" % key, self._base - 1)
+        assert self._producer.flush(30) == 0
+
+    def _driver(self) -> subprocess.Popen[str]:
+        driver = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.instance_daemon"],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -144,14 +161,24 @@ class Crew:
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self._daemon.stdout is not None and self._daemon.stdout.readline() == "ready\n"
-        self._producer = make_producer(self.settings)
-        for key in range(keys):
-            self._send("side", b"k%d" % key, b"row%d" % key, self._base - 1)
-        assert self._producer.flush(30) == 0
+        assert driver.stdout is not None and driver.stdout.readline() == "ready\n"
+        return driver
+
+    def kill_driver(self) -> None:
+        """End the parent of the instances with kill -9; they see that, and another parent takes over."""
+        running = {slot: pid for slot, pid in self.pids.items() if self.state_of(pid)}
+        former = self._daemon
+        former.kill()
+        former.wait(30)
+        for stream in (former.stdin, former.stdout):
+            assert stream is not None
+            stream.close()
+        for pid in running.values():
+            self.settle(lambda pid=pid: not Path(f"/proc/{pid}").exists(), f"process {pid} to see the death of its parent")
+        self._daemon = self._driver()
 
     def topology(self) -> Any:
-        return topology(self.name, self.user)
+        return topology(self.name, self.user, self.calls)
 
     # ---- input
 

@@ -1,9 +1,10 @@
 """A driver in a process of its own, to be killed: deploys a count, says so, and waits. Arguments: broker, source, sink, state
-directory, name.
+directory, name, and more settings as JSON.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 
@@ -12,13 +13,14 @@ from tests.spark.hosting import counting
 
 
 def main() -> None:
-    bootstrap, source, sink, state, name = sys.argv[1:]
+    bootstrap, source, sink, state, name, *more = sys.argv[1:]
     settings = {
         "application.id": name,
         "bootstrap.servers": bootstrap,
         "processing.guarantee": "exactly_once_v2",
         "num.stream.threads": 2,
         "state.dir": state,
+        **(json.loads(more[0]) if more else {}),
     }
     deployment = Deployment(counting(source, sink), settings, slots=4).start()
     said = False

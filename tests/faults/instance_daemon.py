@@ -39,18 +39,19 @@ def _stop_inside(hit: int) -> None:
     LmdbEnvironment._write_meta = stopping  # type: ignore[method-assign]
 
 
-def _child(order: dict[str, Any]) -> None:
+def _child(order: dict[str, Any], parent: int) -> None:
     failpoints.arm(order.get("failpoints", ""))
     if order.get("inside"):
         _stop_inside(order["inside"])
     plan = cloudpickle.loads(Path(order["plan"]).read_bytes())
-    control = FileInstanceControl(plan.control_directory, plan.generation, order["slot"], parent=os.getppid())
+    control = FileInstanceControl(plan.control_directory, plan.generation, order["slot"], parent=parent)
     run_instance(plan, order["slot"], until=time.monotonic() + 3600, control=control, own_process=True)
 
 
 def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children leave no zombies of the other kind
     print("ready", flush=True)
+    own = os.getpid()  # a child whose parent dies before it looks would take the next one for its parent
     for line in sys.stdin:
         order = json.loads(line)
         child = os.fork()
@@ -58,7 +59,7 @@ def main() -> None:
             os.close(0)
             os.dup2(2, 1)  # the answers are the daemon's
             try:
-                _child(order)
+                _child(order, own)
             except BaseException:  # nobody above would say it
                 traceback.print_exc()
             finally:

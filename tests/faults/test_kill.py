@@ -62,7 +62,7 @@ def killed_at_its_second_commit(host: Host, tmp_path: Path, name: str, **config:
 
 
 @pytest.mark.parametrize(
-    "name", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("F1", "F2", "F4", "F6")), "F3", "F5", "F7", "F8"]
+    "name", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("F1", "F2", "F3", "F4", "F6", "F8")), "F5", "F7"]
 )
 def test_worker_killed_at_a_failpoint_changes_no_total(host: Host, tmp_path: Path, name: str) -> None:
     killed_at_its_second_commit(host, tmp_path, name)
@@ -131,6 +131,7 @@ def test_damaged_state_is_rebuilt(host: Host) -> None:
     check_counts(host, sink, deployment.application_id)
 
 
+@pytest.mark.slow  # test_r04_zombies.py has them in the fast tier
 def test_sleeping_zombie_is_fenced_by_its_successor(host: Host) -> None:
     source, sink = host.topic("in"), host.topic("out")
     host.produce(source, numbered(TOTAL // 2))

@@ -78,6 +78,7 @@ def deaths_that_pass(crew: Crew, deaths: dict[int, Callable[[], None]], records:
     return crew.violations()
 
 
+@pytest.mark.slow  # tests/spark/test_deaths_from_outside.py has a worker that is started again
 def test_a_worker_that_dies_in_user_code_is_started_again_and_nothing_is_lost(crew: Callable[..., Crew], tmp_path: Path) -> None:
     deaths = {200 + 300 * number: die for number, die in enumerate((segfault, leave, endless_loop))}
     wrong = deaths_that_pass(crew(user=Mortal(deaths, tmp_path)), deaths, 1_200)

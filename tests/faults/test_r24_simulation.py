@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.counts import SEEDS, full
+from tests.faults.counts import CALL_SEEDS, SEEDS, full
 from tests.faults.reliability import note
+from tests.faults.simulation.seed import run_seed
 from tests.faults.simulation.steps import STEPS
 
 ROOT = Path(__file__).parents[2]
 
 
-def _run(first: int, count: int) -> list[str]:
+def _run(first: int, count: int, *options: str) -> list[str]:
     """What went wrong in these seeds, run by two processes."""
     halves = [(first, count // 2), (first + count // 2, count - count // 2)]
-    command = [sys.executable, "-m", "tests.faults.simulation"]
+    command = [sys.executable, "-m", "tests.faults.simulation", *options]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     running = [
         subprocess.Popen([*command, str(start), str(many)], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
@@ -43,6 +44,30 @@ def test_no_seed_of_very_many_breaks_a_guarantee() -> None:
     wrong = _run(SEEDS, count)
     note("R24", "simulated runs, further seeds", count, len(wrong))
     assert not wrong, "\n".join(wrong[:5])
+
+
+@pytest.mark.timeout(600)
+def test_no_seed_with_asynchronous_calls_breaks_order_state_or_output() -> None:
+    """Calls that take time, fail and run into their limit, while instances are killed, stopped, replaced and cut off."""
+    wrong = _run(0, CALL_SEEDS, "--calls")
+    note("R24", "simulated runs with asynchronous calls", CALL_SEEDS, len(wrong))
+    assert not wrong, "\n".join(wrong[:5])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_no_seed_of_very_many_with_asynchronous_calls_breaks_order_state_or_output() -> None:
+    count = full(1_000)
+    wrong = _run(CALL_SEEDS, count, "--calls")
+    note("R24", "simulated runs with asynchronous calls, further seeds", count, len(wrong))
+    assert not wrong, "\n".join(wrong[:5])
+
+
+def test_a_commit_that_forgets_what_waits_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The naive commit: it covers the offsets of records whose calls have not ended."""
+    monkeypatch.setattr("kstreams_repl.runtime.async_node.AsyncNode.write", lambda node: None)
+    wrong = [verdict.violations for seed in range(4) if (verdict := run_seed(seed, calls=True)).violations]
+    assert any("lost" in text for texts in wrong for text in texts), wrong
 
 
 def test_a_seed_replays_byte_for_byte_in_another_process() -> None:

@@ -152,14 +152,14 @@ def judged(make: Make, crew: EventTime, kills: int, wiped: int, what: str, **opt
     assert any(crew.admin.beginning_offsets(windows).values()), "nothing that expired was deleted"
 
 
-@pytest.mark.parametrize("when", ["2013", "now"])
+@pytest.mark.parametrize("when", ["2013", pytest.param("now", marks=pytest.mark.slow)])
 def test_results_and_stores_are_those_of_the_undisturbed_run(make: Make, when: str) -> None:
     base_ms = OLD_MS if when == "2013" else int(time.time() * 1000) - 1_200_000
     options = {"statestore.cache.max.bytes": 0, "repartition.purge.interval.ms": 500}
     compared(
         make,
         base_ms,
-        12,
+        6,
         seed=28,
         what=f"kill -9 under the workloads of windows and joins, event time of {when} (sample)",
         **options,
@@ -230,6 +230,7 @@ def first_digit(key: bytes, value: bytes) -> bytes:
     return key[:2]
 
 
+@pytest.mark.slow
 def test_event_times_of_the_year_9999_pass_internal_topics_and_a_sink_asks_its_handler(make: Make) -> None:
     crew = make(base_ms=OLD_MS, of_class=Future, **{"production.exception.handler": "continue", "statestore.cache.max.bytes": 0})
     crew.write(1_000)

@@ -288,8 +288,8 @@ def test_a_port_taken_between_choice_and_start_is_tried_again(tmp_path: Path, mo
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         choices = iter([holder.getsockname()[1]])
-        free = broker_module._free_port
-        monkeypatch.setattr(broker_module, "_free_port", lambda: next(choices, None) or free())
+        free = broker_module.free_port
+        monkeypatch.setattr(broker_module, "free_port", lambda: next(choices, None) or free())
         with EmbeddedBroker(tmp_path / "kept") as broker:
             assert broker.port != holder.getsockname()[1]
             Admin(ClientSettings(broker.bootstrap_servers)).topics()

@@ -34,14 +34,15 @@ def case(admin: Admin, settings: ClientSettings, name: str, jvm: Jvm, tmp_path: 
     return Case(admin, settings, name, jvm, tmp_path)
 
 
+@pytest.mark.slow  # half a minute each; test_conformance_deployed.py compares with the JVM in the short tier
 @pytest.mark.parametrize(
     ("guarantee", "stretches"),
     [
-        ("exactly_once_v2", "here JVM here"),  # the cheaper one: the JVM starts once for the application that moves
-        pytest.param("exactly_once_v2", "JVM here JVM", marks=pytest.mark.slow),
-        pytest.param("at_least_once", "JVM here JVM", marks=pytest.mark.slow),
-        pytest.param("at_least_once", "here JVM here", marks=pytest.mark.slow),
-        pytest.param("at_least_once", "here JVM here JVM", marks=pytest.mark.slow),
+        ("exactly_once_v2", "here JVM here"),
+        ("exactly_once_v2", "JVM here JVM"),
+        ("at_least_once", "JVM here JVM"),
+        ("at_least_once", "here JVM here"),
+        ("at_least_once", "here JVM here JVM"),
     ],
 )
 def test_an_application_that_moves_leaves_what_one_leaves_that_stays(case: Case, guarantee: str, stretches: str) -> None:

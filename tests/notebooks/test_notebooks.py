@@ -12,11 +12,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 names = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-FAST = {"03_edit_on_the_fly"}
-"""The others are run by ./kstreams test --all, to keep the short tier short; the first one has a test of its own below."""
-runs = pytest.mark.parametrize(
-    "path", [pytest.param(path, marks=() if path.stem in FAST else pytest.mark.slow) for path in NOTEBOOKS], ids=lambda path: path.stem
-)
 
 
 def run(path: Path, folder: Path) -> Any:
@@ -42,6 +37,7 @@ def outputs(notebook: Any, mime: str) -> list[str]:
 def test_there_are_notebooks() -> None:
     assert [path.stem for path in NOTEBOOKS] == [
         "01_first_topology", "02_windows_and_joins", "03_edit_on_the_fly", "04_looking_inside", "05_your_own_processor", "06_when_it_fails",
+        "07_state_for_other_programs", "08_nightly_runs", "09_calling_a_service",
     ]  # fmt: skip
 
 
@@ -57,7 +53,8 @@ def test_notebook_is_committed_clean(path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.timeout(600)
-@runs
+@pytest.mark.slow  # in the short tier: the first one below, the third in the browser (test_edit_on_the_fly.py)
+@names
 def test_notebook_runs_from_top_to_bottom(path: Path, tmp_path: Path) -> None:
     notebook = run(path, tmp_path)
     pictures = [html for html in outputs(notebook, "text/html") if "data:image/svg+xml;base64," in html]

@@ -155,7 +155,8 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("guarantee", ["exactly_once_v2", pytest.param("at_least_once", marks=pytest.mark.slow)])
+@pytest.mark.slow  # the test above has another kernel, tests/faults/test_driver_killed.py and test_kill.py have the kills
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
 def test_counts_are_those_of_the_records_after_kills_of_instances_and_of_the_kernel(
     session: ks.Session, broker: Any, tmp_path: Path, guarantee: str
 ) -> None:
@@ -191,6 +192,7 @@ def test_counts_are_those_of_the_records_after_kills_of_instances_and_of_the_ker
     assert counted(app)["read"] == (5000, 5000) and in_this_version(app, "kept") == [(mine, 1000)]
 
 
+@pytest.mark.slow
 def test_a_failed_application_that_was_stopped_is_failed(session: ks.Session) -> None:
     name = f"app-{uuid.uuid4().hex[:8]}"
     builder = ks.StreamsBuilder()

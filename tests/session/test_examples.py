@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 RESULTS_OF_A_SESSION = (ks.SqlResult, ks.Cleanup, ks.Admin)
 RESULTS_OF_AN_APPLICATION = (ks.StoreView, ks.MetricsView, ks.Applications)
 AFTER_AN_APPLICATION = (ks.EditPlan, ks.Listeners, ks.Savepoint)  # they pause it, which begins its counts again
-ON_SPARK = {"Session.attach", "Session.deploy", "Session.spark_frame"}
+ON_SPARK = {"Session.attach", "Session.deploy", "Session.run_batch", "Session.spark_frame"}
 AT_THE_END = ("Session.close", "Application.edit", "Application.rollback", "Application.pause", "Application.stop")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -86,3 +87,27 @@ def test_the_exported_main_deploys(package: tuple[str, Path], session: ks.Sessio
     assert "80 records" in done.stdout or "100 records" in done.stdout
     finals = {record.key: record.value for record in session.read(f"{name}-in-out", None, key_serde="string", value_serde="long")}
     assert sum(finals.values()) == 80
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_exported_main_makes_bounded_runs_with_exit_status_and_report(package: tuple[str, Path], session: ks.Session) -> None:
+    name, folder = package
+    report = folder / "out.json"
+
+    def batch(*more: str) -> tuple[int, dict[str, Any]]:
+        common = ("--broker", session.bootstrap_servers, "--directory", str(folder / "state"), "--report", str(report))
+        done = run(folder, "app.py", "--batch", *common, *more)
+        return done.returncode, json.loads(report.read_text()) if report.exists() else {"said": done.stderr}
+
+    status, told = batch("--config", "no.such.setting=1")
+    assert (status, told["state"]) == (2, "refused"), told
+    status, told = batch("--config", "no-value")
+    assert (status, told["state"]) == (2, "refused"), told
+    status, told = batch("--stop-at", "records:10")
+    assert (status, told["state"], told["run"]) == (0, "finished", 1) and 0 < told["records_in"] <= 40, told
+    first = told["records_in"]
+    status, told = batch()
+    assert (status, told["run"], told["records_in"]) == (0, 2, 100 - first), told
+    status, told = batch()
+    assert (status, told["state"]) == (0, "nothing new"), told

@@ -44,6 +44,7 @@ def ended(app: ks.Application, seconds: float = 60) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow  # the README's code and the notebooks are run in the fast tier
 def test_from_dicts_to_an_application_that_outlives_its_topic(broker: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     name = f"first-{uuid.uuid4().hex[:6]}"
     orders, totals = f"{name}-orders", f"{name}-large"

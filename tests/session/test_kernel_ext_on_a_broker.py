@@ -133,3 +133,22 @@ def test_a_dead_application_is_listed_and_removed_once_it_is_confirmed(
     assert changelog not in session.admin.topics() and not folder.exists()
     assert "no applications" in run(shell, "%topo")[0].result.note
     assert "nothing to delete" in repr(run(shell, f"%topo_remove {name}")[0].result)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_bounded_runs_and_a_reset_by_magic(shell: InteractiveShell, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = f"b.stream('{topic}', value_serde='json').map_values(lambda v: v['n'], name='n').to('{topic}-out', value_serde='long')"
+    run(shell, f"import kstreams_repl as ks; b = ks.StreamsBuilder(); {text}")
+    how = "-c processing.guarantee=exactly_once_v2 --create-topics"
+    first = run(shell, f"%topo_run_batch b daily-{topic} --stop-at records:1 {how}")[0].result
+    assert (first.state, first.records_in, first.records_out) == ("finished", 1, 1), "all five have one key, so one partition"
+    whole = run(shell, f"%topo_run_batch b daily-{topic} {how}")[0].result
+    assert (whole.state, whole.records_in, whole.records_out) == ("finished", 4, 4)
+    assert run(shell, f"%topo_run_batch b daily-{topic} {how}")[0].result.state == "nothing new"
+    listed = run(shell, f"%topo_reset daily-{topic}")[0].result
+    assert run(shell, f"%topo_run_batch b daily-{topic} {how}")[0].result.state == "nothing new", "a list changes nothing"
+    assert listed.table().rows
+    run(shell, f"%topo_reset daily-{topic} --confirm")
+    assert run(shell, f"%topo_run_batch b daily-{topic} {how}")[0].result.records_in == 5

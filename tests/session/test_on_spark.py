@@ -157,6 +157,7 @@ def test_an_application_is_found_again_with_its_state(session: ks.Session, name:
         assert counts(again) == {"a": 2}
 
 
+@pytest.mark.slow  # test_detached.py and test_counts.py control an application from another kernel in the fast tier
 def test_versions_and_program_outlive_the_kernel(session: ks.Session, name: str, broker: Any, tmp_path: Path) -> None:
     """Attach without the topology: from the session file that the journal confirms, and from nothing else."""
     topic = f"{name}-in"
@@ -199,6 +200,7 @@ def test_versions_and_program_outlive_the_kernel(session: ks.Session, name: str,
         assert [version.number for version in again.versions] == [1, 2, 3]
 
 
+@pytest.mark.slow  # tests/spark/test_deployment.py and test_failed_record.py have the fast ones
 def test_an_error_of_the_users_function_names_its_node_and_line(session: ks.Session, name: str) -> None:
     topic = f"{name}-in"
     session.produce(topic, [("a", "word", 1000)])

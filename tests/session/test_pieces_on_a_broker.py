@@ -54,8 +54,8 @@ def rows(table: pa.Table) -> list[Any]:
 
 def test_the_pieces_of_a_topic_are_what_sql_shows(session: ks.Session, topic: str) -> None:
     seen = session.sql(f"SELECT * FROM {topic}").arrow()
-    pieces = session.spark_frame(topic, piece=40)
-    assert len(pieces) > 12 and all(part.num_rows <= 40 for part in pieces)
+    pieces = session.spark_frame(topic, piece=100)
+    assert len(pieces) >= 5 and all(part.num_rows <= 100 for part in pieces)
     assert {part.schema.names == seen.schema.names for part in pieces} == {True}
     assert rows(pa.concat_tables(pieces)) == rows(seen)
 

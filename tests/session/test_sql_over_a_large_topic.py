@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 import kstreams_repl as ks
 from kstreams_repl.errors import PartialResultWarning, SqlError
 from kstreams_repl.inspection import Limits, run_sql, sandbox
-from kstreams_repl.inspection.topics import LOOK, PIECE, SAMPLE
+from kstreams_repl.inspection.topics import FIRST_READ, PIECE, SAMPLE
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.reading import read_ranges
 from kstreams_repl.session.session_directory import SessionDirectory
@@ -159,7 +159,7 @@ def test_conditions_on_offsets_and_times_are_pushed_into_the_read(
 def test_a_limit_with_a_condition_stops_early(large: tuple[ks.Session, str, list[str]], records_read: list[int]) -> None:
     session, topic, _ = large
     assert session.sql(f'SELECT n FROM "{topic}" WHERE n % 100 = 8 LIMIT 20').fetchall() == [(8 + 100 * i,) for i in range(20)]
-    assert sum(records_read) == LOOK
+    assert sum(records_read) == FIRST_READ
 
 
 def test_a_mistyped_column_is_refused_before_the_topic_is_read(large: tuple[ks.Session, str, list[str]], records_read: list[int]) -> None:

@@ -90,3 +90,32 @@ def test_latency_control_restore_and_growth_print_their_lines(broker: Any) -> No
     growth = bench(broker, "state-growth", "--keys", "500", "--keys", "2000", "--warm", "1000", "--records", "5000", "--clients")
     assert [line["unit"] for line in growth] == ["s", "us/record", "s", "us/record", "us/record", "x"]
     assert growth[-2]["times_smallest"] > 0
+
+
+@pytest.mark.slow
+def test_bounded_runs_and_tables_are_compared_with_spark(broker: Any) -> None:
+    tiny = ["--records", "20000", "--keys", "500", "--runs", "1"]
+    lines = {line["case"]: line for line in bench(broker, "batch", *tiny)}
+    assert {case for case in lines if case.endswith("ratio")} == {
+        "bounded run to stream ratio", "bounded run to AvailableNow over json ratio", "bounded run to AvailableNow over parquet ratio",
+    }  # fmt: skip
+    assert [case for case, line in lines.items() if line["unit"] == "s"] == [
+        "empty run, process start to exit", "empty run, warm session", "run of one record, warm session",
+    ]  # fmt: skip
+    assert all(line["value"] > 0 for line in lines.values())
+    tables = bench(broker, "tables", *tiny)
+    assert [line["case"].split()[-2] for line in tables[:3]] == ["parquet", "delta", "iceberg"]
+    assert all(line["value"] > 0 and line["records"] == 20000 for line in tables)
+
+
+@pytest.mark.slow
+@with_peer
+def test_queries_print_their_lines_beside_kafka_streams(broker: Any) -> None:
+    tiny = ["--keys", "2000", "--gets", "200", "--seconds", "1", "--records", "20000", "--runs", "1"]
+    lines = {line["case"]: line for line in bench(broker, "queries", *tiny, "--peer", "kafka-streams")}
+    for system in ("", " kafka-streams"):
+        for case in ("HTTP get", "HTTP multi-get of 1000"):
+            assert lines[case + system]["per_core"] > 0 and lines[case + system]["load_cores"] > 0
+    assert lines["subscription, commit to change"]["changes"] > 0
+    assert lines["subscription, record to change"]["p50"] > 0
+    assert lines["processing under 1,000 queries/s, shared processors"]["queries_per_s"] > 0

@@ -12,6 +12,7 @@ from tests.spark.hosting import Host, counting, decoded, expected_counts, number
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
+@pytest.mark.slow  # tests/unit/instance/test_state_cleanup.py has the rules, on real directories
 def test_state_of_a_task_that_is_gone_is_removed_while_the_application_runs(host: Host) -> None:
     source, sink = host.topic("in"), host.topic("out")
     host.produce(source, numbered(1_000))

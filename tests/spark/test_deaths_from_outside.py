@@ -27,8 +27,8 @@ def kill_one(deployment: Deployment) -> bool:
 
 def kill_until_given_up(deployment: Deployment) -> None:
     """Kill the worker of a slot as soon as there is one, until Spark has given the query up once more."""
-    before, deadline = len(deployment.restarts.told), time.monotonic() + 120
-    while len(deployment.restarts.told) == before:
+    before, deadline = len(deployment.restarts.history), time.monotonic() + 120
+    while len(deployment.restarts.history) == before:
         kill_one(deployment)
         assert deployment.error is None, deployment.error
         assert time.monotonic() < deadline, deployment
@@ -45,7 +45,7 @@ def test_an_application_whose_workers_are_killed_goes_on_by_itself_and_says_so(h
     assert deployment.status is Status.RUNNING
     host.produce(source, numbered(1_000, start=1_000))
     processed(deployment, 2_000)
-    assert "killed from outside" in deployment.restarts.told[-1] and deployment.error is None
+    assert "killed from outside" in deployment.restarts.history[-1] and deployment.error is None
     deployment.stop()
     assert decoded(host.table(sink)) == expected_counts(numbered(2_000))
 
@@ -66,7 +66,7 @@ def test_twenty_deaths_a_minute_for_five_minutes(host: Host) -> None:
         assert deployment.error is None, deployment.error
         time.sleep(max(0.0, began + 3 * deaths - time.monotonic()))
     processed(deployment, sent)
-    print(f"\n{deaths} deaths in 300 s, {sent:,} records, {len(deployment.restarts.told)} restarts of the query")
+    print(f"\n{deaths} deaths in 300 s, {sent:,} records, {len(deployment.restarts.history)} restarts of the query")
     assert deaths >= 100
     settle(lambda: deployment.status is Status.RUNNING, "running")
     deployment.stop()

@@ -63,7 +63,14 @@ def test_figures_at_info_are_those_of_what_went_in(host: Host) -> None:
 def test_nothing_but_documented_metrics_with_their_tags_is_measured(host: Host) -> None:
     source, sink = host.topic("in"), host.topic("out")
     host.produce(source, numbered(200))
-    deployment = host.deploy(counting(source, sink), num_stream_threads=1, metrics_recording_level="TRACE")
+    builder = StreamsBuilder()
+    looked_up = builder.stream(source, key_serde=serdes.string, value_serde=serdes.bytes).map_values_async(
+        bytes, breaker=5, key_serde=serdes.string, value_serde=serdes.bytes
+    )
+    looked_up.group_by_key(key_serde=serdes.string, value_serde=serdes.bytes).count(store="counts").to_stream().to(
+        sink, key_serde=serdes.string, value_serde=serdes.long
+    )
+    deployment = host.deploy(builder.build(), num_stream_threads=1, metrics_recording_level="TRACE")
     processed(deployment, 200)
     deployment.stop()
     told = view(deployment)

@@ -47,6 +47,7 @@ assert not hosting.runs_already() and not jvms()
 """
 
 
+@pytest.mark.slow
 def test_spark_that_is_started_ahead_ends_with_the_session_and_is_used_by_the_first_deploy_of_the_next_one(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-c", GIVEN_UP_THEN_USED_BY_THE_FIRST_DEPLOY],

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kstreams_repl.topology.stores import StoreKind
+
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 BUILT = {"build/docs"}
@@ -34,6 +36,10 @@ def test_a_test_that_it_names_exists(file: str, test: str) -> None:
 def test_every_package_has_its_row_of_tests() -> None:
     packages = {path.parent.name for path in (ROOT / "kstreams_repl").glob("*/__init__.py")} - {"testing"}
     assert packages <= set(re.findall(r"(\w+)/`", TEXT))
+
+
+def test_every_kind_of_store_has_a_row() -> None:
+    assert [kind.name for kind in StoreKind if f"`{kind.name}`" not in TEXT] == []
 
 
 def test_the_hooks_before_a_commit_are_local_and_run_what_exists() -> None:

@@ -132,7 +132,7 @@ def test_every_public_method_has_an_example() -> None:
     assert lacking == []
 
 
-_AS_ELSEWHERE = re.compile(r"(?:\bas|arguments of|those of)\b[^.]*`[\w.]+`")
+_AS_ELSEWHERE = re.compile(r"(?:\bas(?:\s+for)?|arguments of|those of)\s+`[\w.]+`")
 """A reference to the arguments of another method, such as "arguments as for `join`"."""
 
 
@@ -166,6 +166,17 @@ def test_every_error_that_a_public_method_raises_itself_is_described() -> None:
         if undescribed := [error for error in errors if error not in text]:
             lacking[name] = undescribed
     assert lacking == {"Savepoint.load": ["ValueError"]}, "caught by the method itself"
+
+
+def test_a_method_that_refuses_what_is_not_callable_says_so() -> None:
+    checked = {name: text for name, (function, text) in described_methods().items() if "check_callable(" in inspect.getsource(function)}
+    assert len(checked) > 10
+    assert [name for name, text in checked.items() if "TopologyError" not in text] == []
+
+
+def test_an_example_calls_what_it_is_the_example_of() -> None:
+    examples = {name: text.partition("Example:")[2] for name, (_, text) in described_methods().items()}
+    assert [name for name, example in examples.items() if example and name.rpartition(".")[2] not in example] == []
 
 
 def in_a_module_that_needs_a_cluster() -> dict[str, str]:

@@ -14,6 +14,7 @@ OPEN = {
     "StreamsConfig.__init__": "settings, by key",
     "StreamsConfig.with_": "settings, by key",
     "Session.deploy": "settings, by key",
+    "Session.run_batch": "settings, by key",
     "Session.sql": "dataframes, by the name that the query has for them",
     "Application.sql": "dataframes, by the name that the query has for them",
     "KStreamsError.__init__": "what an error says of where it happened",

@@ -89,8 +89,19 @@ public final class StreamsPeer {
         while (seen.sum() < wanted && failure.get() == null && System.nanoTime() < deadline) {
             Thread.sleep(2);
         }
-        double seconds = (System.nanoTime() - began) / 1e9;
+        long ended = System.nanoTime();
         double cpu = cpuSeconds() - cpuBefore;
+        long settle = Long.parseLong(option("settle-ms")) * 1_000_000L;
+        double processed = processed(streams);
+        for (long quietSince = ended; settle > 0 && System.nanoTime() - quietSince < settle && failure.get() == null; ) {
+            Thread.sleep(10);
+            if (processed != processed(streams)) { // records of repartition topics
+                processed = processed(streams);
+                quietSince = ended = System.nanoTime();
+                cpu = cpuSeconds() - cpuBefore;
+            }
+        }
+        double seconds = (ended - began) / 1e9;
         long records = seen.sum();
         CloseOptions leaving = CloseOptions.timeout(Duration.ofSeconds(30))
             .withGroupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP);
@@ -108,13 +119,12 @@ public final class StreamsPeer {
         StreamsBuilder builder = new StreamsBuilder();
         String out = option("output");
         String workload = option("workload");
+        if (option("twin").equals("true")) {
+            new NexmarkTwins(builder, options, this::saw).build(workload);
+            return builder;
+        }
         KTable<String, String> users = workload.equals("join") ? builder.table(option("table"), Materialized.as("users")) : null;
-        KStream<String, String> stream = builder.<String, String>stream(option("input")).peek((key, value) -> {
-            seen.increment();
-            if (first.getCount() > 0) {
-                first.countDown();
-            }
-        });
+        KStream<String, String> stream = builder.<String, String>stream(option("input")).peek((key, value) -> saw());
         switch (workload) {
             case "stateless" -> stream
                 .mapValues(StreamsPeer::parsed)
@@ -138,6 +148,22 @@ public final class StreamsPeer {
             default -> throw new IllegalArgumentException(workload);
         }
         return builder;
+    }
+
+    private void saw() {
+        seen.increment();
+        if (first.getCount() > 0) {
+            first.countDown();
+        }
+    }
+
+    /** Records processed by all threads, those of repartition topics included. */
+    private static double processed(KafkaStreams streams) {
+        return streams.metrics().values().stream()
+            .filter(metric -> metric.metricName().name().equals("process-total")
+                && metric.metricName().group().equals("stream-thread-metrics"))
+            .mapToDouble(metric -> (Double) metric.metricValue())
+            .sum();
     }
 
     private Properties settings() {

@@ -1,4 +1,5 @@
-"""Kafka Streams itself on the JVM: `StreamsPeer.java`, compiled with the JDK that is found, with the jars pinned in `jars.lock`.
+"""Kafka Streams itself on the JVM: `StreamsPeer.java` and `NexmarkTwins.java`, compiled with the JDK that is found, with the jars
+pinned in `jars.lock`.
 
 Its clock runs from the first record *processed* to the last one processed: commits and output may still be pending when it stops,
 which favours it by up to one commit interval.
@@ -13,16 +14,17 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import click
 
 from kstreams_repl.bench.deployed import Settings
-from kstreams_repl.bench.processes import ProcessSampler, tree
+from kstreams_repl.bench.processes import ProcessSampler, megabytes_in, tree
 from kstreams_repl.bench.testbed import COMPRESSION, LINGER_MS, Testbed
 from kstreams_repl.bench.workloads import Topics
 from kstreams_repl.errors import KStreamsError
@@ -31,21 +33,22 @@ from kstreams_repl.kafka.embedded.jars import LockedJar, ensure_jars, parse_lock
 
 KAFKA_STREAMS = "kafka-streams"
 """The peer's name in options and lines."""
-SOURCE = "StreamsPeer.java"
-_CLASS = "StreamsPeer"
-_GRACE_SECONDS = 90
+SOURCES = ("StreamsPeer.java", "NexmarkTwins.java")
+GRACE_SECONDS = 90
 """Additional time for start and close of the peer."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerRun:
-    """One run of the peer: records within its clock; `complete` if it processed every record of the input and closed normally."""
+    """One run of the peer: records within its clock; `complete` if it processed every record of the input and closed normally;
+    `state_mb` is the size of its state directory after that."""
 
     records: int
     seconds: float
     cpu_seconds: float
     rss_mb: int
     complete: bool
+    state_mb: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -58,9 +61,9 @@ def peer_option(command: Any) -> Any:
 
 
 @cache
-def peer_jars() -> tuple[LockedJar, ...]:
-    """Return the peer's pinned class path."""
-    return parse_lock(files(__package__).joinpath("jars.lock").read_text(encoding="utf-8"))
+def peer_jars(lock: str = "jars.lock") -> tuple[LockedJar, ...]:
+    """Return a peer's pinned class path."""
+    return parse_lock(files(__package__).joinpath(lock).read_text(encoding="utf-8"))
 
 
 def find_jdk(environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -94,21 +97,28 @@ def _major(compiler: Path) -> int:
     return major_version((output.stdout + output.stderr).strip().removeprefix("javac "))
 
 
-class KafkaStreamsPeer:
-    """The compiled peer; a context manager, because its compiled files are temporary.
+class JavaPeer:
+    """A compiled peer; a context manager, because its compiled files are temporary.
 
     Args:
         jdk: home of the JDK to compile and run with.
         jars: its class path; None: the pinned one, downloaded if it is not in the cache.
         scratch: directory for its files; the testbed's own directory is removed even if this process is killed.
 
+    Attributes:
+        title: its name in messages. sources: its files, the main class first. lock: the list of its jars.
+
     Raises:
         KStreamsError: the jars are not available, or the source does not compile.
     """
 
+    title = "Kafka Streams"
+    sources: tuple[str, ...] = SOURCES
+    lock = "jars.lock"
+
     def __init__(self, jdk: Path, jars: tuple[Path, ...] | None = None, *, scratch: Path | None = None) -> None:
         self._jdk = jdk
-        self._jars = jars if jars is not None else ensure_jars(jars=peer_jars())
+        self._jars = jars if jars is not None else ensure_jars(jars=peer_jars(self.lock))
         self._scratch = scratch
         self._classes = Path(tempfile.mkdtemp(prefix="kstreams-peer-", dir=scratch))
         try:
@@ -118,31 +128,79 @@ class KafkaStreamsPeer:
             raise
 
     def _compile(self) -> None:
-        with as_file(files(__package__).joinpath(SOURCE)) as source:
+        with ExitStack() as stack:
+            sources = [str(stack.enter_context(as_file(files(__package__).joinpath(name)))) for name in self.sources]
             compiler = str(self._jdk / "bin" / "javac")
-            command = [compiler, "-cp", self._class_path(), "-d", str(self._classes), str(source)]
+            command = [compiler, "-cp", self._class_path(), "-d", str(self._classes), *sources]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
             raise KStreamsError(
-                f"the Kafka Streams peer does not compile: {done.stderr[:400]}", hint=f"the JDK at {self._jdk} may be too old"
+                f"the {self.title} peer does not compile: {done.stderr[:400]}", hint=f"the JDK at {self._jdk} may be too old"
             )
 
     def close(self) -> None:
         shutil.rmtree(self._classes, ignore_errors=True)
 
-    def __enter__(self) -> KafkaStreamsPeer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    def _run_java(self, options: Mapping[str, Any], seconds: float, state: Path) -> tuple[Any, ProcessSampler]:
+        """Run the peer until it has printed its one line; return the line's contents."""
+        command = self.command(options)
+        log = state / "peer.log"
+        with log.open("wb") as errors:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+            sampler = ProcessSampler(lambda: tree(process.pid))
+            try:
+                with sampler:
+                    output = line_of(process, seconds + GRACE_SECONDS)
+            finally:
+                process.kill()
+                process.communicate()
+        if not output:
+            raise KStreamsError(f"the {self.title} peer failed: {last_words(log)}", hint="run it once more; its jars may not fit the JDK")
+        return json.loads(output), sampler
+
+    def command(self, options: Mapping[str, object], *flags: str) -> list[str]:
+        """Return the command of the peer.
+
+        Args:
+            flags: of the JVM.
+        """
+        class_path = os.pathsep.join([self._class_path(), str(self._classes)])
+        given = [f"{key}={value}" for key, value in options.items()]
+        return [str(self._jdk / "bin" / "java"), *flags, "-cp", class_path, self.sources[0].removesuffix(".java"), *given]
+
+    def _class_path(self) -> str:
+        return os.pathsep.join(map(str, self._jars))
+
+
+class KafkaStreamsPeer(JavaPeer):
+    """`StreamsPeer.java`."""
+
     def run(
-        self, testbed: Testbed, workload: str, topics: Topics, records: int, settings: Settings, name: str, *, after: int = 0
+        self,
+        testbed: Testbed,
+        workload: str,
+        topics: Topics,
+        records: int,
+        settings: Settings,
+        name: str,
+        *,
+        after: int = 0,
+        twin: bool = False,
+        settle_ms: int = 0,
     ) -> PeerRun:
         """Run one workload to the end of its input, and delete everything it made except its output.
 
         Args:
             after: number of processed records after which its clock starts; 0: with the first record.
+            twin: `workload` is a query of `NexmarkTwins`, and `topics.input` the prefix of its topics.
+            settle_ms: it has finished when it has processed nothing for so long, for topologies with repartition topics; its clock stops
+                with the last record.
 
         Raises:
             KStreamsError: the peer failed, or did not finish in time.
@@ -155,6 +213,8 @@ class KafkaStreamsPeer:
             "guarantee": settings.guarantee,
             "records": records,
             "after": after,
+            "twin": str(twin).lower(),
+            "settle-ms": settle_ms,
             "input": topics.input,
             "table": topics.table,
             "output": topics.output,
@@ -166,39 +226,17 @@ class KafkaStreamsPeer:
             "max-seconds": settings.max_seconds,
             "cache-bytes": "" if settings.cache_bytes is None else settings.cache_bytes,
         }
-        class_path = os.pathsep.join([self._class_path(), str(self._classes)])
-        command = [
-            str(self._jdk / "bin" / "java"),
-            "-cp",
-            class_path,
-            _CLASS,
-            *(f"{key}={value}" for key, value in options.items()),
-        ]
-        log = state / "peer.log"
         try:
-            with log.open("wb") as errors:
-                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
-                sampler = ProcessSampler(lambda: tree(process.pid))
-                try:
-                    with sampler:
-                        output = _line_of(process, settings.max_seconds + _GRACE_SECONDS)
-                finally:
-                    process.kill()
-                    process.communicate()
-            if not output:
-                raise KStreamsError(f"the Kafka Streams peer failed at {workload}: {_last_words(log)}")
-            result = json.loads(output)
+            result, sampler = self._run_java(options, settings.max_seconds, state)
+            state_mb = megabytes_in(state)
         finally:
             shutil.rmtree(state, ignore_errors=True)
             testbed.forget(name)
         complete = result["records"] == records and result["closed"]
-        return PeerRun(result["measured"], result["seconds"], result["cpu_seconds"], sampler.peak_rss_mb, complete)
-
-    def _class_path(self) -> str:
-        return os.pathsep.join(map(str, self._jars))
+        return PeerRun(result["measured"], result["seconds"], result["cpu_seconds"], sampler.peak_rss_mb, complete, state_mb)
 
 
-def _line_of(process: subprocess.Popen[bytes], seconds: float) -> bytes:
+def line_of(process: subprocess.Popen[bytes], seconds: float) -> bytes:
     """Return the process's one line of output; empty if it ended without a line, or is too slow."""
     import selectors
 
@@ -212,7 +250,7 @@ def _line_of(process: subprocess.Popen[bytes], seconds: float) -> bytes:
     return b""
 
 
-def _last_words(log: Path) -> str:
+def last_words(log: Path) -> str:
     lines = [
         line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip() and "SLF4J" not in line
     ]

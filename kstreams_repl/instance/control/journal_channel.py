@@ -86,7 +86,7 @@ class JournalChannel(FileChannel):
         found = {}
         for slot, report in list(self._follower.state.reports.items()):
             if report.generation == generation and self._cleared.get(slot) is not report:
-                found[slot] = _content(report)
+                found[slot] = content_of(report)
         desired = self._follower.state.desired
         if desired is not None and (desired.generation, desired.state) == (generation, Signal.PAUSE.value):
             for slot in range(desired.instances):
@@ -319,7 +319,8 @@ class JournalClaim:
         return None
 
 
-def _content(report: InstanceReport) -> dict[str, Any]:
+def content_of(report: InstanceReport) -> dict[str, Any]:
+    """Return a report of the journal in the form of one in a file."""
     try:
         figures = json.loads(report.figures or "{}")
     except ValueError:

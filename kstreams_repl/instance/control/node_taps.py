@@ -82,7 +82,7 @@ class TapFiles:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
         self._folder = directory / _FOLDER
 
     # ---- the client's end
@@ -106,7 +106,7 @@ class TapFiles:
         ``rows``.
         """
         found = []
-        for path in self._directory.glob(f"tapped-{generation}-*.json"):
+        for path in self.directory.glob(f"tapped-{generation}-*.json"):
             content = read_whole(path)
             mine = (content or {}).get("taps", {}).get(tap)
             if content is not None and isinstance(mine, dict):
@@ -135,7 +135,7 @@ class TapFiles:
 
     def show(self, generation: int, slot: int, content: Mapping[str, Any] | None) -> None:
         """Write the values observed by an instance; None: it has no taps any more."""
-        path = self._directory / f"tapped-{generation}-{slot}.json"
+        path = self.directory / f"tapped-{generation}-{slot}.json"
         with suppress(FileNotFoundError):  # the driver has removed the directory
             if content is None:
                 path.unlink()

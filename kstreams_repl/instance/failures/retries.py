@@ -10,13 +10,16 @@ from kstreams_repl.errors import (
     KStreamsError,
     OutputRetryError,
     ProducerFencedError,
+    SchemaRegistryUnavailableError,
     TaskMigratedError,
 )
 from kstreams_repl.instance.log_throttle import LogThrottle
 from kstreams_repl.kafka.transactional import TransactionDoubtError
 
 _LOG = logging.getLogger("kstreams_repl.instance")
-_TRANSIENT = (TransactionDoubtError, BrokerUnavailableError, ProducerFencedError, TaskMigratedError, OutputRetryError)
+_TRANSIENT = (
+    TransactionDoubtError, BrokerUnavailableError, ProducerFencedError, TaskMigratedError, OutputRetryError, SchemaRegistryUnavailableError,
+)  # fmt: skip
 _MOST_RETRIES = 10
 """Maximum retries after errors that are not known to be transient, without a commit in between."""
 _BACKOFF_SECONDS = 0.1

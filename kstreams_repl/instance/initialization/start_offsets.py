@@ -74,6 +74,8 @@ def start_offsets(
         else:
             recreated = environment.positions.get(f"{INPUT}{partition}") == RECREATED
             offset = _beginning(plan, partition, _reset_policy(plan, spec, partition), first[partition], last[partition], admin)
+            if plan.stops is not None:  # "latest" was looked up when the run began
+                offset = max(first[partition], min(offset, plan.stops.get(partition, offset)))
             starts[partition] = StartOffset(offset, OffsetMetadata(), reset=recreated)
     return starts
 

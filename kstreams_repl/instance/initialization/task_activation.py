@@ -104,6 +104,11 @@ def start_task(instance: Instance, restored: RestoringTask) -> ActiveTask:
                 if name not in (COMMIT_ID, STREAM_TIME) and not name.startswith(FLOOR)
             }
         )
+    task.recover_tables()
+    if task.calls is not None:
+        task.calls.attach(instance.call_runner())
+    if task.services.threads is not None:
+        task.services.threads.submit = instance.task_pool().submit
     logs = changelogs_of(spec)
     floors = floors_of(logs, [start.metadata for start in starts.values()], instance.take_over.topic_ids)
     task.counts.begin(counts_before(restored))

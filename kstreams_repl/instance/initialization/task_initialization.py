@@ -40,6 +40,7 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_consumer, make_producer
 from kstreams_repl.kafka.group_offsets import assign
 from kstreams_repl.kafka.transactional import TransactionalProducer
+from kstreams_repl.table_files.instance_tables import InstanceTables
 
 _LOG = logging.getLogger("kstreams_repl.instance")
 _MOMENT_SECONDS = 0.2
@@ -230,6 +231,7 @@ def _open_clients(
         changelogs=plan.changelogs(),
         track=plan.config.exactly_once,
         rejected=rejected,
+        tables=InstanceTables(plan.application_id),
     )
     collectors.append(collector)
     consumer = make_consumer(
@@ -237,6 +239,6 @@ def _open_clients(
         group_id=plan.application_id,
         isolation=plan.isolation,
         role="main",
-        enable_partition_eof=any(len(spec.partitions) > 1 for spec in plan.assignment[slot]),
+        enable_partition_eof=plan.stops is not None or any(len(spec.partitions) > 1 for spec in plan.assignment[slot]),
     )
     return InstanceClients(plan, admin=admin, consumer=consumer, producer=producer, fence=transactions), collector

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.instance import Instance, wall_clock
@@ -24,6 +24,9 @@ from kstreams_repl.metrics.counters import Counter, Reader, Steps
 from kstreams_repl.metrics.registry import Registry
 from kstreams_repl.metrics.sensors import Sensor, Window, record, scaled
 from kstreams_repl.metrics.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from kstreams_repl.instance.metrics.call_metrics import CallMetrics
 
 _MS = 1000.0
 _READ_STORES_SECONDS = 1.0
@@ -51,6 +54,7 @@ class InstanceMetrics:
         self._tags = {THREAD_ID: thread_id(plan.application_id, slot)}
         self._instance: Instance | None = None
         self._tasks: dict[str, TaskMetrics] = {}
+        self._calls: CallMetrics | None = None
         self._feeds: list[Callable[[int], None]] = []
         self._ratios: dict[str, float] = {}
         self._spent = (time.monotonic(), {"process": 0.0, "punctuate": 0.0, "poll": 0.0, "commit": 0.0})
@@ -136,6 +140,12 @@ class InstanceMetrics:
                 record(self._processed, folded.processed, now)
                 record(self._slices, folded.slices, now)
                 record(self._punctuated, folded.punctuated, now)
+            if instance.calls is not None:
+                if self._calls is None:
+                    from kstreams_repl.instance.metrics.call_metrics import CallMetrics  # brings asyncio
+
+                    self._calls = CallMetrics(self._registry, self._tags)
+                self._calls.fold(instance, now)
             if instance.standbys is not None:
                 for name, count in list(instance.standbys.updated.items()):
                     self._task(name).updated(count, now)

@@ -8,6 +8,7 @@ from typing import Any
 
 from kstreams_repl.instance.initialization.task_activation import counts_before
 from kstreams_repl.instance.instance import Instance
+from kstreams_repl.instance.metrics.slow_tasks import SlowTasks
 from kstreams_repl.runtime.node_counts import NodeCounts, added
 from kstreams_repl.types import TopicPartition
 
@@ -22,6 +23,7 @@ class ReportMetrics:
         self._at = time.monotonic()
         self._counts: dict[str, int] = {}
         self._rates: dict[str, float] = {}
+        self._slow = SlowTasks()
 
     def begin(self, instance: Instance) -> None:
         """Start with a running instance; one kept between epochs has counts already."""
@@ -53,6 +55,7 @@ class ReportMetrics:
             "from_snapshots": instance.take_over.from_snapshots,
             "snapshots": {} if instance.snapshotter is None else instance.snapshotter.taken,
             "snapshot_trouble": _snapshot_error(instance),
+            "calls": _calls(instance),
             "standbys": {} if instance.standbys is None else instance.standbys.lags(),
             "first_at": instance.counters.first_at,
             "committed_at": instance.counters.committed_at,
@@ -63,6 +66,7 @@ class ReportMetrics:
                     "lag": lags[task.id],
                     "lags": {str(partition): partition_lags[partition] for partition in task.committed},
                     "buffered": task.task.buffered,
+                    "slow_ms": self._slow.of(str(task.id), task.counters.process),
                     "stream_time": task.task.services.clock.now,
                     "dropped": dict(task.task.dropped),
                     "committed": {str(partition): offset for partition, offset in task.committed.items()},
@@ -102,6 +106,14 @@ def _restoring(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
     """Return the report of a task that does not run yet; its lag is unknown."""
     committed = {str(partition): offset for partition, offset in offsets.items()}
     return {"records": 0, "rate": 0.0, "lag": -1, "buffered": 0, "stream_time": -1, "dropped": {}, "committed": committed}
+
+
+def _calls(instance: Instance) -> dict[str, Any]:
+    if instance.calls is None:
+        return {}
+    from kstreams_repl.instance.metrics.call_metrics import call_figures  # brings asyncio
+
+    return call_figures(instance)
 
 
 def _snapshot_error(instance: Instance) -> str | None:

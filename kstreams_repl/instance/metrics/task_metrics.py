@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.instance.tasks.task_instrumentation import TaskMeter
@@ -11,6 +12,7 @@ from kstreams_repl.metrics.catalogue import NODE, NODE_ID, STATE, STATE_ID, TASK
 from kstreams_repl.metrics.counters import Counter, Reader, Steps
 from kstreams_repl.metrics.registry import Registry
 from kstreams_repl.metrics.sensors import Sensor, Tally, record, scaled
+from kstreams_repl.runtime.task import TOTALS
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import TopicPartition
 
@@ -78,8 +80,8 @@ class TaskMetrics:
         self._readers = (Reader(counters.process), Reader(counters.slices), Reader(counters.punctuate))
         self._process = self._add(self._sensor().rate_and_total("process").avg_and_max("process-latency"))
         self._punctuate = self._add(self._sensor().rate_and_total("punctuate").avg_and_max("punctuate-latency"))
-        self._step(lambda: sum(stream.dropped.values()), self._add(self._sensor().rate_and_total("dropped-records")))
-        self._step(lambda: stream.group.enforced, self._add(self._sensor().rate_and_total("enforced-processing")))
+        for name, read in TOTALS.items():
+            self._step(partial(read, stream), self._add(self._sensor().rate_and_total(name)))
         self._feed(counters.commit_age, [self._add(self._sensor().avg_min_max("repl-commit-e2e-latency"))])
         gauge = self._registry.gauge
         gauge("active-process-ratio", TASK, self._tags, lambda: self._share)

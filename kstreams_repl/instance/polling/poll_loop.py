@@ -36,6 +36,8 @@ _NAPS = ((1.0, 0.02), (5.0, 0.06), (math.inf, 0.12))
 Wake-ups are the cost of an idle instance: 0.4 ms of processor time each, because its data has been evicted from the processor's
 caches.
 """
+_CALL_SECONDS = 0.005
+"""How long a poll waits for results of asynchronous nodes; a result ends the wait, a record does not."""
 _IMBALANCE = 20
 """A partition whose task cannot make progress is paused at this many times its soft bound, and resumed at half of that."""
 
@@ -67,6 +69,7 @@ class PollLoop:
         self._eager_seconds = None if config["repl.commit.eager.ms"] < 0 else config["repl.commit.eager.ms"] / 1000
         self._soft = config["buffered.records.per.partition"]
         self._by_partition = instance.input.by_partition
+        self._drain_seconds = config["repl.async.drain.ms"] / 1000
         partitions = max(1, len(self._by_partition))
         self._room: int = max(self._soft * partitions, 2 * _BATCH)
         self._most_bytes: int = config["input.buffer.max.bytes"]
@@ -104,6 +107,9 @@ class PollLoop:
         next_report, paged_at = 0.0, max(counters.records, SETTLED_RECORDS)
         idle = False
         self.until = until
+        bounds = instance.bounds
+        if bounds is not None:
+            bounds.pause_reached(self._by_partition)
         while True:
             now = monotonic()
             signal = self._signal(now)
@@ -117,6 +123,8 @@ class PollLoop:
                     use_huge_pages()
             # Poll.
             took = False
+            if idle and self._wait_for_calls():
+                idle = False  # what arrives from the broker is taken at once
             room = self._queues_have_room()
             if room or self._stuck:
                 if not room:
@@ -147,9 +155,13 @@ class PollLoop:
             idle = not done and not took
             if not idle:
                 self._active_at = now
-            self._stuck = not done
+            self._stuck = not done and not self._calls_run()
             if now >= committer.refresh_at:
                 committer.refresh(now)
+            if bounds is not None and idle and not self._ahead:
+                bounds.touch(tasks, now)
+                if instance.closing is not None:
+                    instance.closing.step(now)
             since = now - committer.last_commit
             if since >= self._commit_seconds or any(task.task.commit_requested for task in tasks):
                 committer.commit(more=not idle)
@@ -166,6 +178,8 @@ class PollLoop:
         if self._ahead:  # they stay with the instance, which may continue in the next epoch
             clients.begin()
             self._route(self._take_ahead())
+        if signal is not Signal.RUN:
+            self._drain_calls()
         self.instance.committer.commit()
         self.instance.committer.settle()
         if self._paused:  # the next epoch's loop does not know which partitions are paused
@@ -173,6 +187,24 @@ class PollLoop:
             self._paused.clear()
         self._report(self.instance)
         return signal
+
+    def _calls_run(self) -> bool:
+        return self.instance.calls is not None and any(task.calls_running for task in self.instance.tasks)
+
+    def _wait_for_calls(self) -> bool:
+        """Wait a moment for results of asynchronous nodes; return False if none is expected."""
+        if self.instance.calls is None or not self._calls_run():
+            return False
+        self.instance.calls.wait(_CALL_SECONDS)
+        return True
+
+    def _drain_calls(self) -> None:
+        """Give calls in flight a moment to end, so that they need not be made again. What has not ended is part of the commit."""
+        deadline = time.monotonic() + self._drain_seconds
+        while self._calls_run() and time.monotonic() < deadline:
+            self.instance.clients.begin()
+            if not sum(task.replay() for task in self.instance.tasks):
+                self._wait_for_calls()
 
     def _read_ahead(self) -> bool:
         """Take records from the client while a commit waits for the broker. They are routed after the commit, because the dead
@@ -230,9 +262,13 @@ class PollLoop:
             self._paused.update(partitions)
 
     def _route(self, messages: list[Any]) -> None:
-        by_partition, positions = self._by_partition, self.instance.input
+        by_partition, positions, bounds = self._by_partition, self.instance.input, self.instance.bounds
         for partition, batch in columns(messages, self._on_error, topic=self._topic):
             task = by_partition[partition]
+            if bounds is not None:
+                batch = bounds.cut(partition, batch)
+                if not len(batch):
+                    continue
             task.add_records(partition, batch)
             task.counters.consumed[partition] += len(batch)
             if task.joins:
@@ -251,6 +287,8 @@ class PollLoop:
         if is_partition_end(error):
             self.instance.input.ends[partition] = message.offset()
             self.instance.input.passed(partition, message.offset())
+            if self.instance.bounds is not None:
+                self.instance.bounds.met_end(partition, message.offset())
         elif not is_passing(error):
             raise translate(
                 error, f"reading {partition}", topic=partition.topic, bootstrap_servers=self.instance.plan.settings.bootstrap_servers

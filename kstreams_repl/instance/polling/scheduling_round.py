@@ -37,7 +37,7 @@ class SchedulingRounds:
             listed = [
                 Candidate(name, buffered, now - self._had.get(name, self._began))
                 for name, task in waiting.items()
-                if (buffered := task.task.buffered)
+                if (buffered := task.task.buffered + task.calls_waiting)
             ]
             if not listed:
                 break

@@ -22,6 +22,8 @@ from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.types import RecordBatch, TaskId, TopicPartition
 
 _REST_SECONDS = 0.01
+_RETRY_SECONDS = 0.2
+"""How long a task rests that has only records off the main path: they become due, and an order about them may come."""
 _FOREVER = 3600.0
 
 
@@ -173,7 +175,11 @@ class TaskManager:
         that has records, but not of every partition, is scheduled again after `_REST_SECONDS`.
         """
         stream = managed.task.task
-        seconds = _REST_SECONDS if stream.buffered else _FOREVER
+        seconds = _FOREVER
+        if stream.buffered or managed.task.calls_running:
+            seconds = _REST_SECONDS
+        elif managed.task.calls_waiting:
+            seconds = _RETRY_SECONDS
         due = stream.next_wall_clock_punctuation
         if due is not None:
             seconds = min(seconds, max(0.0, (due - stream.services.wall_clock()) / 1000))

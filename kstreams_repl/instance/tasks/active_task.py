@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from threading import get_ident
 
 from kstreams_repl.commit.committed_counts import written_counts
@@ -18,7 +19,8 @@ from kstreams_repl.instance.state.environment_attributes import INPUT, set_as_of
 from kstreams_repl.instance.tasks.consistent_cut import CUT
 from kstreams_repl.instance.tasks.task_counters import TaskCounters
 from kstreams_repl.runtime.operator_stream_times import PREFIX
-from kstreams_repl.runtime.task import CommitPlan, StreamTask
+from kstreams_repl.runtime.task import WINDOWS_CLOSED, CommitPlan, StreamTask
+from kstreams_repl.runtime.task_threads import AHEAD
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.types import RecordBatch, TopicPartition
 
@@ -76,6 +78,8 @@ class ActiveTask:
         self.commit_id = environment.commit_id
         self.touched = False
         self._slice = _FIRST_SLICE
+        self._least = 1 if task.services.threads is None else task.services.threads.threads * AHEAD
+        """Records of a slice, however slow they are: enough for all threads of the task."""
         self.wait = False
         """Set for a commit that the local stores write later: see `may_wait`."""
         self.records = 0
@@ -85,6 +89,8 @@ class ActiveTask:
         self.life.enter(TaskState.RUNNING, f"initialised at commit {environment.commit_id}")
         self.cut: bytes | None = None
         """The consistent-cut note that the stores write with their next commit (`instance.tasks.consistent_cut`)."""
+        self.passed: Mapping[TopicPartition, int] = {}
+        """In a bounded run, positions that have been passed without a record (`instance.input_bounds`)."""
         self._plan: CommitPlan | None = None
         self._warned_about_metadata = False
         self._commits_floors = True
@@ -117,6 +123,19 @@ class ActiveTask:
         if dropped and sum(dropped.values()) != before:
             self.touched = True
 
+    def replay(self) -> int:
+        """Replay results of asynchronous nodes without processing further records; return how many."""
+        self._enter(False)
+        try:
+            done = self.task.replay()
+        except Exception as error:
+            self._failed(error)
+            raise
+        finally:
+            self._leave()
+        self.touched = self.touched or done > 0
+        return done
+
     def process(self, limit: int) -> int:
         """Process up to `limit` records, fewer where user code is slow, so that commits and signals stay on time and a
         transaction does not exceed its timeout, however long a record takes. Return how many were processed.
@@ -136,7 +155,7 @@ class ActiveTask:
             spent = time.monotonic() - began
             self.counters.sliced(done, spent)
             if spent > _SLICE_SECONDS:
-                self._slice = max(1, int(done * _SLICE_SECONDS / spent))
+                self._slice = max(self._least, int(done * _SLICE_SECONDS / spent))
             elif done >= self._slice and spent < _SLICE_SECONDS / 2:
                 self._slice *= 2
         return done
@@ -157,6 +176,39 @@ class ActiveTask:
             self.touched = True
             self.counters.punctuate.add(time.monotonic() - began)
         return ran
+
+    @property
+    def closed_run(self) -> int | None:
+        """The bounded run at whose end the task closed its windows last."""
+        return self.task.services.metadata.get(WINDOWS_CLOSED)
+
+    def close_windows(self, run: int) -> None:
+        """Close the windows at the end of a bounded run; the next commit has the results."""
+        self._enter(True)
+        try:
+            self.task.close_windows(run)
+        except Exception as error:
+            self._failed(error)
+            raise
+        finally:
+            self._leave()
+        self.touched = True
+
+    @property
+    def calls_running(self) -> bool:
+        """Whether calls of asynchronous nodes run, so that results may arrive at any time."""
+        calls = self.task.calls
+        return calls is not None and (calls.running > 0 or bool(calls.arrived))
+
+    @property
+    def calls_waiting(self) -> int:
+        """Records in asynchronous nodes, including those that wait for a later try."""
+        return 0 if self.task.calls is None else self.task.calls.waiting
+
+    @property
+    def results_passed(self) -> dict[TopicPartition, int]:
+        """The offsets in logs of durable results before which none is needed."""
+        return {} if self.task.calls is None else self.task.calls.deletable()
 
     def initialize(self) -> None:
         """Call the processors' `init`."""
@@ -211,12 +263,13 @@ class ActiveTask:
         self._as_of = time.time()  # taken before the commit, which proves that no other owner had the task until then
         self._enter(True)
         try:
-            plan = self._plan = self.task.prepare_commit()
+            plan = self.task.prepare_commit()
         except Exception as error:
             self._failed(error)
             raise
         finally:
             self._leave()
+        self._plan = plan = replace(plan, offsets={**plan.offsets, **self._passed_beyond(plan.offsets)})
         self.counters.flushed()
         entries = self._fitting({**plan.metadata, **self.floors.entries(), COMMIT_ID: commit_id, STREAM_TIME: plan.stream_time})
         first, counts = min(self.committed), written_counts(self.task.counts.read())
@@ -228,6 +281,21 @@ class ActiveTask:
                 encode(plan.partition_times.get(partition, -1), entries, counts if partition == first else b""),
             )
             for partition, start in self.committed.items()
+        }
+
+    def has_passed_more(self) -> bool:
+        """Return whether a commit would move an offset although no record was processed."""
+        return bool(self._passed_beyond({}))
+
+    def _passed_beyond(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the positions of empty queues that are beyond the offsets of their records."""
+        queues = self.task.group.queues
+        return {
+            partition: offset
+            for partition, offset in self.passed.items()
+            if partition in self.committed
+            and not queues[partition].size
+            and offset > offsets.get(partition, self.committed[partition])
         }
 
     def _fitting(self, entries: dict[str, int]) -> dict[str, int]:
@@ -257,6 +325,9 @@ class ActiveTask:
         self.committed.update(plan.offsets)
         self.commit_id = commit_id
         self.touched = False
+        self.task.tables_committed()
+        if self.task.calls is not None:
+            self.task.calls.committed(self.committed)
         self._positions |= {str(log): positions[log] for log in self.changelogs if log in positions}
         self._positions |= {str(log): self.committed[log] for log in self.source_logs if log in self.committed}
         self._positions |= {f"{INPUT}{partition}": offset for partition, offset in self.committed.items()}

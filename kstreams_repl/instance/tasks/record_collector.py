@@ -14,14 +14,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from operator import length_hint
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.errors import UnknownTopicError
 from kstreams_repl.instance.failures.rejected_records import RejectedRecords, identity
 from kstreams_repl.instance.tasks.production_errors import ProductionErrors
 from kstreams_repl.kafka.partitioning import partitioner, partitioner_of_columns
 from kstreams_repl.runtime.collector import Direct, Send, SendMany, Site, one_by_one
+from kstreams_repl.table_files.instance_tables import InstanceTables, TaskRows
+from kstreams_repl.topology.table_files import TableFiles
 from kstreams_repl.types import Headers, TopicPartition
+
+if TYPE_CHECKING:
+    from kstreams_repl.table_files.row_batches import Misfit
 
 _ANY_PARTITION = -1
 _NOW = 0
@@ -39,6 +44,7 @@ class KafkaRecordCollector:
         changelogs: real names of changelog topics.
         track: learn changelog positions from delivery reports (exactly once).
         rejected: the slot's known rejected records; also says whether this instance is careful.
+        tables: the instance's table sinks.
     """
 
     def __init__(
@@ -49,8 +55,10 @@ class KafkaRecordCollector:
         changelogs: frozenset[str] = frozenset(),
         track: bool = True,
         rejected: RejectedRecords | None = None,
+        tables: InstanceTables | None = None,
     ) -> None:
         self._producer = producer
+        self.tables = tables or InstanceTables("")
         self._count = count
         self._counts: dict[str, int] = {}
         self._partitioners: dict[str, Callable[[bytes], int]] = {}
@@ -118,6 +126,11 @@ class KafkaRecordCollector:
             self.errors.produce_failed(error, topic, site, key, value, timestamp, headers, None)
 
         return Direct(self._producer.produce, failed)
+
+    def rows(
+        self, node: str, table: TableFiles, partition: int, misfit: Misfit, context: Callable[[], Any] | None = None
+    ) -> TaskRows:
+        return self.tables.rows(node, table, partition, misfit, context)
 
     # ---- commit
 

@@ -21,7 +21,7 @@ from kstreams_repl.topology.stores import StoreBuilder
 Cell = list[int]
 
 CALLS = {
-    "put": "put", "put_raw": "put", "put_cell": "put", "put_if_absent": "put-if-absent", "put_all": "put-all",
+    "put": "put", "put_raw": "put", "put_item": "put", "put_if_absent": "put-if-absent", "put_all": "put-all",
     "get": "get", "get_raw": "get",
     "fetch": "fetch", "fetch_raw": "fetch", "backward_fetch": "fetch", "fetch_range": "fetch", "backward_fetch_range": "fetch",
     "fetch_all": "fetch", "backward_fetch_all": "fetch", "fetch_session": "fetch", "find_sessions": "fetch",
@@ -32,7 +32,7 @@ CALLS = {
 }  # fmt: skip
 """Store method -> Kafka Streams' name of the operation."""
 
-_AT_ONCE = frozenset({"put", "put_raw", "put_cell", "get", "get_raw", "fetch_raw"})
+_AT_ONCE = frozenset({"put", "put_raw", "put_item", "get", "get_raw", "fetch_raw"})
 """Methods that are called for each record and return no iterator."""
 
 
@@ -259,6 +259,7 @@ class _CountingCollector:
         self._counters_of = counters_of
         self.partitions = inner.partitions
         self.partition_of = inner.partition_of
+        self.rows = getattr(inner, "rows", None)
 
     def sender(self, topic: str, site: Site | None = None) -> Send:
         send, cells = self._inner.sender(topic, site), self._counters_of(topic)

@@ -97,7 +97,7 @@ class EmbeddedBroker:
         self._progress = progress
         self._directory: BrokerDirectory | None = None
         self._record: BrokerRecord | None = None
-        self._supervisor: _Supervisor | None = None
+        self._supervisor: SupervisedJvm | None = None
         self._log_start = 0
 
     @classmethod
@@ -242,14 +242,14 @@ class EmbeddedBroker:
     def _choose_ports(self, directory: BrokerDirectory, *, fresh: bool) -> BrokerRecord:
         last = None if fresh else directory.read_record()
         if self._wanted_port is not None:
-            if not _is_free(self._wanted_port):
+            if not is_free_port(self._wanted_port):
                 raise _busy_port(self._wanted_port, directory)
             port = self._wanted_port
-        elif last is not None and _is_free(last.port):
+        elif last is not None and is_free_port(last.port):
             port = last.port
         else:
-            port = _free_port()
-        controller = last.controller_port if last is not None and _is_free(last.controller_port) else _free_port()
+            port = free_port()
+        controller = last.controller_port if last is not None and is_free_port(last.controller_port) else free_port()
         return BrokerRecord(port, controller, owner_pid=os.getpid())
 
     def _try_start(
@@ -269,7 +269,7 @@ class EmbeddedBroker:
                 "-cp", os.pathsep.join(map(str, class_path)), "kafka.Kafka", str(directory.properties_path),
             ]  # fmt: skip
             remove = self._wanted_directory is None
-            guard = _Supervisor(directory, replace(record, detached=detach), command, lock, remove=remove, detach=detach)
+            guard = SupervisedJvm(directory, replace(record, detached=detach), command, lock, remove=remove, detach=detach)
         except OSError as error:
             if is_full(error):
                 raise directory.no_room() from error
@@ -331,8 +331,8 @@ class _NotReady(Exception):
     """The broker ended, or did not answer in time."""
 
 
-class _Supervisor:
-    """The owner's side of `supervisor.py`: the process, and the pipe whose end-of-file stops the broker."""
+class SupervisedJvm:
+    """The owner's side of `supervisor.py`: the process, and the pipe whose end-of-file stops its JVM (the broker, the registry)."""
 
     def __init__(
         self, directory: BrokerDirectory, record: BrokerRecord, command: list[str], lock: int, *, remove: bool, detach: bool
@@ -429,7 +429,7 @@ def _answers(port: int) -> bool:
         return False
 
 
-def _is_free(port: int) -> bool:
+def is_free_port(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -439,7 +439,7 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

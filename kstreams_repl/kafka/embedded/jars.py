@@ -38,10 +38,12 @@ class LockedJar:
     version: str
     size: int
     sha256: str
+    classifier: str = ""
+    packaging: str = "jar"
 
     @property
     def file_name(self) -> str:
-        return f"{self.artifact}-{self.version}.jar"
+        return f"{self.artifact}-{self.version}{self.classifier and '-' + self.classifier}.{self.packaging}"
 
     def matches(self, path: Path) -> bool:
         """Return whether the file exists with this jar's size and sha256."""
@@ -154,7 +156,7 @@ def _fetch_one(jar: LockedJar, scratch: Path, mirror: str | None) -> Path:
         from jgo.maven import MavenContext, PythonResolver
     except ModuleNotFoundError as error:
         raise EmbeddedBrokerError(
-            f"the broker's jar {jar.file_name} is not in the cache, and the package that downloads it (jgo) is not installed",
+            f"{jar.file_name} is not in the cache, and the package that downloads it (jgo) is not installed",
             hint="pip install 'kstreams-repl[broker]', or connect to an existing cluster",
             path=str(cache_directory() / jar.file_name),
         ) from error
@@ -166,10 +168,10 @@ def _fetch_one(jar: LockedJar, scratch: Path, mirror: str | None) -> Path:
         timeout=30,
     )
     try:
-        path = Path(context.project(jar.group, jar.artifact).at_version(jar.version).artifact().resolve())
+        path = Path(context.project(jar.group, jar.artifact).at_version(jar.version).artifact(jar.classifier, jar.packaging).resolve())
     except Exception as error:
         raise EmbeddedBrokerError(
-            f"the broker's jar {jar.file_name} could not be fetched: {error}",
+            f"{jar.file_name} could not be fetched: {error}",
             hint=f"the first start needs a Maven repository; set {MIRROR_VARIABLE} to a mirror, or {CACHE_VARIABLE} to a filled cache",
             path=str(cache_directory() / jar.file_name),
         ) from error

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from kstreams_repl.call_checks import checked_calls
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.deprecation import renamed
 from kstreams_repl.display.picture import Picture, picture_of
+from kstreams_repl.display.retries import Retries
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.inspection.result import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
+from kstreams_repl.queries.state_query import StateQueryRequest, StateQueryResult
+from kstreams_repl.queries.store_types import QueryableStoreType, StoreQueryParameters
+from kstreams_repl.session.application.batch_report import BatchReport
 from kstreams_repl.session.application.control_thread import Work
+from kstreams_repl.session.application.query_view import QueryView
 from kstreams_repl.session.application.state import ApplicationState
 from kstreams_repl.session.application.versions import Version, VersionHistory
 from kstreams_repl.session.cluster_client import ClusterClient
@@ -24,7 +29,9 @@ from kstreams_repl.session.views.consumer_lag import remaining_records
 from kstreams_repl.session.views.counts_reader import CountsReader
 from kstreams_repl.session.views.failed_record import position_of, record_at, with_record
 from kstreams_repl.session.views.live_taps import live_peek, live_tail, node_name
+from kstreams_repl.session.views.local_queries import queries_of
 from kstreams_repl.session.views.metrics_view import MetricsView
+from kstreams_repl.session.views.node_retries import retries_of
 from kstreams_repl.session.views.picture_overlay import Rates, overlay_of
 from kstreams_repl.session.views.record_counts import Counts, NodeRate
 from kstreams_repl.session.views.sample_run import sampled_values
@@ -35,13 +42,14 @@ from kstreams_repl.topology.describe import TopologyDescription
 from kstreams_repl.topology.topology import Topology
 
 if TYPE_CHECKING:
+    from kstreams_repl.instance.run_progress import RunProgress
     from kstreams_repl.session.application.detached.client import DetachedDeployment
     from kstreams_repl.spark.deployment import Deployment
     from kstreams_repl.spark.instance_reports import ApplicationReport
 
 
 @checked_calls
-class ApplicationView:
+class ApplicationView(QueryView):
     """The read-only part of `Application`."""
 
     name: str
@@ -52,6 +60,7 @@ class ApplicationView:
     stale: frozenset[str]
     running_code: Mapping[str, Any]
     _applications: MutableMapping[str, Any]
+    _batch_report: BatchReport | None = None
     _deployment: Deployment | DetachedDeployment
     _history: VersionHistory
     _found: str | None
@@ -168,7 +177,7 @@ class ApplicationView:
             []
         """
         driver = self._driver_process
-        return list(cast("Deployment", self._deployment).restarts.told) if driver is None else driver.restarts
+        return list(cast("Deployment", self._deployment).restarts.history) if driver is None else driver.restarts
 
     @property
     def metrics(self) -> MetricsView:
@@ -190,6 +199,32 @@ class ApplicationView:
             (5, 0)
         """
         return self._counts_reader.read()
+
+    @property
+    def batch_report(self) -> BatchReport | None:
+        """What the last bounded run of this object did (`Session.run_batch`); None: it had none.
+
+        Example:
+            >>> app.batch_report is None
+            True
+        """
+        return self._batch_report
+
+    @batch_report.setter
+    def batch_report(self, report: BatchReport) -> None:
+        self._batch_report = report
+
+    @property
+    def batch_progress(self) -> RunProgress | None:
+        """How far a bounded run is: finished partitions, and offsets to go.
+
+        None for a stream, and before the first check.
+
+        Example:
+            >>> app.batch_progress is None
+            True
+        """
+        return None if self.detached else cast("Deployment", self._deployment).completion
 
     def remaining(self) -> int:
         """Return the number of records on its topics, repartition topics included, that are not processed and committed yet.
@@ -237,16 +272,48 @@ class ApplicationView:
         """
         return picture_of(self.topology, title=f"{self.name} ({self.status})", marks=overlay_of(self, self._rates), state=self.status)
 
-    def store(self, name: str) -> StoreView:
+    @overload
+    def store(self, name: str) -> StoreView: ...
+    @overload
+    def store(self, name: str | StoreQueryParameters, store_type: QueryableStoreType | None = None) -> Any: ...
+    def store(self, name: str | StoreQueryParameters, store_type: QueryableStoreType | None = None) -> Any:
         """Return a store for reading, live while the application runs.
 
-        Raises TopologyError when the topology has no store of that name.
+        Args:
+            name: its name, or parameters with name and type.
+            store_type: one of `QueryableStoreTypes`, or your own: what is returned has its reads, over the tasks on this host, and raises
+                while a task cannot answer. None: a `StoreView`, which shows the last commit in any case.
+
+        Raises TopologyError when the topology has no store of that name; with a type `InvalidStateStoreError`.
 
         Example:
             >>> app.store('counts').get('a')
             2
+            >>> with app.store('counts', ks.QueryableStoreTypes.key_value_store()).all() as rows:
+            ...     sorted(rows)
+            [('a', 2), ('b', 3)]
         """
-        return StoreView(self, self.topology.store(name))
+        if store_type is None and isinstance(name, str):
+            return StoreView(self, self.topology.store(name))
+        return queries_of(self).store(name, store_type)
+
+    def query(self, request: StateQueryRequest, *, timeout: float = 0.0) -> StateQueryResult:
+        """Return the answers of the tasks on this host to a query, by partition, with their positions.
+
+        Args:
+            request: what is asked.
+            timeout: seconds to wait for partitions behind the request's position bound; 0: they answer NOT_UP_TO_BOUND.
+
+        Raises:
+            UnknownStateStoreError: there is no such store.
+            StreamsNotStartedError: the application was never started on this host.
+
+        Example:
+            >>> request = ks.StateQueryRequest.in_store('counts').with_query(ks.KeyQuery.with_key('a'))
+            >>> app.query(request).only_partition_result.result
+            2
+        """
+        return queries_of(self).query(request, timeout=timeout)
 
     @property
     def stores(self) -> dict[str, StoreView]:
@@ -315,6 +382,22 @@ class ApplicationView:
             ...     print(record.key, record.value)
         """
         return live_tail(self, node_name(self, node), timeout)
+
+    def retries(self, node: Any) -> Retries:
+        """Return the records that failed in an asynchronous node and wait for another try (`on_error="retry"`), as of the last commit.
+
+        Args:
+            node: its name, or the stream.
+
+        Raises:
+            TopologyError: the application has no such asynchronous node.
+
+        Example:
+            >>> waiting = app.retries("price")                       # doctest: +SKIP
+            >>> waiting.where(lambda record: record.tries > 2).drop()  # doctest: +SKIP
+            >>> waiting.retry_now()                                  # doctest: +SKIP
+        """
+        return retries_of(self, node if isinstance(node, str) else node_name(self, node))
 
     @property
     def generation(self) -> int:

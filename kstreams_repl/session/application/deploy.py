@@ -8,7 +8,7 @@ in 6 or 7 removes the version and registers the earlier object again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
@@ -48,10 +48,14 @@ def deploy(
     detached: bool = False,
     create_topics: bool | Mapping[str, int] = False,
     from_savepoint: Any = None,
+    is_needed: Callable[[Topology, StreamsConfig], bool] | None = None,
 ) -> Application:
     """Deploy, as `Session.deploy`.
 
     Registers the application before it starts, so an interrupt leaves no running application unregistered.
+
+    Args:
+        is_needed: asked after the topics are created (of a bounded run); False: the application is registered at rest.
     """
     if client.spark.given is None:
         require("pyspark", "pandas")
@@ -69,6 +73,7 @@ def deploy(
     built, config = checked_topology(client, topology, name, config, known, fresh=from_savepoint is not None)
     # 3. Topics.
     create_missing_topics(client, built, create_topics)
+    needed = is_needed is None or is_needed(built, config)
     copartitions = CopartitionCheck(client.admin, built, wanted=config[COPARTITION_CHECK])
     # 4. The beginning.
     savepoint = None
@@ -98,9 +103,13 @@ def deploy(
         if offsets:
             client.admin.commit_offsets(name, offsets)
         # 7. Register and start.
-        application = applications.create(name, built, config, history, version=version, definition=topology, detached=detached)
+        found = None if needed else "stopped"
+        application = applications.create(
+            name, built, config, history, version=version, definition=topology, detached=detached, found=found
+        )
         applications[name] = application
-        application.start()
+        if needed:
+            application.start()
     except Exception:
         if len(history.versions) > count:  # the new version never ran
             history.forget_last()

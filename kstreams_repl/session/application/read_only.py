@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.inspection.result import SqlResult
+from kstreams_repl.queries.metadata import StreamsMetadata
 from kstreams_repl.session.application.state import ApplicationState
 from kstreams_repl.session.application.versions import Version
 from kstreams_repl.session.cluster_client import ClusterClient
@@ -29,6 +30,9 @@ class ReadOnlyApplication(Protocol):
     detached: bool
     stale: frozenset[str]
 
+    def metadata_for_all_clients(self) -> list[StreamsMetadata]: ...
+    @property
+    def query_token_path(self) -> str: ...
     @property
     def status(self) -> ApplicationState: ...
     @property

@@ -49,8 +49,16 @@ def {main}() -> None:
     parser.add_argument("--spark", help="a Spark master; without it local Spark")
     parser.add_argument("--directory", help="where state is kept; default: .kstreams here")
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
+    parser.add_argument("--batch", action="store_true", help="run up to the present end of the input, and end (docs/batch.md)")
+    parser.add_argument("--report", help="with --batch: write what it did to this file, as JSON")
+    parser.add_argument("--stop-at", default="eol", help="with --batch: eol, a time, or records:N; default: the present end of the input")
     parser.add_argument("--until-caught-up", action="store_true", help="end when everything on its topics is processed")
     given = parser.parse_args()
+    if given.batch:
+        from kstreams_repl.cli.run import batch_run
+
+        place = {{"broker": given.broker, "spark": given.spark, "directory": given.directory}}
+        raise SystemExit(batch_run(topology, {NAME}, given.config, given.report, defaults={CONFIG}, stop_at=given.stop_at, **place))
     settings = {{**{CONFIG}, **dict(item.split("=", 1) for item in given.config)}}
     with kstreams_repl.connect(given.broker, spark=given.spark, directory=given.directory) as session:
         app = session.deploy(topology(), {NAME}, config=settings)
@@ -91,6 +99,7 @@ _README = """# {name}
 
 - `python app.py --broker HOST:PORT` deploys the topology on local Spark (`--spark MASTER` elsewhere). Without `--broker` an embedded
   Kafka is started. Ctrl-C pauses it at a commit; the next start goes on from there.
+- `python app.py --broker HOST:PORT --batch --report out.json` makes a bounded run: up to the present end of the input, then it ends.
 - `pytest` replays `recording.jsonl` ({records:,} records of {topics}) and compares with `expected.json`.
 """
 

@@ -42,6 +42,7 @@ _SKIPPED = frozenset(
 _PLAIN = (str, int, float, bool, bytes, types.NoneType)
 
 _expression: contextvars.ContextVar[str | None] = contextvars.ContextVar("deployed expression", default=None)
+_module: contextvars.ContextVar[types.ModuleType | None] = contextvars.ContextVar("module of the expression", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +84,18 @@ class Program:
 
 
 @contextmanager
-def deployed_as(expression: str) -> Iterator[None]:
-    """Set the expression of the topology deployed in this block, for magics: the user's code has no call that shows it."""
-    token = _expression.set(expression)
+def deployed_as(expression: str, module: types.ModuleType | None = None) -> Iterator[None]:
+    """Set the expression of the topology deployed in this block, for magics and commands: the user's code has no call that shows it.
+
+    Args:
+        module: where its names are defined; None: in the notebook.
+    """
+    token, other = _expression.set(expression), _module.set(module)
     try:
         yield
     finally:
         _expression.reset(token)
+        _module.reset(other)
 
 
 def program_of(thing: Any, topology: Topology, variables: Mapping[str, Any] | None = None) -> Program:
@@ -98,9 +104,14 @@ def program_of(thing: Any, topology: Topology, variables: Mapping[str, Any] | No
     Args:
         variables: a notebook's, for calls without a frame of the user's (a button).
     """
-    frame = _user_frame()
-    namespace: dict[str, Any] = dict(variables or {}) if frame is None else {**frame.f_globals, **frame.f_locals}
-    texts, call, ends = _texts(frame)
+    frame, module = None, _module.get()
+    if module is not None and module.__file__ is not None:
+        namespace: dict[str, Any] = vars(module)
+        texts, call, ends = [_file_text(module.__file__)], None, True
+    else:
+        frame = _user_frame()
+        namespace = dict(variables or {}) if frame is None else {**frame.f_globals, **frame.f_locals}
+        texts, call, ends = _texts(frame)
     expression = _expression.get() or _deployed(frame)
     if expression is None:
         known = [name for name, value in namespace.items() if value is thing and name.isidentifier() and not name.startswith("_")]
@@ -451,11 +462,14 @@ def _texts(frame: types.FrameType | None) -> tuple[list[CellText], _Call | None,
     call = None if frame is None else _Call.of(frame)
     if frame is None or frame.f_code.co_filename in history.files() or "get_ipython" in frame.f_globals:
         return history.texts(), call, False
-    file = frame.f_code.co_filename
+    return [_file_text(frame.f_code.co_filename)], call, frame.f_code.co_name == "<module>"
+
+
+def _file_text(file: str) -> CellText:
     text = "".join(linecache.getlines(file))
     if not text and Path(file).is_file():
         text = Path(file).read_text(encoding="utf-8")
-    return [CellText(file, text)], call, frame.f_code.co_name == "<module>"
+    return CellText(file, text)
 
 
 def _deployed(frame: types.FrameType | None) -> str | None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from kstreams_repl import serdes
-from kstreams_repl.errors import EmbeddedBrokerError, KStreamsError, ProductionError, SerializationError
+from kstreams_repl.errors import EmbeddedBrokerError, KStreamsError, ProductionError, SchemaRegistryError, SerializationError
 from kstreams_repl.inspection import SqlResult
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
@@ -158,8 +158,8 @@ class TopicProducer:
         watch: Callable[[], None] | None = None,
     ) -> None:
         self.topic = topic
-        self.key_serde = key_serde
-        self.value_serde = value_serde
+        self.key_serde = key_serde and key_serde.for_topic(topic, "key")
+        self.value_serde = value_serde and value_serde.for_topic(topic)
         self._settings = settings
         self._watch = watch or (lambda: None)
         self._failed: list[Any] = []
@@ -244,6 +244,8 @@ class TopicProducer:
         try:
             key_bytes = None if key is None or key_serde is None else key_serde.serialize(key)
             value_bytes = None if value is None or value_serde is None else value_serde.serialize(value)
+        except SchemaRegistryError:
+            raise
         except KStreamsError as error:
             raise SerializationError(
                 f"record {index} for topic {self.topic!r}: {error.message}", hint=error.hint, topic=self.topic

@@ -1,5 +1,5 @@
 """The serdes a topic was written with: as far as the session knows, from its topologies and from the records it produced; else as far as
-the topic's last records show. Only JSON objects, and text keys with them, are recognised.
+the topic's last records show. Only JSON objects, values with a schema in the session's registry, and text keys are recognised.
 """
 
 from __future__ import annotations
@@ -51,17 +51,21 @@ class TopicSerdes:
 
 
 def recognise(admin: Admin, topic: str) -> Pair:
-    """Return the serdes recognised from a topic's last records: JSON objects, with or without text keys, nothing else."""
+    """Return the serdes recognised from a topic's last records: JSON objects, or values whose schema is in the session's registry; with
+    or without text keys."""
     try:
         rows, _ = rows_of(admin, _last(ranges_of(admin, topic)), _SAMPLED_RECORDS, first=False)
     except KStreamsError:  # for example an unknown topic, which the deploy reports
         return UNKNOWN
     values, keys = [row[4] for row in rows], [row[3] for row in rows if row[3] is not None]
-    if guess(values) != "json":
+    found = guess(values)
+    if found not in ("json", "registry"):
         return UNKNOWN
+    if guess(keys) == "registry":
+        return serdes.registry, serdes.of(found)
     texts = [bytes(key) for key in keys]
     plain = bool(texts) and all(text.isascii() and text.decode().isprintable() and text for text in texts)
-    return serdes.string if plain else None, serdes.json
+    return serdes.string if plain else None, serdes.of(found)
 
 
 def _last(ranges: Sequence[OffsetRange]) -> list[OffsetRange]:

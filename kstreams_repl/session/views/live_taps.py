@@ -13,6 +13,7 @@ from kstreams_repl.instance.control.node_taps import LEASE_SECONDS, LONGEST_SECO
 from kstreams_repl.instance.state.state_directory import control_directory, state_root
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.topics.records import ReadRecord, Records
+from kstreams_repl.session.views.calls_view import call_lines
 
 POLL_SECONDS = 0.1
 _RENEW_SECONDS = LEASE_SECONDS / 4
@@ -78,20 +79,7 @@ class LiveTap:
         return sorted(fresh, key=lambda record: record.timestamp)
 
     def _check(self) -> None:
-        """Raise if instances run on another host: they would never answer, which would read as "nothing passed"."""
-        reports = self._application.reports.instances.values()
-        away = sorted({report.place or f"slot {report.slot}" for report in reports if not report.taps})
-        if away:
-            name, node = self._application.name, self._request.node
-            raise TapUnavailableError(
-                f"the values at {node} of {name} cannot be shown live: its instances run in {', '.join(away)}, which do not share the "
-                "driver's control directory, through which taps go",
-                hint=f"session.peek({node!r}) runs a sample; session.read(...) reads a sink's topic; stores can be read as always; or "
-                "mount the driver's state.dir at the same path on the executors' hosts",
-                node=node,
-                application=name,
-                places=away,
-            )
+        refuse_other_hosts(self._application, self._request.node)
 
     def _renew(self) -> None:
         if time.monotonic() < self._renew_at:
@@ -102,6 +90,26 @@ class LiveTap:
             self._request.id, self._request.node, self._request.rows, self._request.per_second, until_ms, self._request.last_ms
         )
         self._requests.put(self._request)
+
+
+def refuse_other_hosts(application: ReadOnlyApplication, node: str) -> None:
+    """Raise if instances run on another host: they would never answer, which would read as "nothing passed".
+
+    Raises:
+        TapUnavailableError: they do.
+    """
+    away = sorted({report.place or f"slot {report.slot}" for report in application.reports.instances.values() if not report.taps})
+    if away:
+        name = application.name
+        raise TapUnavailableError(
+            f"the values at {node} of {name} cannot be shown live: its instances run in {', '.join(away)}, which do not share the "
+            "driver's control directory, through which taps and retries go",
+            hint=f"session.peek({node!r}) runs a sample; session.read(...) reads a sink's topic; stores can be read as always; or "
+            "mount the driver's state.dir at the same path on the executors' hosts",
+            node=node,
+            application=name,
+            places=away,
+        )
 
 
 def live_peek(application: ReadOnlyApplication, node: str, n: int, seconds: float) -> Records:
@@ -115,7 +123,8 @@ def live_peek(application: ReadOnlyApplication, node: str, n: int, seconds: floa
     passed = f"{tap.count:,} passed"
     if not tap.count:
         passed = f"nothing passed within {seconds:g} s; session.peek(...) runs a sample of what is there, and says where values end"
-    return Records(found[:n], note=f"{node}: live from {application.name}, {passed}", title=node)
+    calls = "".join(f"; {line}" for line in call_lines(application.reports).get(node, ()))
+    return Records(found[:n], note=f"{node}: live from {application.name}, {passed}{calls}", title=node)
 
 
 def live_tail(application: ReadOnlyApplication, node: str, seconds: float | None) -> Iterator[ReadRecord]:

@@ -10,6 +10,7 @@ from kstreams_repl.display.markup import one_line
 from kstreams_repl.display.picture import Mark
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.topics.source_serdes import filled_in_serdes
+from kstreams_repl.session.views.calls_view import call_lines, slow_lines
 from kstreams_repl.session.views.record_counts import Counts, NodeRate, source_lag
 from kstreams_repl.session.views.silent_nodes import silent_nodes
 from kstreams_repl.session.views.sql_catalog import all_stores
@@ -52,6 +53,8 @@ def overlay_of(app: ReadOnlyApplication, rates: Rates) -> dict[str, Mark]:
     general = "restoring" if restoring is not None else status if status in STATES else None
     counts = app.counts if status in (*STATES, "failed") else None
     nothing_passes = silent(app, counts)
+    calls = {} if reports is None else call_lines(reports)
+    slow = {} if reports is None or status != "running" else slow_lines(reports, app.topology)
     now = time.monotonic()
     marks: dict[str, Mark] = {}
     for node in app.topology.nodes.values():
@@ -73,6 +76,7 @@ def overlay_of(app: ReadOnlyApplication, rates: Rates) -> dict[str, Mark]:
             behind = source_lag(app.topology, app.name, node, counts.lags)
             if behind is not None:
                 lines, lag = (*lines, f"lag {behind:,}" if behind >= 0 else "lag unknown"), behind if behind >= 0 else None
+        lines = (*lines, *calls.get(node.name, ()), *([slow[node.name]] if node.name in slow else ()))
         if known is not None:
             lines = (*lines, *(f"{number:,} dropped: {reason}" for reason, number in known.dropped.items()))
         state = "stale" if node.name in stale else SILENT if node.name in nothing_passes and restoring is None else general

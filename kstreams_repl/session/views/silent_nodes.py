@@ -11,14 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kstreams_repl.display.markup import one_line
-from kstreams_repl.operators.stream_branch import StreamBranch
-from kstreams_repl.operators.stream_filter import StreamFilter
-from kstreams_repl.operators.stream_flat_map import StreamFlatMap
-from kstreams_repl.operators.stream_flat_map_values import StreamFlatMapValues
 from kstreams_repl.operators.stream_global_table_join import StreamGlobalTableJoin
 from kstreams_repl.operators.stream_stream_join import StreamStreamJoin
 from kstreams_repl.operators.stream_table_join import StreamTableJoin
-from kstreams_repl.operators.table_filter import TableFilter
 from kstreams_repl.operators.table_source import TableSource
 from kstreams_repl.operators.table_suppress import TableSuppress
 from kstreams_repl.operators.table_table_join import TableTableJoin
@@ -32,13 +27,6 @@ MUCH = 100
 """A deployed node that has taken this many records and forwarded none is marked."""
 
 _SIDES = (StreamStreamJoin, TableTableJoin)
-_WORDS: dict[type, str] = {
-    **dict.fromkeys((StreamFilter, TableFilter), "filter"),
-    **dict.fromkeys((StreamTableJoin, StreamGlobalTableJoin, *_SIDES), "join"),
-    **dict.fromkeys((StreamFlatMap, StreamFlatMapValues), "flat_map"),
-    StreamBranch: "branch",
-    TableSuppress: "suppress",
-}
 
 
 def silent_nodes(
@@ -194,7 +182,7 @@ def _has(store: Any, key: Any) -> bool:
 
 
 def _word(topology: Topology, name: str) -> str:
-    return _WORDS.get(type(getattr(topology.nodes[name], "operator", None)), "node")
+    return str(getattr(getattr(topology.nodes[name], "operator", None), "word", "node"))
 
 
 def _label(topology: Topology, name: str) -> str:

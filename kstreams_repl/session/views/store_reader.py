@@ -199,26 +199,6 @@ def count_rows(config: StreamsConfig, topology: Topology, builder: StoreBuilder)
     return total
 
 
-def get_row(config: StreamsConfig, topology: Topology, builder: StoreBuilder, key: bytes) -> bytes | None:
-    """Return the stored bytes of one key of a key-value store, from whichever task has it.
-
-    Raises:
-        InvalidStateStoreError: the store has no state on this machine.
-    """
-    paths = list(task_directories(config, topology, builder.name).values())
-    if not paths:
-        raise InvalidStateStoreError(f"store {builder.name!r} has no state on this machine", store=builder.name)
-    for path in paths:
-        try:
-            with _snapshot(path) as view:
-                found: bytes | None = view.get(builder.name, key)
-        except InvalidStateStoreError:
-            continue
-        if found is not None:
-            return found
-    return None
-
-
 @contextmanager
 def _snapshot(path: Path) -> Iterator[Any]:
     from kstreams_repl.stores.engine.snapshot import LmdbSnapshot

@@ -7,14 +7,16 @@ from typing import Any
 from kstreams_repl import serdes
 from kstreams_repl.deprecation import renamed
 from kstreams_repl.display.picture import store_detail
-from kstreams_repl.errors import InvalidStateStoreError
+from kstreams_repl.errors import InvalidStateStoreError, KStreamsError
 from kstreams_repl.inspection.result import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.session.views.local_queries import value_at, value_from_server
 from kstreams_repl.session.views.spark_frames import store_frame
-from kstreams_repl.session.views.store_reader import POINT_READS, count_rows, get_row, read_store
+from kstreams_repl.session.views.store_reader import POINT_READS, count_rows, read_store
 from kstreams_repl.stores.codec import Codec
 from kstreams_repl.topology.stores import StoreBuilder
+from kstreams_repl.types import ValueAndTimestamp, VersionedRecord
 
 
 class StoreView:
@@ -49,6 +51,8 @@ class StoreView:
     def get(self, key: Any) -> Any:
         """Return the value of a key (of a versioned store the latest), None when there is none. For key-value stores.
 
+        On a cluster with query servers (``application.server``) it is one request to the owner of the key, else a read of the changelog.
+
         Raises:
             InvalidStateStoreError: the store is of another kind.
 
@@ -63,24 +67,24 @@ class StoreView:
                 hint="read its rows: rows(), df() or app.sql()",
                 store=self.name,
             )
-        config = self._application.config
-        data = serdes.resolve(self._builder.key_serde, config["default.key.serde"]).serialize(key)
-        row = None if data is None else self._row(data)
+        try:
+            return _value(value_at(self._application, self._builder, key))
+        except InvalidStateStoreError:  # in memory, or on other hosts
+            pass
+        try:
+            return _value(value_from_server(self._application, self.name, key))
+        except KStreamsError:  # no server, or one that cannot answer
+            return self._from_changelog(key, stamped)
+
+    def _from_changelog(self, key: Any, stamped: bool) -> Any:
+        app, builder = self._application, self._builder
+        data = serdes.resolve(builder.key_serde, app.config["default.key.serde"]).serialize(key)
+        parts = read_store(app.client.admin, app.config, app.topology, builder, limit=None).parts
+        row = next((value for part in parts for own, value in zip(part.keys, part.values, strict=True) if own == data), None)
         if row is None:
             return None
-        decoded = Codec(serdes.resolve(self._builder.value_serde, config["default.value.serde"]), timestamped=stamped).decode(row)
+        decoded = Codec(serdes.resolve(builder.value_serde, app.config["default.value.serde"]), timestamped=stamped).decode(row)
         return decoded[0] if stamped else decoded
-
-    def _row(self, key: bytes) -> bytes | None:
-        """Return the stored bytes of a key, from the local state, else (in memory, on other hosts) from the changelog."""
-        app, builder = self._application, self._builder
-        if builder.on_disk(app.config["default.dsl.store"]):
-            try:
-                return get_row(app.config, app.topology, builder, key)
-            except InvalidStateStoreError:  # no state on this machine
-                pass
-        parts = read_store(app.client.admin, app.config, app.topology, builder, limit=None).parts
-        return next((value for part in parts for own, value in zip(part.keys, part.values, strict=True) if own == key), None)
 
     @renamed(rows="store_limit")
     def rows(self, columns: str = "*", *, store_limit: int | None = None) -> SqlResult:
@@ -140,3 +144,7 @@ class StoreView:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return self.rows()._repr_mimebundle_()
+
+
+def _value(found: Any) -> Any:
+    return found.value if isinstance(found, ValueAndTimestamp | VersionedRecord) else found

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Any
 
+from kstreams_repl.batch.completion import CompletionWatch
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import ControlChannel, Signal
@@ -33,6 +34,7 @@ class GenerationRun:
         confirmed: every instance has confirmed the pause, and it is in the journal.
         outdated: topology or input topics have changed since; the next start needs another plan.
         partitions: the watch of the input topics, closed with the query.
+        completion: the watch of a bounded run, closed with the query.
     """
 
     def __init__(self, session: Any, plan: ApplicationPlan, shipment: Shipment, lease: ControlChannel) -> None:
@@ -43,6 +45,7 @@ class GenerationRun:
         self.query: RunningQuery | None = None
         self.confirmed = self.outdated = False
         self.partitions: PartitionWatch | None = None
+        self.completion: CompletionWatch | None = None
         self._ending: threading.Thread | None = None  # ends the query after a pause
 
     @property
@@ -96,8 +99,8 @@ class GenerationRun:
         ended = {signal.value, "failed", "superseded"}
         deadline = time.monotonic() + seconds
         while silent and time.monotonic() < deadline:
-            told = self.lease.reports(plan.generation)
-            silent = [slot for slot in silent if told.get(slot, {}).get("state") not in ended]
+            reports = self.lease.reports(plan.generation)
+            silent = [slot for slot in silent if reports.get(slot, {}).get("state") not in ended]
             if query is None or not query.active:
                 break
             time.sleep(0.005 if silent else 0)
@@ -118,6 +121,8 @@ class GenerationRun:
         """Stop the query whatever its instances do. An interrupt leaves it in place, so that the next caller can stop it."""
         if self.partitions is not None:
             self.partitions.close()
+        if self.completion is not None:
+            self.completion.close()
         if self.query is not None:
             self.query.stop()
         self.query = None

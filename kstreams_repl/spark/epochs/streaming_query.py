@@ -149,8 +149,8 @@ def start_query(
             (f.sum("records") / f.max("seconds")).alias("rate"),
         )
         if 0 < len(tasks) <= _MOST_TASKS_SHOWN:
-            told = f.struct("records", "dropped", "restored", "lag", "state", "error")
-            reports = reports.observe("tasks", *(f.max(f.when(f.col("task") == name, told)).alias(name) for name in tasks))
+            columns = f.struct("records", "dropped", "restored", "lag", "state", "error")
+            reports = reports.observe("tasks", *(f.max(f.when(f.col("task") == name, columns)).alias(name) for name in tasks))
         query = (
             reports.writeStream.format("noop")
             .queryName(f"{application_id}-{generation}")

@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -21,10 +22,12 @@ from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import EpochTask
 from kstreams_repl.instance.control.open_channel import claim_slot
 from kstreams_repl.instance.epoch_handover import IdleEpochLimit
+from kstreams_repl.instance.executor_directory import executor_process
 from kstreams_repl.instance.gc_tuning import relax_collector
 from kstreams_repl.instance.instance_cache import InstanceCache
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.log_context import write_to_stderr
+from kstreams_repl.processes import process_mark
 from kstreams_repl.spark.epochs.epoch_rows import report_batch
 from kstreams_repl.spark.planning.plan_serialization import Shipment, unpack
 
@@ -58,16 +61,17 @@ def run_epoch(
             if claimed is None:
                 return
             over = claimed.epoch_over
-            outcome = run_instance(
-                replace(plan, state_directory=claimed.state_directory),
-                claimed.control.slot,
-                until=until,
-                control=claimed.control,
-                executor=executor or claimed.executor,
-                cache=_cache,
-                own_process=True,
-                idle_limit=None if over is None else IdleEpochLimit(time.monotonic() + plan.config["repl.epoch.idle.ms"] / 1000, over),
-            )
+            with _server_kept(plan, shipment, executor or claimed.executor, claimed.state_directory):
+                outcome = run_instance(
+                    replace(plan, state_directory=claimed.state_directory),
+                    claimed.control.slot,
+                    until=until,
+                    control=claimed.control,
+                    executor=executor or claimed.executor,
+                    cache=_cache,
+                    own_process=True,
+                    idle_limit=None if over is None else IdleEpochLimit(time.monotonic() + plan.config["repl.epoch.idle.ms"] / 1000, over),
+                )
     except BrokerUnavailableError as away:  # no claim is possible: the next epoch tries again
         logging.getLogger("kstreams_repl.spark").warning("skipping an epoch: %s", away, extra={"application": application_id})
         time.sleep(max(0.0, min(_BROKER_SECONDS, until - time.monotonic())))
@@ -90,6 +94,31 @@ def _plan(shipment: Shipment, application_id: str) -> ApplicationPlan:
     _plans[application_id] = (shipment.digest, plan)
     relax_collector()
     return plan
+
+
+def _server_kept(plan: ApplicationPlan, shipment: Shipment, place: str, state_directory: str) -> AbstractContextManager[None]:
+    """Keep the query server of this executor running, if there is to be one; it ends with the executor, or with the application."""
+    if plan.query_tokens is None:
+        return nullcontext()
+    from kstreams_repl.queries.metadata import HostInfo
+    from kstreams_repl.queries.server.launch import ServeRequest, server_kept
+
+    owner = process_mark(executor_process())
+    return server_kept(
+        ServeRequest(
+            shipment,
+            plan.application_id,
+            place,
+            state_directory,
+            HostInfo.build_from_endpoint(plan.config["application.server"]),
+            owner=owner,
+            with_application=True,
+            version=f"{plan.version}/{owner.pid if owner else 0}",
+            certfile=plan.config["repl.server.certfile"],
+            keyfile=plan.config["repl.server.keyfile"],
+            insecure=plan.config["repl.server.insecure"],
+        )
+    )
 
 
 def worker_state() -> dict[str, Any]:

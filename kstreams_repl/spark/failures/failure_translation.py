@@ -56,13 +56,18 @@ def disk_errors(where: Path) -> Iterator[None]:
         ) from error
 
 
-def has_failed(told: Collection[Mapping[str, Any]]) -> bool:
+def has_failed(reports: Collection[Mapping[str, Any]]) -> bool:
     """Return whether an instance has failed or was replaced by one of another session, according to the reports."""
-    return any(report.get("state") in ("failed", "superseded") for report in told)
+    return any(report.get("state") in ("failed", "superseded") for report in reports)
 
 
 def error_of_end(
-    application_id: str, told: Collection[Mapping[str, Any]], cause: str | None, state: Path, python: str, lost: KStreamsError | None = None
+    application_id: str,
+    reports: Collection[Mapping[str, Any]],
+    cause: str | None,
+    state: Path,
+    python: str,
+    lost: KStreamsError | None = None,
 ) -> tuple[KStreamsError, bool]:
     """Return why an application ended by itself, from its instances' reports or else from Spark, and whether an instance failed.
 
@@ -70,10 +75,10 @@ def error_of_end(
         cause: Spark's reason; None if it gave none.
         lost: another error found by the watcher.
     """
-    failed = [report for report in told if report.get("state") == "failed"]
+    failed = [report for report in reports if report.get("state") == "failed"]
     if failed:
         return error_from(failed[0].get("failure") or {"error": "an instance failed", "message": "its report contains no reason"}), True
-    if any(report.get("state") == "superseded" for report in told):
+    if any(report.get("state") == "superseded" for report in reports):
         taken = f"another session took over {application_id}"
         return TaskMigratedError(taken, hint=f"no data are lost; take control back with session.attach({application_id!r})"), False
     return lost or query_error(cause, state, python), False

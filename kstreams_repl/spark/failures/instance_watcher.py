@@ -20,10 +20,10 @@ class OnEnd(Protocol):
     """Called once, in the watcher's thread, when a generation has ended by itself."""
 
     def __call__(
-        self, run: GenerationRun, told: Collection[Mapping[str, Any]], cause: str | None, lost: KStreamsError | None
+        self, run: GenerationRun, reports: Collection[Mapping[str, Any]], cause: str | None, lost: KStreamsError | None
     ) -> None:
         """Args:
-        told: the last reports of the instances.
+        reports: the last reports of the instances.
         cause: Spark's reason why the query ended; None if it gave none.
         lost: the error of missing executors.
         """
@@ -43,13 +43,13 @@ def _watch(run: GenerationRun, on_end: OnEnd) -> None:
         time.sleep(_CHECK_SECONDS)
         if run.query is None:
             return
-        told = run.lease.reports(run.plan.generation).values()
+        reports = run.lease.reports(run.plan.generation).values()
         lost = None
-        if not has_failed(told):
+        if not has_failed(reports):
             if check % _CHECKS_PER_CALL:  # a call to the JVM costs more than reading the reports
                 continue
             lost = executors.check()
             if lost is None and query.active:
                 continue
-        on_end(run, told, query.cause(), lost)
+        on_end(run, reports, query.cause(), lost)
         return

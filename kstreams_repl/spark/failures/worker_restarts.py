@@ -30,11 +30,11 @@ class WorkerRestarts:
     """The restarts of one deployment after deaths of its worker processes.
 
     Attributes:
-        told: one line per restart, the last ones: time, cause and result.
+        history: one line per restart, the last ones: time, cause and result.
     """
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.history: list[str] = []
         self._committed: Mapping[str, int] = {}
         self._fruitless = 0
 
@@ -54,7 +54,7 @@ class WorkerRestarts:
             f"{time.strftime('%H:%M:%S')} worker processes of {plan.application_id} were killed from outside and Spark ended its query; "
             f"it was restarted from its last commit as generation {plan.generation + 1}"
         )
-        self.told = [*self.told, line][-_KEPT:]
+        self.history = [*self.history, line][-_KEPT:]
         _LOG.warning("%s", line)
         return None
 

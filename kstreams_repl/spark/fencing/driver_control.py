@@ -60,12 +60,12 @@ class DriverControl:
         """Fence the transactional ids of these slots: no instance that started earlier can commit any more."""
         fence_instances(self._settings, self._application_id, slots, timeout_ms=self._timeout_ms)
 
-    def record(self, plan: ApplicationPlan, signal: Signal) -> bool:
+    def record(self, plan: ApplicationPlan, signal: Signal, *, finished: bool = False) -> bool:
         """Write the state to the journal, for drivers that attach later. Log a failure (no broker, fenced by a successor) and return
         False."""
         try:
             if self.generations is not None:
-                self.generations.tell(plan, signal)
+                self.generations.tell(plan, signal, finished=finished)
         except KStreamsError as error:
             _LOG.warning("the journal was not written: %s", error, extra={"application": self._application_id})
             return False

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from kstreams_repl.commit import offset_metadata
 from kstreams_repl.commit.committed_counts import merged_counts
+from kstreams_repl.commit.failpoints import failpoint
 from kstreams_repl.errors import KStreamsError, ProducerFencedError
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import ENDED, ControlChannel, Signal
@@ -30,7 +31,16 @@ from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.exact_metadata import OffsetAndMetadata
 from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.kafka.journal import TRANSACTION_MS, JournalControl, JournalReader, TopicRecord, ensure_journal
-from kstreams_repl.kafka.journal_records import Assignment, ControlRecord, DesiredState, KeptOffset, KeptOffsets, Version, encode
+from kstreams_repl.kafka.journal_records import (
+    Assignment,
+    ControlRecord,
+    DesiredState,
+    KeptOffset,
+    KeptOffsets,
+    StopOffsets,
+    Version,
+    encode,
+)
 from kstreams_repl.types import TaskId, TopicPartition
 
 _LOG = logging.getLogger("kstreams_repl.spark")
@@ -100,11 +110,13 @@ class Generations:
         self._version = state.desired.version if state.desired is not None else 1
         self._instances = state.desired.instances if state.desired is not None else 0
         self._assignment = state.assignment
-        self._places = {slot: said.host for slot, said in state.reports.items() if said.host}
+        self._places = {slot: report.host for slot, report in state.reports.items() if report.host}
         lease.attach(self.end, self._send)
         self._desired_now = state.desired
         self._kept = state.kept_offsets
-        self._counted = {n: (said.source_hash, said.counts) for n, said in state.versions.items() if n <= self._version}
+        self.run = state.stop_offsets
+        """The last bounded run (`batch`); None: there was none."""
+        self._counted = {n: (version.source_hash, version.counts) for n, version in state.versions.items() if n <= self._version}
 
     @property
     def generation(self) -> int:
@@ -137,14 +149,14 @@ class Generations:
     @property
     def previous(self) -> Previous:
         """The last known assignment, from the journal."""
-        said = self._assignment
-        if said is None:
+        assignment = self._assignment
+        if assignment is None:
             return Previous()
         try:
             return Previous(
-                {TaskId.parse(task): int(slot) for slot, tasks in said.tasks.items() for task in tasks},
-                _by_task(said.standbys),
-                {int(slot): place for slot, place in said.places.items()} | self._places | self._lease.executors(),
+                {TaskId.parse(task): int(slot) for slot, tasks in assignment.tasks.items() for task in tasks},
+                _by_task(assignment.standbys),
+                {int(slot): place for slot, place in assignment.places.items()} | self._places | self._lease.executors(),
             )
         except ValueError:  # not a task name; the next generation replaces it
             return Previous()
@@ -155,8 +167,12 @@ class Generations:
         broken = self._control.broken
         return broken is not None and not isinstance(broken, ProducerFencedError)
 
-    def raise_to(self, plan: ApplicationPlan, version: VersionText | None = None) -> int:
-        """Put the plan's generation and its version into effect; return how many slots earlier generations may have used."""
+    def raise_to(self, plan: ApplicationPlan, version: VersionText | None = None, *, bounded: StopOffsets | None = None) -> int:
+        """Put the plan's generation and its version into effect; return how many slots earlier generations may have used.
+
+        Args:
+            bounded: the bounded run that the plan is part of. Without one the application becomes a stream, and an open run is dropped.
+        """
         texts = self._take(version, plan.generation)
         tasks = {str(slot): tuple(str(spec.task_id) for spec in specs) for slot, specs in enumerate(plan.assignment)}
         before = self._slots
@@ -166,7 +182,12 @@ class Generations:
         places = {str(slot): place for slot, place in enumerate(plan.places) if place is not None}
         self._assignment = Assignment(plan.generation, tasks, standbys, places)
         self._instances = plan.instances
-        self._to_work(self._desired(plan.generation, Signal.RUN), self._assignment, *texts)
+        if bounded is None and self.run is not None and self.run.state == "open":
+            bounded = replace(self.run, state="dropped")
+        runs = () if bounded is None else (replace(bounded, generation=plan.generation),)
+        self._to_work(self._desired(plan.generation, Signal.RUN), self._assignment, *texts, *runs)
+        self.run = runs[0] if runs else self.run
+        failpoint("B2")
         self._generation = plan.generation
         self._lease.signal(plan.generation, Signal.RUN)
         return before
@@ -196,12 +217,23 @@ class Generations:
         now = self._desired_now or DesiredState(self._generation, "stopped", version.number, 0)
         self._write(replace(now, version=version.number, at_ms=_now()), *texts, topic_records=topic_records)
 
-    def tell(self, plan: ApplicationPlan, signal: Signal) -> None:
+    def drop_run(self) -> bool:
+        """Drop the stop offsets of an open bounded run: the next one takes new ones. Return whether there was one."""
+        if self.run is None or self.run.state != "open" or self._desired_now is None:
+            return False
+        self.run = replace(self.run, generation=self._generation, state="dropped")
+        self._write(self._desired_now, self.run)
+        return True
+
+    def tell(self, plan: ApplicationPlan, signal: Signal, *, finished: bool = False) -> None:
         """Write that the application is paused or stopped, and its offsets (the broker deletes them after some days). Instances that have
         not confirmed are fenced first.
+
+        Args:
+            finished: the bounded run is over.
         """
-        told = self._lease.reports(plan.generation)
-        silent = [slot for slot in range(plan.instances) if told.get(slot, {}).get("state") not in ENDED]
+        reports = self._lease.reports(plan.generation)
+        silent = [slot for slot in range(plan.instances) if reports.get(slot, {}).get("state") not in ENDED]
         if silent and self._desired_now is not None:  # not after a takeover: a successor's instances must not be fenced
             self._write(self._desired_now)
         fence_instances(plan.settings, self._application_id, silent, timeout_ms=plan.config["transaction.timeout.ms"])
@@ -211,8 +243,12 @@ class Generations:
             kept.setdefault(at.topic, {})[str(at.partition)] = KeptOffset(committed.offset, committed.metadata)
         ids = {name: topic.id for name, topic in self._admin.describe_topics(kept).items()}
         keeping = KeptOffsets(plan.generation, kept, _now(), ids)
-        self._write(self._desired(plan.generation, signal), keeping)
+        runs = (replace(self.run, state="finished"),) if finished and self.run is not None else ()
+        failpoint("B5")
+        self._write(self._desired(plan.generation, signal), keeping, *runs)
+        failpoint("B6")
         self._kept = keeping
+        self.run = runs[0] if runs else self.run
 
     def stay(self) -> bool:
         """Write the desired state again if nothing was written for a day; return whether it was written. The broker expires a
@@ -277,10 +313,10 @@ class Generations:
             return {}
         kept = {TopicPartition(topic, int(n)): at for topic, of in self._kept.offsets.items() for n, at in of.items() if n.isdecimal()}
         known = self._admin.committed_offsets(self._application_id, list(kept))
-        lacking = {at: (said.offset, said.metadata) for at, said in kept.items() if at not in known}
+        lacking = {at: (offset.offset, offset.metadata) for at, offset in kept.items() if at not in known}
         there = self._admin.describe_topics({at.topic for at in lacking})
         ids = self._kept.topics
-        return {at: said for at, said in lacking.items() if at.topic in there and ids.get(at.topic) == there[at.topic].id}
+        return {at: offset for at, offset in lacking.items() if at.topic in there and ids.get(at.topic) == there[at.topic].id}
 
     def _write(
         self,

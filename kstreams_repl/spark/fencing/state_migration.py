@@ -177,8 +177,8 @@ class Migration:
         )
 
     def _refused(self, key: bytes, what: str, hint: str) -> TopologyError:
-        said = f"store {self.store!r} cannot be migrated: the row of key {self._named(key)!r} {what}"
-        return TopologyError(said, hint=hint, store=self.store)
+        message = f"store {self.store!r} cannot be migrated: the row of key {self._named(key)!r} {what}"
+        return TopologyError(message, hint=hint, store=self.store)
 
     def _named(self, key: bytes) -> str:
         try:

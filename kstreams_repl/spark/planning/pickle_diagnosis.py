@@ -24,7 +24,7 @@ def culprit(item: Any, sends: Callable[[Any], bool]) -> tuple[str, Any] | None:
     """
     seen: set[int] = set()
 
-    def look(inside: Any, name: str) -> tuple[str, Any] | None:
+    def visit(inside: Any, name: str) -> tuple[str, Any] | None:
         for label, value in _held(inside):
             if id(value) in seen or len(seen) > _MOST:
                 continue
@@ -32,10 +32,10 @@ def culprit(item: Any, sends: Callable[[Any], bool]) -> tuple[str, Any] | None:
             if not sends(value):
                 known = label or name
                 opaque = known and not isinstance(value, _LOOKED_INTO) and not is_users(type(value).__module__)
-                return (None if opaque else look(value, known)) or (known, value)
+                return (None if opaque else visit(value, known)) or (known, value)
         return None
 
-    return look(item, "")
+    return visit(item, "")
 
 
 def _held(item: Any) -> Iterator[tuple[str, Any]]:

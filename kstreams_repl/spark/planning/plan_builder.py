@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from kstreams_repl.instance.state.state_directory import control_directory
 from kstreams_repl.kafka.admin import Admin, NewTopicSpec
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.internal_topics import ensure_internal_topics
+from kstreams_repl.kafka.query_tokens import tokens_in
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.spark.fencing.generation_fencing import Previous
 from kstreams_repl.spark.planning.task_assignment import assign_standbys, assign_tasks, needs_copies
@@ -122,7 +124,7 @@ def make_plan(
     known = counts | create_internal_topics(admin, resolved, config)
     specs = _task_specs(topology, application_id, config, resolved)
     before = Previous() if previous is None else previous
-    instances = min(config["num.stream.threads"], max(1, len(specs)))
+    instances = min(len(config.thread_groups), max(1, len(specs)))
     slots = assign_tasks(list(specs), instances, before.tasks, before.standbys)
     places = tuple(before.places.get(slot) for slot in range(instances))
     stateful = [task for task, spec in specs.items() if needs_copies(spec)]
@@ -158,6 +160,15 @@ def _check_snapshots(config: StreamsConfig, *, new: bool) -> None:
         directory = snapshot_directory(config["repl.snapshot.dir"])
         if new:
             check_directory(directory)
+
+
+def with_queries(plan: ApplicationPlan, topology: Any, version: int) -> ApplicationPlan:
+    """Return the plan with what query servers need: the topology, and the tokens, which are made in the control directory at first use.
+
+    Raises:
+        ConfigError: the tokens can be read by others.
+    """
+    return replace(plan, version=version, topology=topology, query_tokens=tokens_in(Path(plan.control_directory)))
 
 
 def _task_specs(topology: Any, application_id: str, config: StreamsConfig, resolved: ResolvedTopology) -> dict[TaskId, TaskSpec]:

@@ -145,10 +145,10 @@ _imported = UserModules()
 
 def _stamp(path: Path) -> tuple[int, int] | None:
     try:
-        told = path.stat()
+        seen = path.stat()
     except OSError:  # deleted, or in an archive
         return None
-    return told.st_mtime_ns, told.st_size
+    return seen.st_mtime_ns, seen.st_size
 
 
 @contextmanager
@@ -196,7 +196,7 @@ def _user_modules(plan: ApplicationPlan) -> tuple[dict[str, ModuleType], dict[st
         if isinstance(item, ModuleType):
             if note(item.__name__, called) is not None:
                 for value in list(vars(item).values()):
-                    look(value, depth + 1)
+                    enter(value, depth + 1)
             return
         if callable(item):
             note(getattr(item, "__module__", None), found)
@@ -209,21 +209,21 @@ def _user_modules(plan: ApplicationPlan) -> tuple[dict[str, ModuleType], dict[st
         elif isinstance(item, type):
             if _is_of_users(item):
                 for value in list(vars(item).values()):
-                    look(getattr(value, "__func__", value), depth + 1)
+                    enter(getattr(value, "__func__", value), depth + 1)
         else:
             for cell in getattr(item, "__closure__", None) or ():
                 visit(content_of(cell), depth + 1, found)
             if isinstance(item, FunctionType) and _is_of_users(item):
                 for _, value in read_globals(item):
-                    look(value, depth + 1)
+                    enter(value, depth + 1)
             for name in getattr(item, "__slots__", ()) or ():
                 visit(getattr(item, name, None), depth + 1, found)
             attributes = getattr(item, "__dict__", None)
             if isinstance(attributes, dict):
                 visit(attributes, depth + 1, found)
-            look(type(item), depth + 1)
+            enter(type(item), depth + 1)
 
-    def look(item: Any, depth: int) -> None:
+    def enter(item: Any, depth: int) -> None:
         with suppress(Exception):  # any object of a notebook may raise on access
             visit(item, depth, called)
 

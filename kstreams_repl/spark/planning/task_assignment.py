@@ -70,16 +70,16 @@ def assign_standbys(
     slots: list[list[TaskId]] = [[] for _ in active]
     at = {task: slot for slot, tasks in enumerate(active) for task in tasks}
 
-    def place(slot: int) -> str | None:
+    def host_of(slot: int) -> str | None:
         return places[slot] if slot < len(places) else None
 
     for task in sorted(stateful):
         before = tuple((previous or {}).get(task, ()))
         taken = {at[task]}
         for _ in range(min(replicas, len(active) - 1)):
-            used = {place(slot) for slot in taken} - {None}
+            used = {host_of(slot) for slot in taken} - {None}
             free = [slot for slot in range(len(active)) if slot not in taken]
-            chosen = min(free, key=lambda slot: (place(slot) in used, slot not in before, len(slots[slot]), slot))
+            chosen = min(free, key=lambda slot: (host_of(slot) in used, slot not in before, len(slots[slot]), slot))
             slots[chosen].append(task)
             taken.add(chosen)
     return slots

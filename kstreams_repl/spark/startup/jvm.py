@@ -46,17 +46,17 @@ def start_jvm(
     """
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _directory_until_both_ended() as (directory, held), log.open("wb") as stderr:
-        told = directory / "gateway"
+        address_file = directory / "gateway"
         process = subprocess.Popen(
             _command(settings),
-            env={**environment, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)},
+            env={**environment, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address_file)},
             stdin=subprocess.PIPE,
             stderr=stderr,
             start_new_session=True,
             pass_fds=(held,),
         )
         try:
-            while not told.exists():
+            while not address_file.exists():
                 if cancelled is not None and cancelled.is_set():
                     raise DeployError("the start of Spark was cancelled")
                 if process.poll() is not None:
@@ -65,7 +65,7 @@ def start_jvm(
                         hint=f"read its output in {log}; run ./kstreams doctor to check whether Java and Spark are compatible",
                     )
                 time.sleep(_POLL_SECONDS)
-            return _connect(told.read_bytes(), process)
+            return _connect(address_file.read_bytes(), process)
         except BaseException:  # also on interrupts: only this function knows the process
             process.kill()
             process.communicate()
@@ -80,11 +80,11 @@ def _command(settings: Mapping[str, str]) -> list[str]:
     return [submit, *settled, *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))]
 
 
-def _connect(told: bytes, process: subprocess.Popen[bytes]) -> Any:
-    """Return PySpark's gateway to a running JVM, whose port it reads from the environment. ``told``: port and secret as Java wrote them"""
+def _connect(answer: bytes, process: subprocess.Popen[bytes]) -> Any:
+    """Return PySpark's gateway to a running JVM, whose port it reads from the environment. `answer`: port and secret as Java wrote them."""
     from pyspark.java_gateway import launch_gateway
 
-    address = {"PYSPARK_GATEWAY_PORT": str(int.from_bytes(told[:4], "big")), "PYSPARK_GATEWAY_SECRET": told[8:].decode()}
+    address = {"PYSPARK_GATEWAY_PORT": str(int.from_bytes(answer[:4], "big")), "PYSPARK_GATEWAY_SECRET": answer[8:].decode()}
     os.environ.update(address)
     try:
         gateway = launch_gateway()  # type: ignore[no-untyped-call]

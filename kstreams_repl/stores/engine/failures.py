@@ -10,6 +10,8 @@ from kstreams_repl.disk_errors import free_bytes, is_full, room
 from kstreams_repl.errors import StateStoreError, TaskCorruptedError
 
 _FULL_BYTES = 1 << 20
+RawError = lmdb.Error
+"""What a read transaction raises, also after its environment was closed by another thread."""
 
 
 def storage_error(error: Exception, path: str, doing: str) -> StateStoreError:

@@ -28,6 +28,7 @@ from kstreams_repl.stores.engine.failures import corrupted, storage_error
 from kstreams_repl.stores.engine.lmdb_engine import LmdbEngine, LmdbTree
 from kstreams_repl.stores.engine.memory import MemoryEngine
 from kstreams_repl.stores.engine.page_checksums import PageSeal, check
+from kstreams_repl.stores.engine.read_only import MAX_DATABASES, MAX_READERS, close_read_only
 from kstreams_repl.stores.engine.write_lock import LockedError, OnLocked, within
 
 FORMAT = b"1"
@@ -35,8 +36,6 @@ META = b"meta"
 ENGINE_PREFIX = "store:"
 DEFAULT_MAP_BYTES = 64 << 30
 _SMALLEST_MAP_BYTES = 64 << 20
-MAX_DATABASES = 512
-MAX_READERS = 256
 
 T = TypeVar("T")
 _LONG = struct.Struct(">q")
@@ -88,6 +87,7 @@ class LmdbEnvironment(Hooks):
                 hint = "close the other environment first"
                 raise StateStoreError(f"{self._where} is {how} in this process", hint=hint, path=self._where)
             os.makedirs(self._where, mode=0o700, exist_ok=True)
+            close_read_only(self._where)
             check(self._where)
             self._env = _open_map(self._where, map_bytes)
             try:

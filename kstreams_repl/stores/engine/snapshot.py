@@ -19,10 +19,10 @@ import lmdb
 from kstreams_repl.errors import InvalidStateStoreError
 from kstreams_repl.stores.engine.base import Row, after
 from kstreams_repl.stores.engine.failures import storage_error
-from kstreams_repl.stores.engine.lmdb import _OPEN, ENGINE_PREFIX, MAX_DATABASES, MAX_READERS, META, open_database
+from kstreams_repl.stores.engine.lmdb import _OPEN, ENGINE_PREFIX, META, open_database
 from kstreams_repl.stores.engine.lmdb_engine import LmdbTree
 from kstreams_repl.stores.engine.long_keys import BUCKET_SIZE
-from kstreams_repl.stores.engine.page_checksums import check_head
+from kstreams_repl.stores.engine.read_only import open_read_only
 from kstreams_repl.stores.engine.write_lock import within
 
 _LONG = struct.Struct(">q")
@@ -40,25 +40,8 @@ class LmdbSnapshot:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.path.realpath(path)
         shared = self._shared = _OPEN.get(self.path)
-        self._owned = shared is None
-        try:
-            if shared is not None:
-                self._env = shared._env
-            elif not os.path.exists(os.path.join(self.path, "data.mdb")):
-                raise InvalidStateStoreError(f"no local state in {self.path}", path=self.path)
-            else:
-                check_head(self.path)
-                self._env = lmdb.open(
-                    self.path,
-                    readonly=True,
-                    create=False,
-                    max_dbs=MAX_DATABASES,
-                    max_readers=MAX_READERS,
-                    readahead=False,
-                    max_spare_txns=1,
-                )
-        except lmdb.Error as error:
-            raise storage_error(error, self.path, "opening") from error
+        self._owned = None if shared is not None else open_read_only(self.path)
+        self._env = shared._env if shared is not None else self._owned.env  # type: ignore[union-attr]
         self._trees: dict[str, LmdbTree] = {}
         self._meta: Any = None
 
@@ -78,7 +61,7 @@ class LmdbSnapshot:
             raise storage_error(error, self.path, "reading") from error
 
     def _database(self, name: bytes) -> Any:
-        if not self._owned:
+        if self._owned is None:
             return within(_LOCK_SECONDS, self.path, lambda: open_database(self._env, name, create=False))
         return self._env.open_db(name, create=False)
 
@@ -148,8 +131,20 @@ class LmdbSnapshot:
             return view.positions
 
     def close(self) -> None:
-        if self._owned:
-            self._env.close()
+        if self._owned is not None:
+            self._owned.release()
+            self._owned = None
+
+    @property
+    def outdated(self) -> bool:
+        """Whether its files were closed or replaced since: another snapshot must be opened."""
+        if self._shared is not None:
+            return self._shared.closed or self._shared.failed is not None
+        return self._owned is None or self._owned.outdated
+
+    def begin(self) -> Any:
+        """Return a read transaction at the last commit; its end is that of the last reference to it."""
+        return self._begin()
 
     def __enter__(self) -> LmdbSnapshot:
         return self

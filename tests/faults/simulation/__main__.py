@@ -1,4 +1,4 @@
-"""``python -m tests.faults.simulation [--mutant NAME] [--trace] FIRST [COUNT]``: run seeds; print what went wrong.
+"""``python -m tests.faults.simulation [--mutant NAME] [--trace] [--calls] FIRST [COUNT]``: run seeds; print what went wrong.
 
 With a mutant the single steps come first, and what notices it first is enough. The exit code is 1 when there were violations.
 """
@@ -11,19 +11,20 @@ import time
 
 def main(arguments: list[str]) -> int:
     trace = "--trace" in arguments
-    arguments = [argument for argument in arguments if argument != "--trace"]
+    calls = "--calls" in arguments
+    arguments = [argument for argument in arguments if argument not in ("--trace", "--calls")]
     mutant = ""
     if arguments[0] == "--mutant":
         mutant, arguments = arguments[1], arguments[2:]
     first, count = int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 1
     if mutant:
         return _tell(mutant, first, count)
-    from tests.faults.simulation.scenario import run_seed
+    from tests.faults.simulation.seed import run_seed
 
     bad = 0
     started = time.process_time()
     for seed in range(first, first + count):
-        verdict = run_seed(seed)
+        verdict = run_seed(seed, calls=calls)
         if trace:
             print("\n".join(verdict.trace))
             print("digest", verdict.digest)

@@ -19,6 +19,7 @@ from kstreams_repl.stores.engine.lmdb import ENGINE_PREFIX
 from kstreams_repl.topology.partitions import resolve_partitions
 from kstreams_repl.types import TaskId
 from tests.faults.simulation.broker import Broker, Entry
+from tests.faults.simulation.calls import ask, pay
 from tests.faults.simulation.disk import Disk
 
 APPLICATION = "app"
@@ -64,7 +65,7 @@ def _place(topic: str, key: bytes, value: bytes, count: int) -> int:
     return value[0] - ord("0")
 
 
-def _topology() -> Any:
+def _topology(calls: str | None) -> Any:
     builder = StreamsBuilder()
     for name in ("seen", "ticks"):
         builder.add_state_store(
@@ -72,7 +73,17 @@ def _topology() -> Any:
         )
     stream = builder.stream("in", key_serde=serdes.bytes, value_serde=serdes.bytes)
     both = {"key_serde": serdes.bytes, "value_serde": serdes.bytes}
-    stream.process(Seen, stores=["seen"]).to("out", **both)
+    seen = stream.process(Seen, stores=["seen"])
+    if calls is not None:
+        builder.add_state_store(StoreBuilder("asked", StoreKind.KEY_VALUE, key_serde=serdes.bytes, value_serde=serdes.long))
+        seen = seen.process_async(
+            ask, stores=["asked"], name="ask", order=calls, in_flight=4, timeout="500ms", retries=30, backoff="10ms", max_backoff="50ms"
+        )
+        seen = seen.map_values_async(
+            pay, name="pay", order=calls, in_flight=4, timeout="500ms", retries=30, backoff="10ms", max_backoff="50ms", durable=True,
+            key_serde=serdes.bytes, value_serde=serdes.bytes, result_serde=serdes.bytes,
+        )  # fmt: skip
+    seen.to("out", **both)
     stream.process(Ticks, stores=["ticks"]).to("ticked", **both)
     stream.flat_map_values(lambda value: [b"0" + value, b"1" + value]).to("torn", partitioner=_place, **both)
     grouped = stream.select_key(_group).group_by_key(key_serde=serdes.bytes, value_serde=serdes.bytes)
@@ -81,8 +92,14 @@ def _topology() -> Any:
 
 
 @cache
-def prepared(partitions: int, guarantee: str, eager_ms: int) -> tuple[dict[str, int], dict[TaskId, TaskSpec], StreamsConfig]:
-    """(all topics, the tasks, the configuration)"""
+def prepared(
+    partitions: int, guarantee: str, eager_ms: int, calls: str | None = None
+) -> tuple[dict[str, int], dict[TaskId, TaskSpec], StreamsConfig]:
+    """(all topics, the tasks, the configuration)
+
+    Args:
+        calls: the order of the asynchronous node; None: there is none.
+    """
     config = StreamsConfig(
         {
             "application.id": APPLICATION,
@@ -93,7 +110,7 @@ def prepared(partitions: int, guarantee: str, eager_ms: int) -> tuple[dict[str, 
             "repl.commit.eager.ms": eager_ms,
         }
     )
-    topology = _topology()
+    topology = _topology(calls)
     topics = {"in": partitions, "out": partitions, "ticked": 1, "torn": 2, "totalled": 1}
     resolved = resolve_partitions(topology, APPLICATION, topics)
     for topic in (*resolved.repartition_topics, *resolved.changelog_topics):
@@ -119,7 +136,10 @@ def violations(broker: Broker, disk: Disk, paths: dict[TaskId, str], sent: dict[
         for entry in entries:
             seen[number_of(entry)] += 1
             assert entry.key is not None and entry.value is not None
-            by_key.setdefault(entry.key, []).append((number_of(entry), int(entry.value.split(b":")[2])))
+            counts = {int(count) for count in entry.value.split(b":")[2:]}
+            if exactly and len(counts) > 1:
+                found.append(f"out-{number}: the stores before and behind the asynchronous node differ: {entry.value!r}")
+            by_key.setdefault(entry.key, []).append((number_of(entry), min(counts)))
         if exactly:
             for key, pairs in by_key.items():
                 if [count for _, count in pairs] != list(range(1, len(pairs) + 1)):
@@ -154,6 +174,15 @@ def violations(broker: Broker, disk: Disk, paths: dict[TaskId, str], sent: dict[
     return found
 
 
+def waiting_calls(broker: Broker) -> int:
+    """How many records wait in the asynchronous nodes as of the last commit."""
+    return sum(
+        len(_replayed(broker, f"{node}-pending", number))
+        for node in ("ask", "pay")
+        for number in broker.visible(f"{APPLICATION}-{node}-pending-changelog")
+    )
+
+
 def _replayed(broker: Broker, store: str, partition: int | None = None) -> dict[bytes | None, bytes | None]:
     rows: dict[bytes | None, bytes | None] = {}
     for number, entries in broker.visible(f"{APPLICATION}-{store}-changelog").items():
@@ -174,7 +203,8 @@ def _compare(broker: Broker, disk: Disk, task: TaskId, path: str) -> list[str]:
         for entry in log.entries
         if entry.transaction is not None and entry.transaction.state == "committed"
     }
-    for store in ("seen", "ticks") if task.subtopology == 0 else ("totals",):
+    asked = (f"{APPLICATION}-asked-changelog", task.partition)
+    for store in ("seen", "ticks", *(["asked"] if asked in broker.logs else [])) if task.subtopology == 0 else ("totals",):
         rows = {key: value[-8:] for key, value in file.trees.get(f"{ENGINE_PREFIX}{store}".encode(), {}).items()}
         replay = _replayed(broker, store, task.partition)
         log = broker.logs[(f"{APPLICATION}-{store}-changelog", task.partition)]

@@ -1,6 +1,6 @@
-"""``python -m tests.faults.simulation.mutation``: run the simulation on every mutant, two at a time; print a `Notice` of each as JSON.
+"""``python -m tests.faults.simulation.mutation NAME...``: run the simulation on these mutants; print a `Notice` of each as JSON.
 
-Each mutant gets a forked process of its own, which imports the project anew; only third-party modules are there before.
+Two run at a time. Each gets a forked process of its own, which imports the project itself; only third-party modules are imported before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import greenlet  # noqa: F401
 import lmdb  # noqa: F401
 import sortedcontainers  # noqa: F401
 
-from tests.faults.mutants import MUTANTS
 from tests.faults.simulation.noticing import Notice, notice
 
 SEEDS = 150
@@ -37,7 +36,8 @@ def _start(name: str) -> tuple[int, int]:
 
 
 def main() -> int:
-    waiting = list(MUTANTS)
+    names = sys.argv[1:]
+    waiting = list(names)
     running: dict[int, tuple[str, int]] = {}
     found: dict[str, dict[str, str]] = {}
     while waiting or running:
@@ -49,7 +49,7 @@ def main() -> int:
         name, read = running.pop(child)
         with os.fdopen(read, "rb") as file:
             found[name] = json.load(file)
-    print(json.dumps({name: found[name] for name in MUTANTS}, indent=1))
+    print(json.dumps({name: found[name] for name in names}, indent=1))
     return 0
 
 

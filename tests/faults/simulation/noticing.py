@@ -39,7 +39,7 @@ def notice(name: str, first: int, count: int) -> Notice:
 
 def _notice(name: str, seeds: range) -> Notice:
     install(name)
-    from tests.faults.simulation.scenario import run_seed
+    from tests.faults.simulation.seed import run_seed
     from tests.faults.simulation.steps import STEPS
 
     allowed = MUTANTS[name].shows_as

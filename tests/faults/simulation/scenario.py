@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import shutil
 import sys
-import tempfile
 import time as real_time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,6 +26,7 @@ from kstreams_repl.instance import instance_cache, instance_runner, slot_reporte
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.initialization import task_initialization
+from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.instance_cache import InstanceCache
 from kstreams_repl.instance.instance_runner import EpochResult, run_instance
 from kstreams_repl.instance.state import state_manager, state_updater
@@ -37,8 +36,9 @@ from kstreams_repl.kafka import transactional
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.spark.planning.task_assignment import assign_tasks
 from kstreams_repl.stores.engine import lmdb as lmdb_module
-from tests.faults.simulation.application import APPLICATION, prepared, violations
+from tests.faults.simulation.application import APPLICATION, prepared, violations, waiting_calls
 from tests.faults.simulation.broker import Broker
+from tests.faults.simulation.calls import SimulatedResultLog, begin, call_runner_of
 from tests.faults.simulation.clients import AdminClient, Consumer, Network, Producer
 from tests.faults.simulation.control import Lease, LeaseControl, Loops
 from tests.faults.simulation.disk import Disk, waiting
@@ -122,15 +122,19 @@ class Scenario:
     """Args:
     seed: decides the guarantee, the sizes, the faults and their times.
     directory: an empty one; the simulated disk only uses its names.
+    calls: whether the application has an asynchronous node.
     """
 
-    def __init__(self, seed: int, directory: Path) -> None:
+    def __init__(self, seed: int, directory: Path, *, calls: bool = False) -> None:
         self.seed = seed
         world = self.world = World(seed, kill=0.0015, stop=0.0008)
         random = world.random
         self.exactly = random.random() < 0.75
         guarantee = "exactly_once_v2" if self.exactly else "at_least_once"
-        self.topics, self.specs, self.config = prepared(random.choice((1, 2, 3)), guarantee, random.choice((5, -1)))
+        sizes = random.choice((1, 2, 3)), guarantee, random.choice((5, -1))
+        self.topics, self.specs, self.config = prepared(*sizes, random.choice(("key", "partition")) if calls else None)
+        self.calls = calls
+        begin(seed)
         self.broker = Broker(world, self.topics)
         self.network = Network(world, self.broker, trouble=random.choice((0.0, 0.01, 0.04)))
         self.disk = Disk(world, trouble=random.choice((0.0, 0.0, 0.02)))
@@ -360,7 +364,7 @@ class Scenario:
                 return False
             if log.open:
                 return False
-        return True
+        return not self.calls or not waiting_calls(self.broker)
 
     def run(self) -> Verdict:
         started = real_time.perf_counter()
@@ -388,6 +392,7 @@ class Scenario:
             paths = {task: str(task_directory(self.directory, APPLICATION, task).resolve()) for task in self.specs}
             found = violations(self.broker, self.disk, paths, self.sent, exactly=self.exactly)
         world.close()
+        found += SimulatedResultLog.repeated
         found += [f"a kill was taken for a failure: {error!r}" for error in self.failures if isinstance(_first_cause(error), Killed)]
         counts = {"generations": self.lease.generation, "actors": len(world.actors), "aborted": self.broker.aborts}
         return Verdict(self.seed, found, world.trace, real_time.perf_counter() - started, counts)
@@ -465,6 +470,7 @@ def simulated(scenario: Scenario) -> Iterator[None]:
             (slot_reporter, "METRICS_THREAD", _Nothing()),
             (instance_runner, "free_closed", lambda: None),
             (instance_runner, "failure_of", partial(scenario.failure_of, instance_runner.failure_of)),
+            (Instance, "call_runner", call_runner_of(world, scenario.broker)),
             (state_manager, "discard", disk.discard),
             (state_manager, "end_process", scenario.kill_holder),
             (state_manager, "is_alive", scenario.holder_lives),
@@ -484,16 +490,3 @@ def simulated(scenario: Scenario) -> Iterator[None]:
             failpoints.hook(name, lambda name=name: world.pause(0.0003, name))  # type: ignore[misc]
             stack.callback(failpoints.hook, name, None)
         yield
-
-
-def run_seed(seed: int) -> Verdict:
-    """Run one seed in a fresh world."""
-    memory = Path("/dev/shm")
-    directory = Path(tempfile.mkdtemp(prefix="simulation-", dir=memory if memory.is_dir() else None))
-    try:
-        scenario = Scenario(seed, directory)
-        with simulated(scenario), suppress(Killed):
-            return scenario.run()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-    raise AssertionError("the scenario was killed")

@@ -77,7 +77,7 @@ def test_what_does_not_fit_into_memory_is_for_no_other_users_eyes_and_goes_with_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KSTREAMS_CACHE", str(tmp_path / "cache"))
-    sandbox._private_place.cache_clear()
+    sandbox._private_directory.cache_clear()
     try:
         left = tmp_path / "cache" / "sql" / "999999999-of-a-killed-process"
         left.mkdir(parents=True)
@@ -90,7 +90,7 @@ def test_what_does_not_fit_into_memory_is_for_no_other_users_eyes_and_goes_with_
             assert list(place.iterdir())
         assert not os.listdir(place.parent)
     finally:
-        sandbox._private_place.cache_clear()
+        sandbox._private_directory.cache_clear()
 
 
 @pytest.mark.parametrize("reason", ["no directory", "no home"])
@@ -102,10 +102,10 @@ def test_without_a_cache_that_can_be_written_the_place_is_private_all_the_same(
     if reason == "no home":
         monkeypatch.setattr(sandbox, "cache_directory", lambda: Path("~nobody-of-this-name").expanduser())
     monkeypatch.setattr(sandbox.tempfile, "mkdtemp", lambda prefix: mkdtemp(prefix=prefix, dir=tmp_path))
-    sandbox._private_place.cache_clear()
+    sandbox._private_directory.cache_clear()
     try:
         with open_sandbox(memory_limit="40MB", threads=1) as database:
             place = spilling(database)
             assert place.parent.parent == tmp_path and place.parent.stat().st_mode & 0o777 == 0o700
     finally:
-        sandbox._private_place.cache_clear()
+        sandbox._private_directory.cache_clear()

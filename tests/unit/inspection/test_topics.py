@@ -18,8 +18,8 @@ PARTITIONS, EACH = 3, 2_000
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query, "LOOK", 600)
-    monkeypatch.setattr(topics, "LOOK", 600)
+    monkeypatch.setattr(query, "FIRST_READ", 600)
+    monkeypatch.setattr(topics, "FIRST_READ", 600)
     monkeypatch.setattr(topics, "SAMPLE", 60)
 
 
@@ -82,7 +82,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, text: str, *, pushed: bool = True, limi
         if not pushed:
             patched.setattr(query, "bounds_of", lambda *given: {})
             patched.setattr(query, "rows_needed", lambda parsed: None)
-            patched.setattr(query, "LOOK", 10**9)
+            patched.setattr(query, "FIRST_READ", 10**9)
         return run_sql(text, topic, limits=Limits(limit)), topic.read
 
 

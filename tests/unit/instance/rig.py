@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import Message
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from kstreams_repl import Topology
 from kstreams_repl.config import StreamsConfig
@@ -33,6 +34,8 @@ class Client:
         self.polls = list(polls)
         self.paused: set[TopicPartition] = set()
         self.pauses: list[TopicPartition] = []
+        self.markers: dict[TopicPartition, int] = {}
+        """Where markers at the end of a partition end; they come with its records."""
 
     def consume(self, count: int, seconds: float) -> list[Message]:
         for number, poll in enumerate(self.polls):
@@ -67,6 +70,11 @@ class Client:
         """Every partition goes on for ever: an empty queue is waited for."""
         return 0, 1 << 40
 
+    def position(self, places: list[Any]) -> list[Any]:
+        """The positions beyond markers; -1001: unknown."""
+        at = {(place.topic, place.partition): offset for place, offset in self.markers.items()}
+        return [ClientTopicPartition(p.topic, p.partition, at.get((p.topic, p.partition), -1001)) for p in places]
+
     def consumer_group_metadata(self) -> None:
         """Nobody asks what it is."""
 
@@ -84,15 +92,18 @@ def uncommitted(instance: Instance) -> Instance:
     return instance
 
 
-def instance_of(topology: Topology, client: Client, *, partitions: int = 1, **config: Any) -> Instance:
+def instance_of(topology: Topology, client: Client, *, partitions: int = 1, stops: Any = None, **config: Any) -> Instance:
     settings = StreamsConfig({"application.id": "app"}, **config)
     silent: Any = SimpleNamespace(poll=lambda seconds: 0, meanwhile=None)
-    plan: Any = SimpleNamespace(config=settings, application_id="app", isolation="read_uncommitted")
+    plan: Any = SimpleNamespace(
+        config=settings, application_id="app", isolation="read_uncommitted", stops=stops, closes=None, settings=None
+    )
     none: Any = None
     clients = InstanceClients(plan, admin=none, consumer=client, producer=silent, fence=silent)
-    instance = uncommitted(Instance(plan, 0, clients, none))
+    collector: Any = SimpleNamespace(tables=None)
+    instance = uncommitted(Instance(plan, 0, clients, collector))
     for partition in range(partitions):
-        rig = Rig(topology, partition=partition, lags_known=False)
+        rig = Rig(topology, partition=partition, lags_known=False, calls=instance.call_runner)
         active = ActiveTask(rig.task, rig.task.environment, dict.fromkeys(rig.inputs, 0), frozenset())
         instance.add(active)
     return instance

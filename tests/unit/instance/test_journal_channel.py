@@ -13,7 +13,7 @@ import pytest
 from kstreams_repl.errors import ApplicationFailedError, StreamsProcessingError
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.file_channel import FileChannel
-from kstreams_repl.instance.control.journal_channel import JournalChannel, JournalInstanceControl, _content
+from kstreams_repl.instance.control.journal_channel import JournalChannel, JournalInstanceControl, content_of
 from kstreams_repl.instance.failures.failure_report import failure_of
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal import JournalReports
@@ -87,7 +87,7 @@ def test_a_failure_that_quotes_its_input_gets_into_the_journal(tmp_path: Path, t
     )
     (report,) = follower.records
     assert sum(map(len, encode(report))) < 1_000_000
-    shown, failed = error_of_end("app", [_content(report)], None, tmp_path, "python")
+    shown, failed = error_of_end("app", [content_of(report)], None, tmp_path, "python")
     assert failed and isinstance(shown, StreamsProcessingError) and shown.message.startswith("ValueError: not a number")
     assert (shown.hint, shown.node, shown.offset) == ("fix it", "parse", 7)
 
@@ -112,7 +112,7 @@ def test_a_failure_with_a_long_text_reaches_the_driver(tmp_path: Path, word: str
     reports.send(report)
     assert reports.failed == 0 and len(reports._producer) > 0  # it counts what the client has to say, too
     reports.close()
-    told = _content(report)
+    told = content_of(report)
     assert (told["state"], told["records"]) == ("failed", 7)
     error = error_from(told["failure"])
     assert type(error) is StreamsProcessingError and error.message.startswith("ValueError: begins") and error.message.endswith("and ends")

@@ -12,6 +12,7 @@ from kstreams_repl.errors import IllegalStateTransitionError
 from kstreams_repl.instance.polling.scheduler import Candidate, longest_waiting, most_buffered
 from kstreams_repl.instance.polling.task_manager import TaskManager
 from kstreams_repl.instance.tasks.active_task import ActiveTask
+from kstreams_repl.testing.virtual_calls import VirtualCallRunner
 from kstreams_repl.types import RecordBatch, TaskId, TopicPartition
 from tests.unit.runtime.rig import Rig
 
@@ -176,3 +177,27 @@ def test_a_scheduler_of_ones_own_decides() -> None:
 def test_the_longest_waiting_goes_first_whatever_it_has() -> None:
     waiting = [Candidate(TaskId(0, 0), 9, 0.1), Candidate(TaskId(0, 1), 0, 0.4)]
     assert longest_waiting(waiting).id == TaskId(0, 1)
+
+
+def test_a_task_whose_records_wait_for_another_try_is_looked_at_again() -> None:
+    """Nothing arrives when one of them becomes due, or when somebody wants it tried now."""
+    builder = StreamsBuilder()
+    builder.stream("in").map_values_async(int, name="parse", on_error="retry").to("out")
+    runner = VirtualCallRunner(lambda: 0)
+    rig = Rig(builder.build(), calls=lambda: runner)
+    task = ActiveTask(rig.task, rig.task.environment, {TopicPartition("in", 0): 0}, frozenset())
+    now = [0.0]
+    manager = TaskManager([task], most_buffered, clock=lambda: now[0])
+    manager.put(task.id, TopicPartition("in", 0), RecordBatch([b"k"], [b'"one"'], [0], [0]))
+    with manager.taken("a") as managed:
+        assert managed is not None
+        managed.receive()
+        task.process(1)
+        runner.run()
+        task.process(1)
+        assert task.calls_waiting == 1 and not task.calls_running
+        manager.rest(managed)
+    now[0] = 1.0
+    with manager.taken("a") as managed:
+        assert managed is not None
+    runner.close()

@@ -177,8 +177,8 @@ def test_records_of_a_passed_generation_say_nothing() -> None:
 
 def test_a_new_generation_ends_the_old_ones_reports_but_keeps_versions_and_offsets() -> None:
     state = _folded(*RECORDS, DesiredState(3, "running", 3, 1))
-    assert state.reports == {} and state.assignment is None and state.stop_offsets is None and state.owner_of(0, 1) is None
-    assert set(state.versions) == {3} and state.kept_offsets is not None
+    assert state.reports == {} and state.assignment is None and state.owner_of(0, 1) is None
+    assert set(state.versions) == {3} and state.kept_offsets is not None and state.stop_offsets is not None
 
 
 def test_a_report_may_come_before_its_generation_is_seen() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from kstreams_repl.errors import ConfigError
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.kafka.secret import Secret, from_plain, secret, to_plain
+from kstreams_repl.secrets import Secret, from_plain, secret, to_plain
 
 PASSWORD = "hunter2-and-more"
 SETTINGS = ClientSettings(

@@ -61,8 +61,8 @@ def test_loading_twice_adds_nothing_twice(shell: InteractiveShell) -> None:
 def test_unloading_takes_everything_away_and_loading_brings_it_back(shell: InteractiveShell) -> None:
     names = {name for name in shell.magics_manager.magics["line"] if name.startswith("topo")}
     assert names >= {
-        "topo", "topo_connect", "topo_deploy", "topo_pause", "topo_peek", "topo_remove", "topo_resume", "topo_sql", "topo_stop",
-        "topo_stores", "topo_tail", "topo_topics",
+        "topo", "topo_connect", "topo_deploy", "topo_pause", "topo_peek", "topo_query", "topo_remove", "topo_resume", "topo_sql",
+        "topo_stop", "topo_stores", "topo_tail", "topo_topics",
     }  # fmt: skip
     ks.unload_ipython_extension(shell)
     ks.unload_ipython_extension(shell)
@@ -73,7 +73,11 @@ def test_unloading_takes_everything_away_and_loading_brings_it_back(shell: Inter
 
 
 @pytest.mark.parametrize(
-    "magic", ["topo", "topo_connect", "topo_deploy", "topo_pause", "topo_peek", "topo_remove", "topo_sql", "topo_tail", "topo_topics"]
+    "magic",
+    [
+        "topo", "topo_connect", "topo_deploy", "topo_pause", "topo_peek", "topo_remove", "topo_reset", "topo_run_batch", "topo_sql",
+        "topo_tail", "topo_topics",
+    ],  # fmt: skip
 )
 def test_every_magic_names_the_call_it_is(shell: InteractiveShell, magic: str) -> None:
     documented = shell.find_line_magic(magic).__doc__ or ""
@@ -124,6 +128,8 @@ def test_cells_without_an_id_are_known_by_their_text() -> None:
         ("%topo_sql", "expects a query"),
         ("%%topo\nx = 1", "expects one name"),
         ("%topo_deploy b -c nonsense", "expects KEY=VALUE"),
+        ("%topo_run_batch b -c nonsense", "expects KEY=VALUE"),
+        ("%topo_run_batch nope", "no builder or topology 'nope'"),
     ],
 )
 def test_a_mistake_of_the_user_is_a_usage_error(

@@ -8,6 +8,7 @@ come up only with a running thread (rebalance listener, state updater, standbys)
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 from kstreams_repl.metrics.catalogue import ABSENT, SPECS, STATE, STATE_ID, TAGS
@@ -61,3 +62,10 @@ def test_the_page_lists_every_metric_with_its_unit_and_level() -> None:
 
 def test_every_state_metric_says_which_kind_of_store() -> None:
     assert TAGS[STATE][-1] == STATE_ID
+
+
+def test_a_test_names_every_additional_metric() -> None:
+    """tests/spark/test_metrics.py sees that all are registered; what an additional one counts is known to us alone."""
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    added = {re.sub("-(rate|total|avg|min|max)$", "", spec.name) for spec in SPECS.values() if spec.name.startswith("repl-")}
+    assert added and {name for name in added if not re.search(f'"{name}(-(rate|total|avg|min|max))?"', tests)} == set(), "assert its value"

@@ -9,9 +9,10 @@ import pytest
 
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.instance.metrics.instance_metrics import InstanceMetrics
 from kstreams_repl.instance.metrics.task_metrics import TaskMetrics
 from kstreams_repl.instance.tasks.active_task import ActiveTask
-from kstreams_repl.metrics.catalogue import CLIENT, SPECS, STATE, TAGS, THREAD, THREAD_ID, TOPIC
+from kstreams_repl.metrics.catalogue import CLIENT, SPECS, STATE, TAGS, TASK, THREAD, THREAD_ID, TOPIC
 from kstreams_repl.metrics.registry import Registry
 from kstreams_repl.metrics.sensors import Window
 from kstreams_repl.metrics.snapshot import Snapshot
@@ -21,6 +22,7 @@ from kstreams_repl.spark.instance_reports import ApplicationReport, InstanceRepo
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import TaskId, TopicPartition
+from tests.unit.instance.rig import Client, instance_of, rows
 from tests.unit.runtime.rig import Outbox
 
 
@@ -91,3 +93,34 @@ def test_a_task_that_reads_several_partitions_of_a_topic_has_consumed_the_sum() 
     TaskMetrics(registry, {THREAD_ID: "counts-StreamThread-1"}, "0_0").attach(active)
     (found,) = [named for group, _, named in registry.snapshot(0).groups if group == TOPIC]
     assert found["records-consumed-total"] == 33
+
+
+def test_the_additional_metrics_of_a_task_have_their_values() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key_serde="string", value_serde="json").filter(lambda key, value: True).to("out")
+    instance = instance_of(builder.build(), Client(rows("in", 3)))
+    (active,) = instance.tasks
+    active.environment = SimpleNamespace(size_on_disk=lambda: 4096)
+    registry = Registry("INFO", Window())
+    metrics = TaskMetrics(registry, {THREAD_ID: "counts-StreamThread-1"}, "0_0")
+    metrics.attach(active)
+    for age in (30, 10):  # of the oldest and the newest record of a commit
+        active.counters.commit_age.add(age)
+    metrics.fold(0, 5, stores=True)
+    (found,) = [named for group, _, named in registry.snapshot(0).groups if group == TASK]
+    wanted = {"repl-lag": 5, "repl-state-size-bytes": 4096, "repl-commit-e2e-latency-min": 10, "repl-commit-e2e-latency-max": 30}
+    assert {name: value for name, value in found.items() if name in wanted} == wanted
+    assert found["repl-commit-e2e-latency-avg"] == 20
+
+
+def test_the_additional_metrics_of_an_instance_and_an_application_have_their_values() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    instance = instance_of(builder.build(), Client())
+    instance.committer.commit_id, instance.warm, instance.clients.fence.waited = 7, True, 0.0
+    plan: Any = SimpleNamespace(config=StreamsConfig({"application.id": "app"}), application_id="app")
+    metrics = InstanceMetrics(plan, 0)
+    metrics.attach(instance)
+    (found,) = values(metrics.snapshot(), THREAD).values()
+    assert (found["repl-commit-id"], found["repl-warm"]) == (7, 1)
+    assert values(of_client(), CLIENT)["counts",]["repl-generation"] == 1

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl import SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows, TopologyTestDriver, serdes
+from tests.unit.operators.direct_task import DirectTask
 
 TEXT = {"application.id": "app", "default.key.serde": "string", "default.value.serde": "json"}
 Rows = list[tuple[Any, Any]]
@@ -105,3 +106,31 @@ def test_a_late_record_is_not_in_the_sliding_window_that_starts_behind_it(cache:
     key_serde = serdes.time_windowed("string", 10)
     rows = dict(outputs(lists, [("a", 1, first), ("a", 2, last), ("a", 3, late)], cache, key_serde))
     assert {key.start: value for key, value in rows.items()}[late + 1] == [2]
+
+
+ODD = {
+    "plain": {"n": 1, "f": 0.5, "t": "ü\n\x1f", "inner": [1, None, True]},
+    "nan": {"f": float("nan")},
+    "keys": {1: 1e16},
+    "integer": {"n": 10**25},
+    "large integer": 2**64,
+    "text": "plain text",
+    "surrogate": {"t": "\ud800"},
+}
+
+
+@pytest.mark.parametrize("first", list(ODD))
+@pytest.mark.parametrize("second", [*ODD, None])
+def test_bytes_of_a_cached_row_reach_the_topic_as_if_they_had_been_read_and_written(first: str, second: str | None) -> None:
+    chosen = {"1": ODD[first], "2": None if second is None else ODD[second]}
+    sent = []
+    for looked_at in (False, True):
+        builder = StreamsBuilder()
+        rows = builder.stream("in").group_by_key().aggregate(dict, lambda key, value, so_far: chosen[value], store="s").to_stream()
+        (rows.peek(lambda key, value: None) if looked_at else rows).to("out")
+        task = DirectTask(builder.build(), **{"statestore.cache.max.bytes": 10_000_000})
+        for value, key in (("1", "a"), ("2", "b"), ("1", "b"), ("2", "a")):
+            task.pipe("in", [(key, value, 5)])
+            task.commit()
+        sent.append(task.sent)
+    assert sent[0] == sent[1] and len(sent[0]) >= 3

@@ -19,6 +19,7 @@ from kstreams_repl import (
     TimeWindows,
     serdes,
 )
+from kstreams_repl.stores import write_back_cache
 from kstreams_repl.testing.driver import TopologyTestDriver
 from tests.unit.operators.direct_task import DirectTask
 
@@ -260,3 +261,26 @@ def test_what_was_not_committed_is_forgotten() -> None:
     task.restart()
     task.pipe("in", [("a", 4, 15)])
     assert task.take() == [("out", b"[a@0/10]", b"1", 3)]
+
+
+@pytest.mark.parametrize("capacity", [3, 100_000])
+@pytest.mark.parametrize("advance", [4, 10])
+@given(batches=st.lists(st.tuples(records, st.sampled_from(["go on", "commit", "restart"])), max_size=6))
+@settings(max_examples=30, deadline=None)
+def test_a_count_behind_a_cache_ends_as_one_without_whatever_the_cache_has_dropped(
+    capacity: int, advance: int, batches: list[tuple[list[Record], str]]
+) -> None:
+    topology, last = _counted(TimeWindows.of_size(10, grace=5, advance=advance)), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(write_back_cache.WriteBackCache.__init__, "__kwdefaults__", {"visible": None, "capacity": capacity})
+        for cache_bytes in (0, 10_000_000):
+            task = DirectTask(topology, **{"statestore.cache.max.bytes": cache_bytes})
+            for batch, then in batches:
+                task.pipe("in", batch)
+                if then != "go on":
+                    task.commit()
+                if then == "restart":
+                    task.restart()
+            task.commit()
+            last.append({key: value for _, key, value, _ in task.sent})
+    assert last[0] == last[1]

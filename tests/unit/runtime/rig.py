@@ -60,6 +60,7 @@ class Rig:
         partitions: int = 1,
         lags_known: bool = True,
         loop_threshold: int = LOOP_THRESHOLD,
+        calls: Any = None,
     ) -> None:
         self.now = 0
         self.outbox = Outbox(partitions)
@@ -76,6 +77,8 @@ class Rig:
         self.task = StreamTask(
             spec, environment=self.environment, collector=self.outbox, wall_clock=lambda: self.now, loop_threshold=loop_threshold
         )
+        if self.task.calls is not None:
+            self.task.calls.attach(calls())
         self.task.initialize()
         self.partition = partition
         self._offsets: dict[str, int] = {}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder, TimeWindows, serdes
-from kstreams_repl.errors import KStreamsError, StreamsProcessingError
+from kstreams_repl.errors import KStreamsError, SerializationError, StreamsProcessingError
 from kstreams_repl.instance.failures.crash_location import crash_of_stack
 from kstreams_repl.instance.tasks.record_collector import KafkaRecordCollector
 from kstreams_repl.runtime.columnar_queue import LOOP_THRESHOLD, FusedQueue
@@ -127,7 +127,8 @@ def numbers() -> Topology:
 def json_values() -> Topology:
     """Values that are read one by one, and may be poison."""
     builder = StreamsBuilder()
-    grouped = source(builder, serdes.json).filter(lambda key, value: value != 3).group_by_key(key_serde=STRING, value_serde=serdes.json)
+    one_by_one = serdes.Serde(serdes.json.serialize, serdes.json.deserialize, name="json one by one")
+    grouped = source(builder, one_by_one).filter(lambda key, value: value != 3).group_by_key(key_serde=STRING, value_serde=serdes.json)
     grouped.count(store="counts").to_stream().to("out", key_serde=STRING, value_serde=LONG)
     return builder.build()
 
@@ -260,6 +261,21 @@ def test_poison_that_is_read_one_by_one_is_met_in_its_turn(monkeypatch: pytest.M
     assert outcome(json_values, given, config) == expected
     assert expected[1]["deserialization"] == 6
     assert sum(in_loops) > 400
+
+
+@pytest.mark.parametrize("last", [b"3", None, b"1e999", b"123456789012345678901234567890", b'"a', b"1,2", b"NaN", b"[1", b""])
+def test_a_column_of_json_is_what_its_values_are_one_by_one(last: bytes | None) -> None:
+    column = [b'{"a":1}', b"2", last, b'"x"']
+
+    def read(work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except SerializationError as error:
+            return type(error)
+
+    many = serdes.json.deserialize_many
+    assert many is not None
+    assert read(lambda: many(column)) == read(lambda: [serdes.json.deserialize(data) for data in column])
 
 
 def test_each_record_is_read_once() -> None:

@@ -305,7 +305,7 @@ def test_a_record_that_comes_while_the_beginning_is_looked_up_is_read(
     app.stop()
 
 
-@pytest.mark.parametrize("name", ["temp", "memory", "system", "topics", "frames", "stores", "main", "my.app"])
+@pytest.mark.parametrize("name", ["temp", "topics", "stores", "my.app"])
 def test_an_application_may_have_any_name_and_its_stores_show(session: SmallSession, cluster: SmallCluster, name: str) -> None:
     """`temp.totals` was ambiguous for DuckDB, `topics.totals` a topic."""
     put(cluster, "in", 1000)

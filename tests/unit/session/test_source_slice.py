@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import linecache
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import kstreams_repl as ks
 from kstreams_repl.session.application.topology_resolution import topology_of
 from kstreams_repl.session.source import source_slice as program_module
 from kstreams_repl.session.source.cell_history import CellHistory, CellText
-from kstreams_repl.session.source.source_slice import Program, program_of
+from kstreams_repl.session.source.source_slice import Program, deployed_as, program_of
 from kstreams_repl.topology.diff import diff
 from tests.unit.kernel_ext.test_extension import new_shell, run
 
@@ -277,3 +278,41 @@ def test_the_definition_that_ran_last_counts_wherever_its_cell_is(shell: Any) ->
     run(shell, "kept.map_values(lambda v: [limit, late]).to('out', value_serde='json')\nsession.deploy(builder, 'app')")
     program = same(shell.user_ns["session"])
     assert gives(program) == [31, {"x": 2}]
+
+
+@pytest.mark.parametrize("expression", ["topology()", "made"])
+def test_a_command_records_the_source_of_the_module_it_loads(
+    expression: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An edited module was not compared with the version before, because the version's text had nothing of the module in it."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"job_{expression.strip('()')}"
+    made, hashes = "made = topology()\n" if expression == "made" else "", []
+    for method in ("upper", "lower"):
+        (tmp_path / f"{name}.py").write_text(JOB.format(method=method) + made)
+        linecache.checkcache()
+        sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        module = importlib.import_module(name)
+        thing = module.topology() if expression != "made" else module.made
+        with deployed_as(expression, module):
+            program = program_of(thing, thing.build())
+        assert program.missing == () and method in program.text and "unused" not in program.text
+        assert program.run().describe() == thing.build().describe()
+        hashes.append(program.hash)
+    assert hashes[0] != hashes[1]
+
+
+JOB = """
+import kstreams_repl as ks
+
+unused = open
+
+def change(value):
+    return value.{method}()
+
+def topology():
+    builder = ks.StreamsBuilder()
+    builder.stream("in", value_serde="string").map_values(change).to("out", value_serde="string")
+    return builder
+"""

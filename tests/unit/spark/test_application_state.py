@@ -91,7 +91,7 @@ def test_a_generation_whose_workers_died_is_restarted(running: Any, monkeypatch:
     deployment._ended(run, [], DEATH, None)
     assert seen == [("running", "restarting")]
     assert (deployment.status, run.ended, run.outdated) == ("running", ["paused"], True)
-    assert len(deployment.restarts.told) == 1
+    assert len(deployment.restarts.history) == 1
 
 
 def test_an_application_that_cannot_be_restarted_has_failed(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ def test_a_long_value_is_not_kept_when_it_was_flushed_or_read(open_kind: Any, te
         store.flush()
         store.put(key, row)
     store.flush()
-    kept = store._cells._clean if "suppress" in how else store.cached._slots
+    kept = store._objects._clean if "suppress" in how else store.cached._slots
     assert set(kept) == {b"short"}
     assert {key: store.get(key) for key in rows} == rows
     assert set(kept) == {b"short"}

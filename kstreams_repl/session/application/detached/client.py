@@ -29,9 +29,9 @@ from kstreams_repl.instance.state.state_directory import control_directory, stat
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal_records import source_hash
-from kstreams_repl.kafka.secret import to_plain
 from kstreams_repl.metrics.snapshot import Metric, Snapshot, merged
 from kstreams_repl.processes import let_go, open_log, start_apart
+from kstreams_repl.secrets import to_plain
 from kstreams_repl.session.application.detached.mailbox import FAILED, STARTING, STOPPED, DriverRecord, Mailbox
 from kstreams_repl.session.logs import last_lines
 from kstreams_repl.spark.deployment import Deployment

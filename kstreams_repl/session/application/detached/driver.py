@@ -24,8 +24,8 @@ from typing import Any
 from kstreams_repl.errors import DeployError, KStreamsError, SessionFileError, TaskMigratedError
 from kstreams_repl.instance.failures.failure_report import failure_of
 from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.secret import from_plain
 from kstreams_repl.processes import ProcessMark
+from kstreams_repl.secrets import from_plain
 from kstreams_repl.session.application.attach import find_application
 from kstreams_repl.session.application.detached.mailbox import FAILED, STOPPED, DesiredChange, DriverRecord, Mailbox
 from kstreams_repl.session.application.registry import ApplicationRegistry
@@ -156,7 +156,7 @@ class Driver:
             generation=0 if plan is None else plan.generation,
             version=self._version,
             failure=self._failure if error is self._reported_error else _failure_of(error),
-            restarts=list(self._deployment.restarts.told),
+            restarts=list(self._deployment.restarts.history),
             **more,
         )
         self._failure, self._reported_error = self._record.failure, error

@@ -1,0 +1,60 @@
+"""``%topo_run_batch`` and ``%topo_reset``: bounded runs of an application, and its reset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from IPython.core.magic import Magics, line_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments
+
+from kernel_ext.arguments import arguments, setting
+from kernel_ext.workspace import Workspace
+from kstreams_repl.session.application.batch_report import BatchReport
+from kstreams_repl.session.reset import Reset
+from kstreams_repl.session.source.source_slice import deployed_as
+
+
+@magics_class
+class BatchMagics(Magics):
+    """Thin calls of `kstreams_repl.Session`."""
+
+    def __init__(self, shell: Any, workspace: Workspace) -> None:
+        super().__init__(shell)
+        self._workspace = workspace
+
+    @magic_arguments()
+    @argument("name", help="a builder, topology or stream: a variable, or the name given to %%%%topo")
+    @argument("application", nargs="?", help="the application id; default: the name")
+    @argument("--stop-at", default="eol", help="eol, a time, or records:N; default: the present end of the input")
+    @argument("--create-topics", action="store_true", help="create missing output topics")
+    @argument(
+        "-c", "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting by its Kafka Streams name; repeatable"
+    )
+    @line_magic
+    def topo_run_batch(self, line: str) -> BatchReport | None:
+        """`session.run_batch(topology, name, ...)`; returns the report when the run has ended."""
+        given = arguments(self.topo_run_batch, line)
+        settings = dict(map(setting, given.config))
+        topology, name = self._workspace.source(given.name), given.application or given.name
+        with deployed_as(self._workspace.expression(given.name)):
+            options = {"stop_at": given.stop_at, "config": settings, "create_topics": given.create_topics}
+            return self._workspace.session.run_batch(topology, name, **options).batch_report
+
+    @magic_arguments()
+    @argument("name", help="the application")
+    @argument("--to", default=None, help="earliest (the default), latest, or a time")
+    @argument("--shift-by", type=int, help="move each offset by so many, forward or (negative) back")
+    @argument("--delete-stopoffsets", action="store_true", help="drop the stop offsets of an open bounded run")
+    @argument("--confirm", action="store_true", help="do it")
+    @line_magic
+    def topo_reset(self, line: str) -> Reset:
+        """`session.reset(name)`: list what lets an application begin again with empty state; changes nothing. With ``--confirm``:
+        `session.reset(name, dry_run=False)`."""
+        given = arguments(self.topo_reset, line)
+        return self._workspace.session.reset(
+            given.name,
+            to=given.to,
+            shift_by=given.shift_by,
+            delete_stop_offsets=given.delete_stopoffsets,
+            dry_run=not given.confirm,
+        )

@@ -1,0 +1,80 @@
+"""When a bounded run is over: a function of the committed offsets and the ends of the intermediate topics.
+
+The rule (proof in docs/design/017-bounded-runs.md): read the committed offsets first and the ends afterwards. The run is over if every
+bounded partition is committed at its stop offset, and every intermediate partition at its end. Nothing can follow then: whatever a
+task writes, it writes because of an input record beyond its committed offsets, and there is none.
+
+Ends are those of the log, with records of open transactions: one that is about to write to an intermediate topic keeps the run open.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from kstreams_repl.commit.failpoints import failpoint
+from kstreams_repl.errors import KStreamsError
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.instance.run_progress import RunProgress, closed_tasks, input_partitions, progress_since
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.clients import make_consumer
+from kstreams_repl.kafka.group_admin import CommittedOffset, committed_by
+from kstreams_repl.types import TopicPartition
+
+_LOG = logging.getLogger("kstreams_repl.batch")
+_SECONDS = 10.0
+_WAITS = (0.02, 0.05, 0.1, 0.2)
+"""Seconds between checks; the last one repeats."""
+
+
+class CompletionWatch:
+    """Checks a bounded run in a thread until it is over or the watch is closed.
+
+    Args:
+        found: called in the thread when the run is over.
+
+    Attributes:
+        progress: of the last check; None before the first.
+    """
+
+    def __init__(self, admin: Admin, plan: ApplicationPlan, found: Callable[[], object]) -> None:
+        self._admin = admin
+        self._plan = plan
+        self._found = found
+        self._tasks = {spec.task_id: tuple(spec.partitions) for slot in plan.assignment for spec in slot}
+        self._over = threading.Event()
+        self.progress: RunProgress | None = None
+
+    def start(self) -> CompletionWatch:
+        threading.Thread(target=self._run, name=f"completion-{self._plan.application_id}", daemon=True).start()
+        return self
+
+    def close(self) -> None:
+        """End the watch without waiting for its thread."""
+        self._over.set()
+
+    def _are_closed(self, committed: Mapping[TopicPartition, CommittedOffset]) -> bool:
+        run = self._plan.closes
+        return run is None or closed_tasks(self._tasks, committed, run) == self._tasks.keys()
+
+    def _run(self) -> None:
+        consumer = make_consumer(self._plan.settings, group_id=self._plan.application_id, isolation="read_uncommitted")
+        try:
+            checks = 0
+            while not self._over.wait(_WAITS[min(checks, len(_WAITS) - 1)]):
+                checks += 1
+                try:
+                    found = committed_by(consumer, input_partitions(self._plan), seconds=_SECONDS)
+                    self.progress = progress_since(self._admin, self._plan, found)
+                except KStreamsError as error:
+                    _LOG.info("cannot check the progress of %s now: %s", self._plan.application_id, error)
+                    time.sleep(_WAITS[-1])
+                    continue
+                if self.progress.is_complete and self._are_closed(found) and not self._over.is_set():
+                    failpoint("B4")
+                    self._found()
+                    return
+        finally:
+            consumer.close()

@@ -1,0 +1,58 @@
+"""Kafka Streams' own queries behind HTTP: `QueriesPeer.java`, a count whose store the JDK's HTTP server answers from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kstreams_repl.bench.deployed import Settings
+from kstreams_repl.bench.peers.kafka_streams import GRACE_SECONDS, JavaPeer, last_words, line_of
+from kstreams_repl.bench.testbed import Testbed
+from kstreams_repl.errors import KStreamsError
+
+
+class QueriesPeer(JavaPeer):
+    """The compiled peer, as `JavaPeer`."""
+
+    sources = ("QueriesPeer.java",)
+
+    @contextmanager
+    def serving(self, testbed: Testbed, topic: str, records: int, settings: Settings, name: str) -> Iterator[tuple[int, int]]:
+        """Yield (port, process id) of a peer that has processed every record of a topic.
+
+        Raises:
+            KStreamsError: it failed, or did not process them in time.
+        """
+        state = Path(tempfile.mkdtemp(prefix="kstreams-peer-state-", dir=self._scratch))
+        options = {
+            "application": name,
+            "bootstrap": testbed.session.bootstrap_servers,
+            "guarantee": settings.guarantee,
+            "records": records,
+            "input": topic,
+            "threads": settings.instances,
+            "commit-ms": settings.commit_ms,
+            "state-dir": state,
+            "max-seconds": settings.max_seconds,
+        }
+        command = self.command(options, "-Dsun.net.httpserver.nodelay=true")  # without it each answer waits for Nagle's algorithm
+        log = state / "peer.log"
+        try:
+            with log.open("wb") as errors:
+                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+                try:
+                    output = line_of(process, settings.max_seconds + GRACE_SECONDS)
+                    if not output:
+                        raise KStreamsError(f"the Kafka Streams peer does not serve: {last_words(log)}")
+                    yield json.loads(output)["port"], process.pid
+                finally:
+                    process.kill()
+                    process.communicate()
+        finally:
+            shutil.rmtree(state, ignore_errors=True)
+            testbed.forget(name)

@@ -1,0 +1,1 @@
+"""Runs the functions of asynchronous nodes: event loop, threads, time limits, repetitions."""

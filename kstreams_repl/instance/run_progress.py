@@ -1,0 +1,85 @@
+"""How far a bounded run is: by the committed offsets and the ends of the intermediate topics, read in this order (`batch.completion`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kstreams_repl.commit.offset_metadata import decode
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.group_admin import CommittedOffset
+from kstreams_repl.runtime.task import WINDOWS_CLOSED
+from kstreams_repl.types import TaskId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """How far a bounded run is.
+
+    Attributes:
+        left: offsets to go, by partition that is not finished. Of intermediate topics: as far as they have been written.
+        partitions: number of all input partitions.
+    """
+
+    left: Mapping[TopicPartition, int]
+    partitions: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every partition is finished."""
+        return not self.left
+
+    @property
+    def done(self) -> int:
+        """Number of finished partitions."""
+        return self.partitions - len(self.left)
+
+    @property
+    def offsets_left(self) -> int:
+        """Offsets to go, over all partitions."""
+        return sum(self.left.values())
+
+
+def progress_of(
+    committed: Mapping[TopicPartition, int], stops: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> RunProgress:
+    """Return the progress.
+
+    Args:
+        committed: read before `ends`; a partition without a committed offset is not finished.
+        stops: of bounded partitions.
+        ends: of intermediate ones.
+
+    Example:
+        >>> a, b = TopicPartition("flights", 0), TopicPartition("app-by-origin-repartition", 0)
+        >>> progress_of({a: 120, b: 7}, {a: 120}, {b: 9}).left
+        {TopicPartition(topic='app-by-origin-repartition', partition=0): 2}
+    """
+    wanted = {**stops, **ends}
+    left = {at: max(1, to - committed.get(at, 0)) for at, to in wanted.items() if committed.get(at, -1) < to}
+    return RunProgress(left, len(wanted))
+
+
+def progress_since(admin: Admin, plan: ApplicationPlan, committed: Mapping[TopicPartition, CommittedOffset]) -> RunProgress:
+    """Return the progress of a bounded run, given the offsets that were committed before the call."""
+    stops = plan.stops or {}
+    intermediate = [at for at in input_partitions(plan) if at not in stops]
+    ends = admin.end_offsets(intermediate, isolation="read_uncommitted")
+    return progress_of({at: found.offset for at, found in committed.items()}, stops, ends)
+
+
+def input_partitions(plan: ApplicationPlan) -> list[TopicPartition]:
+    """Return the input partitions of all tasks."""
+    return sorted({at for specs in plan.assignment for spec in specs for at in spec.partitions})
+
+
+def closed_tasks(
+    tasks: Mapping[TaskId, Iterable[TopicPartition]], committed: Mapping[TopicPartition, CommittedOffset], run: int
+) -> set[TaskId]:
+    """Return the tasks, of those given with their input partitions, that have closed their windows at the end of a run."""
+
+    def has_closed(partition: TopicPartition) -> bool:
+        return partition in committed and decode(committed[partition].metadata).entries.get(WINDOWS_CLOSED) == run
+
+    return {task for task, partitions in tasks.items() if any(map(has_closed, partitions))}

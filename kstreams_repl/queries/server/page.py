@@ -1,0 +1,174 @@
+"""The server's page: the live picture of the application, from the same front end as JupyterLab's panel. It only shows; it has no actions.
+
+The picture's state is built from the instances' reports at most twice a second, however many browsers look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from starlette.responses import Response
+
+from kstreams_repl import serdes
+from kstreams_repl.display.arrange import Room, room_for
+from kstreams_repl.display.live_marks import link_widths, mark_lines
+from kstreams_repl.display.markup import clean_text
+from kstreams_repl.display.picture import Mark, picture_of
+from kstreams_repl.display.svg import svg_of
+from kstreams_repl.display.view import View, simplified, summary_of
+from kstreams_repl.display.wording import counted
+from kstreams_repl.errors import CallError
+from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.instance.control.file_channel import reports_in
+from kstreams_repl.instance.control.journal_channel import content_of
+from kstreams_repl.instance.control.journal_follower import Follower
+from kstreams_repl.queries.discovery import Discovery
+from kstreams_repl.queries.server.answers import encoded
+from kstreams_repl.queries.server.reads import truth
+from kstreams_repl.queries.server.subscriptions import event_answer
+from kstreams_repl.topology.stores import StoreBuilder
+from kstreams_repl.topology.topology import Topology
+
+_SECONDS = 0.5
+_MOST_VIEWS = 32
+"""Pictures that are kept for open pages: options of their buttons."""
+_STATIC = Path(__file__).parent / "static"
+
+
+class Page:
+    """The state of the picture.
+
+    Args:
+        place: the executor directory of this server; the driver's own reads reports from files.
+    """
+
+    def __init__(self, plan: ApplicationPlan, discovery: Discovery, follower: Follower, place: str) -> None:
+        self._plan = plan
+        self._discovery = discovery
+        self._follower = follower
+        self._in_files = place == "driver" and not plan.remote
+        self._made: dict[View, tuple[float, dict[str, Any]]] = {}
+        self._rooms: dict[View, Room] = {}
+        self._beat = 0
+
+    def state(self, view: View) -> dict[str, Any]:
+        """Return the state that the front end mirrors; `svg` is markup, the others are text and numbers."""
+        at, state = self._made.get(view, (-1.0, {}))
+        if time.monotonic() - at > _SECONDS:
+            if view not in self._made and len(self._made) >= _MOST_VIEWS:
+                self._made.clear()
+                self._rooms.clear()
+            state = self._state(view)
+            self._made[view] = (time.monotonic(), state)
+        return state
+
+    def _state(self, view: View) -> dict[str, Any]:
+        assert self._plan.topology is not None
+        status, reports = self._status(), self._reports()
+        marks = marks_of(self._plan, reports, status)
+        topology = self._plan.topology if isinstance(self._plan.topology, Topology) else Topology()  # a catalogue has no nodes to draw
+        whole = picture_of(topology, title=self._plan.application_id, marks=marks, state=status)
+        picture = simplified(whole, view)
+        room = self._rooms[view] = room_for(picture, self._rooms.get(view, {}))
+        self._beat += 1
+        records = sum(_number(report.get("records")) for report in reports.values())
+        rate = sum(float(report.get("rate") or 0.0) for report in reports.values()) if status == "running" else 0.0
+        counts = f"{counted(len(reports), 'instance')}, {counted(int(records), 'record')}"
+        note = f"{self._plan.application_id}, {status}, {counts}, {rate:,.0f} records/s"
+        return {
+            "name": clean_text(self._plan.application_id),
+            "svg": str(svg_of(picture, room=room, live=True)),
+            "marks": mark_lines(picture, room),
+            "flows": link_widths(picture),
+            "status": status,
+            "note": clean_text(note),
+            "view": summary_of(whole, view),
+            "beat": self._beat,
+            "stores": {
+                name: [str(builder.kind), self._key_serde(builder)]
+                for name, builder in self._discovery.stores.items()
+                if name not in self._discovery.global_stores
+            },
+        }
+
+    def _key_serde(self, builder: StoreBuilder) -> str:
+        return serdes.resolve(builder.key_serde, self._plan.config["default.key.serde"]).name
+
+    def _status(self) -> str:
+        desired = self._follower.state.desired
+        if desired is None:
+            return "created"
+        failed = any(report.failure is not None for report in list(self._follower.state.reports.values()))
+        return "failed" if failed else desired.state
+
+    def _reports(self) -> Mapping[int, Mapping[str, Any]]:
+        state = self._follower.state
+        if self._in_files:
+            return reports_in(Path(self._plan.control_directory), state.generation)
+        return {slot: content_of(report) for slot, report in list(state.reports.items()) if report.generation == state.generation}
+
+
+def marks_of(plan: ApplicationPlan, reports: Mapping[int, Mapping[str, Any]], status: str) -> dict[str, Mark]:
+    """Return the marks of nodes, from the counts in the instances' reports."""
+    counts: dict[str, list[float]] = {}
+    for report in reports.values():
+        for kind in ("nodes", "global_nodes"):
+            counted = report.get(kind)
+            for name, figures in counted.items() if isinstance(counted, Mapping) else ():
+                if isinstance(figures, list) and len(figures) >= 3:
+                    total = counts.setdefault(str(name), [0, 0, 0.0])
+                    for index in range(3):
+                        total[index] += _number(figures[index])
+    marks = {}
+    for name, (taken, given, rate) in counts.items():
+        passed = f"{int(taken):,} records" if not given or given == taken else f"{int(taken):,} in, {int(given):,} out"
+        lines = (passed, *((f"{rate:,.0f} records/s",) if status == "running" else ()))
+        marks[f"node:{name}"] = Mark(status if status in ("running", "paused", "stopped") else None, lines, rate, None)
+    return marks
+
+
+def _number(value: Any) -> float:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
+
+
+def view_of(query: Mapping[str, str]) -> View:
+    """Return how the picture is to be drawn.
+
+    Raises:
+        CallError: a parameter is unknown or has an invalid value.
+    """
+    unknown = set(query) - {"names", "repartitions", "collapsed"}
+    if unknown:
+        hint = "known: names, repartitions, collapsed"
+        raise CallError(f"unknown parameter {min(unknown)[:40]!r}", hint=hint, argument=min(unknown)[:40])
+    collapsed = query.get("collapsed", "")
+    if len(collapsed) > 1_000 or not all(number.isdecimal() for number in collapsed.split(",") if collapsed):
+        raise CallError(f"collapsed must be numbers of sub-topologies, got {collapsed[:40]!r}", hint="0,2", argument="collapsed")
+    clusters = frozenset(int(number) for number in collapsed.split(",") if collapsed)
+    return View(truth(query, "names"), truth(query, "repartitions"), clusters)
+
+
+def picture_events(state: Callable[[], dict[str, Any]]) -> Response:
+    """Return the changes of the picture as server-sent events."""
+
+    async def events() -> AsyncIterator[bytes]:
+        sent: dict[str, Any] = {}
+        while True:
+            now = await asyncio.to_thread(state)
+            changed = {name: value for name, value in now.items() if sent.get(name) != value}
+            sent = now
+            yield b"data: " + encoded(changed) + b"\n\n"
+            await asyncio.sleep(_SECONDS)
+
+    return event_answer(events())
+
+
+def files() -> dict[str, bytes]:
+    """Return the files of the page by name. None refers to another host."""
+    bundle: str = import_module("kernel_ext.front_end").bundle("panel.js")  # the panel's own files, which need no notebook
+    return {"panel.js": bundle.encode()} | {path.name: path.read_bytes() for path in _STATIC.iterdir()}

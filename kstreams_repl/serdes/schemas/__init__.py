@@ -1,0 +1,1 @@
+"""Serdes whose schemas are kept in a Schema Registry: Avro, Protobuf, JSON Schema."""

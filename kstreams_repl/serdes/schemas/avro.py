@@ -1,0 +1,192 @@
+"""Avro, with the schema in a Schema Registry or without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from typing import Any, Unpack
+
+from kstreams_repl.errors import ConfigError, SerializationError
+from kstreams_repl.extras import extras
+from kstreams_repl.serdes.base import Serde, wrong_bytes
+from kstreams_repl.serdes.schemas.registry import RegistryArguments, RegistryOptions, registry_serde
+from kstreams_repl.serdes.schemas.value_types import from_value_type, to_value_type
+
+References = tuple[tuple[str, str, int], ...]
+
+
+def avro(
+    schema: str | Mapping[str, Any] | list[Any] | None = None,
+    *,
+    value_type: type | None = None,
+    references: Mapping[str, tuple[str, int]] | None = None,
+    without_registry: bool = False,
+    **registry: Unpack[RegistryArguments],
+) -> Serde:
+    """Return a serde of Avro values, with the bytes of Confluent's serializers.
+
+    Values are dicts (lists, numbers, … as the schema says). Logical types have their Python types: `decimal.Decimal`, `datetime.date`,
+    `datetime.datetime` in UTC, `uuid.UUID`.
+
+    Args:
+        schema: the schema, as JSON text or as Python values. Values are written with it, and read as it says whichever version they
+            were written with. None: read with the writer's schema; write with the subject's newest (``use_latest``).
+        value_type: a dataclass or pydantic model; values are its objects instead of dicts.
+        references: named types of other subjects that the schema uses: name -> (subject, version).
+        without_registry: bare Avro: bytes have no schema id, and readers and writers share `schema`.
+        registry: address of the registry, or the settings of its client; None: that of the application or session.
+        subject: ``"topic"`` (the topic's name and ``-key`` or ``-value``), ``"record"``, ``"topic_record"``, or a name.
+        auto_register: register the schema when it is first used; default true.
+        use_latest: write with the subject's newest schema when the task starts, register nothing.
+        normalize: let the registry normalise schemas before it compares them.
+
+    Raises:
+        ConfigError: the schema is not Avro, or arguments exclude each other.
+        SerializationError: when used, for a value that the schema cannot write, or bytes that it cannot read.
+
+    Example:
+        >>> from kstreams_repl import serdes
+        >>> point = serdes.avro({"type": "record", "name": "P", "fields": [{"name": "x", "type": "long"}]}, without_registry=True)
+        >>> point.deserialize(point.serialize({"x": 3}))
+        {'x': 3}
+    """
+    text = None if schema is None else schema if isinstance(schema, str) else json.dumps(schema)
+    if text is not None and not references:
+        parsed(text)
+    if without_registry:
+        if text is None:
+            raise ConfigError("avro without a registry needs a schema", hint="serdes.avro(schema, without_registry=True)")
+        return _bare(text, value_type)
+    if text is None and "use_latest" not in registry:
+        registry["use_latest"] = True
+    used = tuple(sorted((name, *at) for name, at in (references or {}).items()))
+    return registry_serde(AvroFormat(text, value_type, used, RegistryOptions.of(registry)))
+
+
+@dataclass(frozen=True, slots=True)
+class AvroFormat:
+    """Avro with a registry (`schema_registry.SchemaFormat`)."""
+
+    schema: str | None
+    value_type: type | None
+    references: References
+    options: RegistryOptions
+    name = "avro"
+
+    def _registered(self) -> Any:
+        from confluent_kafka.schema_registry import Schema, SchemaReference
+
+        uses = [SchemaReference(name=name, subject=subject, version=version) for name, subject, version in self.references]
+        return None if self.schema is None else Schema(self.schema, "AVRO", uses)
+
+    def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
+        with extras():
+            from confluent_kafka.schema_registry.avro import AvroSerializer
+            from fastavro import schemaless_writer
+
+        library = AvroSerializer(client, self._registered(), conf=self.options.library_settings())
+        convert, own = from_value_type(self.value_type), None
+        prefix = b""
+
+        def first(value: Any) -> bytes:
+            nonlocal own, prefix
+            data: bytes = library(value, context)
+            latest = library._get_reader_schema(_subject(library, context)) if self.options.use_latest else None
+            if latest is None or latest.schema.rule_set is None:  # rules are applied by the library, value by value
+                own = library._parsed_schema if latest is None else library._get_parsed_schema(latest.schema)
+                prefix = data[:5]
+            return data
+
+        def write(value: Any) -> bytes:
+            if convert is not None:
+                value = convert(value)
+            try:
+                if own is None or own == "bytes":
+                    return first(value)
+                out = BytesIO()
+                out.write(prefix)
+                schemaless_writer(out, own, value)
+                return out.getvalue()
+            except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
+                raise misfit("avro", value, error) from error
+
+        return write
+
+    def reader(self, client: Any, schema: Any, prefix: bytes) -> Callable[[bytes], Any]:
+        with extras():
+            from confluent_kafka.schema_registry.avro import AvroDeserializer
+            from fastavro import schemaless_reader
+
+        if schema.schema_type not in (None, "AVRO"):
+            raise wrong_bytes("avro", prefix, f"an Avro value, not one of {schema.schema_type}")
+        library = AvroDeserializer(client, self._registered(), conf={"subject.name.strategy.type": "TOPIC"})
+        written, wanted, convert = library._get_parsed_schema(schema), library._reader_schema, to_value_type(self.value_type)
+
+        def read(data: bytes) -> Any:
+            stream = BytesIO(data)
+            stream.seek(5)
+            try:
+                value = data[5:] if written == "bytes" else schemaless_reader(stream, written, wanted)
+            except Exception as error:
+                schema_id = int.from_bytes(prefix[1:], "big")
+                raise wrong_bytes("avro", data, f"a value of schema {schema_id} ({error or type(error).__name__})") from error
+            return value if convert is None else convert(value)
+
+        return read
+
+
+def _subject(library: Any, context: Any) -> str:
+    return str(library._subject_name_func(context, library._schema_name))
+
+
+@cache
+def parsed(schema: str) -> Any:
+    """Return fastavro's form of a schema.
+
+    Raises:
+        ConfigError: it is not an Avro schema.
+    """
+    with extras():
+        from fastavro import parse_schema
+        from fastavro.schema import SchemaParseException, UnknownType
+    try:
+        text = schema.strip()
+        return parse_schema(json.loads(text) if text[:1] in ("{", "[", '"') else text)
+    except (ValueError, SchemaParseException, UnknownType, KeyError, TypeError) as error:
+        reason = f"this is not an Avro schema: {type(error).__name__}: {error}"
+        raise ConfigError(reason, hint="JSON text, or the same as Python values") from error
+
+
+def _bare(schema: str, value_type: type | None) -> Serde:
+    from fastavro import schemaless_reader, schemaless_writer
+
+    form, convert, back = parsed(schema), from_value_type(value_type), to_value_type(value_type)
+
+    def serialize(value: Any) -> bytes:
+        out = BytesIO()
+        try:
+            schemaless_writer(out, form, value if convert is None else convert(value))
+        except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
+            raise misfit("avro", value, error) from error
+        return out.getvalue()
+
+    def deserialize(data: bytes) -> Any:
+        try:
+            value = schemaless_reader(BytesIO(data), form, None)
+        except Exception as error:
+            raise wrong_bytes("avro", data, f"a value of its schema ({error or type(error).__name__})") from error
+        return value if back is None else back(value)
+
+    return Serde(serialize, deserialize, name="avro", recipe=(_bare, (schema, value_type)))
+
+
+def misfit(serde: str, value: Any, error: Exception) -> SerializationError:
+    """Return the error for a value that does not fit its schema."""
+    return SerializationError(
+        f"the {serde} serde cannot write this {type(value).__name__}: {error or type(error).__name__}",
+        hint="map the value to the schema's fields and types first, or give the serde another schema",
+        serde=serde,
+    )

@@ -1,0 +1,150 @@
+"""JSON checked against a JSON Schema in a Schema Registry; and values of whatever format the registry says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+from kstreams_repl.errors import ConfigError, SerializationError
+from kstreams_repl.extras import extras
+from kstreams_repl.serdes.base import Serde, wrong_bytes
+from kstreams_repl.serdes.json_text import JSON
+from kstreams_repl.serdes.schemas.avro import AvroFormat, misfit
+from kstreams_repl.serdes.schemas.protobuf import ProtobufFormat
+from kstreams_repl.serdes.schemas.registry import RegistryArguments, RegistryOptions, registry_serde
+from kstreams_repl.serdes.schemas.value_types import from_value_type, to_value_type
+
+
+def json_schema(
+    schema: str | Mapping[str, Any] | None = None,
+    *,
+    value_type: type | None = None,
+    validate: bool = True,
+    **registry: Unpack[RegistryArguments],
+) -> Serde:
+    """Return a serde of JSON values that follow a JSON Schema, with the bytes of Confluent's serializers.
+
+    Args:
+        schema: the schema, as JSON text or as Python values; it needs a ``title`` for the subject ``"record"``. None: read with the
+            writer's schema; write with the subject's newest (``use_latest``).
+        value_type: a dataclass or pydantic model; values are its objects instead of dicts.
+        validate: check each value against the schema, when it is written and when it is read.
+        registry: address of the registry, or the settings of its client; None: that of the application or session.
+        subject: ``"topic"`` (the topic's name and ``-key`` or ``-value``), ``"record"``, ``"topic_record"``, or a name.
+        auto_register: register the schema when it is first used; default true.
+        use_latest: write with the subject's newest schema when the task starts, register nothing.
+        normalize: let the registry normalise schemas before it compares them.
+
+    Raises:
+        ConfigError: the schema is not a JSON object, or arguments exclude each other.
+        SerializationError: when used, for a value that does not follow the schema.
+
+    Example:
+        >>> from kstreams_repl import serdes
+        >>> serdes.json_schema({"title": "P", "type": "object", "properties": {"x": {"type": "integer"}}}).name
+        'json_schema'
+    """
+    text = None if schema is None else schema if isinstance(schema, str) else json.dumps(schema)
+    if text is not None:
+        try:
+            json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"this is not a JSON Schema: {error}", hint="JSON text, or the same as Python values") from error
+    elif "use_latest" not in registry:
+        registry["use_latest"] = True
+    return registry_serde(JsonSchemaFormat(text, value_type, validate, RegistryOptions.of(registry)))
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSchemaFormat:
+    """JSON Schema with a registry (`schema_registry.SchemaFormat`)."""
+
+    schema: str | None
+    value_type: type | None
+    validate: bool
+    options: RegistryOptions
+    name = "json_schema"
+
+    def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
+        with extras():
+            from confluent_kafka.schema_registry.json_schema import JSONSerializer
+
+        settings = {**self.options.library_settings(), "validate": self.validate}
+        library = JSONSerializer(self.schema, client, conf=settings, json_encode=_encode)
+        convert = from_value_type(self.value_type, "json")
+
+        def write(value: Any) -> bytes:
+            from confluent_kafka.serialization import SerializationError as Misfit
+
+            if convert is not None:
+                value = convert(value)
+            try:
+                data: bytes = library(value, context)
+            except (Misfit, ValueError, TypeError) as error:
+                raise misfit("json_schema", value, error) from error
+            return data
+
+        return write
+
+    def reader(self, client: Any, schema: Any, prefix: bytes) -> Callable[[bytes], Any]:
+        if schema.schema_type != "JSON":
+            raise wrong_bytes("json_schema", prefix, f"a JSON value, not one of {schema.schema_type or 'AVRO'}")
+        convert = to_value_type(self.value_type)
+        check = _validator(schema, client) if self.validate else None
+
+        def read(data: bytes) -> Any:
+            value = JSON.deserialize(bytes(data[5:]))
+            problem = None if check is None else next(check.iter_errors(value), None)
+            if problem is not None:
+                raise SerializationError(
+                    f"a value does not follow its JSON Schema: {problem.message}", hint="json_schema(validate=False) reads it",
+                    serde="json_schema", reading=True,
+                )  # fmt: skip
+            return value if convert is None else convert(value)
+
+        return read
+
+
+def _encode(value: Any) -> str:
+    return str((JSON.serialize(value) or b"null").decode())
+
+
+def _validator(schema: Any, client: Any) -> Any:
+    from confluent_kafka.schema_registry.json_schema import _resolve_named_schema
+    from jsonschema.validators import validator_for
+
+    contents = json.loads(schema.schema_str)
+    return validator_for(contents)(contents, registry=_resolve_named_schema(schema, client))
+
+
+@dataclass(frozen=True, slots=True)
+class AnyFormat:
+    """Values of whatever format the registry says, as dicts; written with the newest schema of the subject."""
+
+    options: RegistryOptions
+    name = "registry"
+
+    def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
+        if context.topic == "":
+            raise SerializationError("the registry serde cannot write without a topic", hint="serde.for_topic('orders')")
+        subject = f"{context.topic}-{context.field}"
+        latest = client.get_latest_version(subject).schema
+        write: Callable[[Any], bytes] = self._format(latest.schema_type, latest).writer(client, context)
+        return write
+
+    def reader(self, client: Any, schema: Any, prefix: bytes) -> Callable[[bytes], Any]:
+        read: Callable[[bytes], Any] = self._format(schema.schema_type, None).reader(client, schema, prefix)
+        return read
+
+    def _format(self, kind: str | None, latest: Any) -> Any:
+        newest = RegistryOptions(self.options.registry, auto_register=False, use_latest=True)
+        if kind == "PROTOBUF":
+            return ProtobufFormat(None, None, None if latest is None else latest.schema_str, newest)
+        if kind == "JSON":
+            return JsonSchemaFormat(None, None, False, newest)
+        return AvroFormat(None, None, (), newest)
+
+
+REGISTRY = registry_serde(AnyFormat(RegistryOptions(auto_register=False, use_latest=True)))

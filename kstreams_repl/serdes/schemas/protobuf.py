@@ -1,0 +1,321 @@
+"""Protobuf, with the schema in a Schema Registry."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Unpack
+
+from kstreams_repl.errors import ConfigError
+from kstreams_repl.extras import extras
+from kstreams_repl.serdes.base import Serde, wrong_bytes
+from kstreams_repl.serdes.schemas.avro import misfit
+from kstreams_repl.serdes.schemas.registry import RegistryArguments, RegistryOptions, registry_serde
+
+_MAIN = "kstreams_value.proto"
+
+
+def protobuf(
+    message: type | str | None = None,
+    *,
+    schema: str | None = None,
+    **registry: Unpack[RegistryArguments],
+) -> Serde:
+    """Return a serde of Protobuf messages, with the bytes of Confluent's serializers.
+
+    With a generated class, values are its messages. Otherwise they are dicts: the fields that are set by their names in the schema,
+    numbers as numbers, bytes as bytes, enums by name, ``Timestamp`` as `datetime.datetime` in UTC.
+
+    Args:
+        message: a generated class; or, with `schema`, the full name of one of its messages (None: the first). Without both, values can
+            only be read, as dicts, by the writer's schema.
+        schema: the text of a ``.proto`` file without imports, except those of ``google/protobuf``.
+        registry: address of the registry, or the settings of its client; None: that of the application or session.
+        subject: ``"topic"`` (the topic's name and ``-key`` or ``-value``), ``"record"``, ``"topic_record"``, or a name.
+        auto_register: register the schema when it is first used; default true.
+        use_latest: write with the id of the subject's newest schema when the task starts, register nothing.
+        normalize: let the registry normalise schemas before it compares them.
+
+    Raises:
+        ConfigError: `schema` cannot be compiled, or has no such message.
+        SerializationError: when used, for a value that is not such a message, or bytes that contain none.
+
+    Example:
+        >>> from kstreams_repl import serdes
+        >>> point = serdes.protobuf(schema='syntax = "proto3"; message Point { int64 x = 1; }')
+        >>> point.name
+        'protobuf'
+    """
+    if isinstance(message, type):
+        name = None
+        if schema is not None:
+            raise ConfigError("a generated class has its own schema", hint="leave schema= out, or give the message's name")
+    else:
+        name, message = message, None
+        if name is not None and schema is None:
+            raise ConfigError(f"the message {name!r} needs schema=, the text of its .proto file", hint="or give the generated class")
+    if schema is not None:
+        compiled(schema, name)
+    return registry_serde(ProtobufFormat(message, name, schema, RegistryOptions.of(registry)))
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufFormat:
+    """Protobuf with a registry (`schema_registry.SchemaFormat`)."""
+
+    message: type | None
+    message_name: str | None
+    schema: str | None
+    options: RegistryOptions
+    name = "protobuf"
+
+    def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
+        with extras():
+            from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+
+        kind: Any = self.message
+        if kind is None:
+            if self.schema is None:
+                hint = "protobuf(Message), or protobuf(schema=...)"
+                raise ConfigError("protobuf() without a message reads only", hint=hint, key="message")
+            kind = compiled(self.schema, self.message_name)
+        library = ProtobufSerializer(kind, client, conf=self.options.library_settings())
+        prefix = self._newest(library, client, context) if self.options.use_latest else None
+        dicts = self.message is None
+
+        def write(value: Any) -> bytes:
+            nonlocal prefix
+            try:
+                found = kind(**value) if dicts and not isinstance(value, kind) else value
+                if prefix is not None and type(found) is kind:
+                    return bytes(prefix + found.SerializeToString())
+                data: bytes = library(found, context)
+            except (ValueError, TypeError, AttributeError) as error:
+                raise misfit("protobuf", value, error) from error
+            prefix = data[: len(data) - found.ByteSize()]
+            return data
+
+        return write
+
+    def _newest(self, library: Any, client: Any, context: Any) -> bytes | None:
+        """Return the prefix with the subject's newest schema; None if it has rules, which the library applies value by value."""
+        name = library._msg_class.DESCRIPTOR.full_name
+        latest = client.get_latest_version(library._subject_name_func(context, name))
+        if latest.schema.rule_set is not None:
+            return None
+        out = BytesIO(b"\0" + latest.schema_id.to_bytes(4, "big"))
+        out.seek(0, 2)
+        library._encode_varints(out, library._index_array, zigzag=True)
+        return out.getvalue()
+
+    def reader(self, client: Any, schema: Any, prefix: bytes) -> Callable[[bytes], Any]:
+        if schema.schema_type != "PROTOBUF":
+            raise wrong_bytes("protobuf", prefix, f"a Protobuf value, not one of {schema.schema_type or 'AVRO'}")
+        own = self.message or (compiled(self.schema, self.message_name) if self.schema is not None else None)
+        number, convert = int.from_bytes(prefix[1:], "big"), None if self.message is not None else as_dict
+        kinds: dict[tuple[int, ...], Any] = {}
+
+        def read(data: bytes) -> Any:
+            indexes, start = _indexes(data, 5)
+            kind = own
+            if kind is None:
+                kind = kinds.get(indexes)
+                if kind is None:
+                    kind = kinds[indexes] = _message_at(_descriptor(client, schema), indexes)
+            message = kind()
+            try:
+                message.ParseFromString(bytes(data[start:]))
+            except Exception as error:
+                raise wrong_bytes("protobuf", data, f"a message of schema {number} ({error})") from error
+            return message if convert is None else convert(message)
+
+        return read
+
+
+def _indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """Return the indexes of the message in its file, and where the message begins; one byte 0 is the first message."""
+    count, at = _varint(data, at)
+    if count == 0:
+        return (0,), at
+    found = []
+    for _ in range(count):
+        index, at = _varint(data, at)
+        found.append(index)
+    return tuple(found), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(data) or shift > 28:
+            raise wrong_bytes("protobuf", data, "message indexes after the schema id")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+
+
+# ---- schemas
+
+
+@cache
+def compiled(schema: str, message: str | None) -> Any:
+    """Return the message class of a .proto text.
+
+    Raises:
+        ConfigError: it cannot be compiled, or has no such message.
+    """
+    pool, name = _pool_of(((_MAIN, schema),))
+    file = pool.FindFileByName(name)
+    try:
+        descriptor = pool.FindMessageTypeByName(message) if message else next(iter(file.message_types_by_name.values()))
+    except (KeyError, StopIteration) as error:
+        names = ", ".join(kind.full_name for kind in file.message_types_by_name.values())
+        raise ConfigError(f"the schema has no message {message or ''}".rstrip(), hint=f"it has {names or 'none'}", key="message") from error
+    return _class_of(descriptor)
+
+
+@cache
+def _pool_of(files: tuple[tuple[str, str], ...]) -> tuple[Any, str]:
+    """Compile .proto texts, or descriptors in base64 as Confluent's serializers register them; return their pool and the last name."""
+    with extras():
+        from google.protobuf import descriptor_pb2, descriptor_pool
+        from google.protobuf.message import DecodeError
+
+    texts, found = [], descriptor_pb2.FileDescriptorSet()
+    for name, text in files:
+        try:
+            file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+            file.name = name
+            found.file.append(file)
+        except (binascii.Error, DecodeError):
+            texts.append((name, text))
+    if texts:
+        found.MergeFrom(_protoc(texts))
+    pool = descriptor_pool.DescriptorPool()
+    names = {file.name for file in found.file}
+    for file in found.file:
+        for needed in file.dependency:
+            if needed not in names:
+                names.add(needed)
+                _add_known(pool, needed)
+        pool.Add(file)
+    return pool, files[-1][0]
+
+
+def _add_known(pool: Any, name: str) -> None:
+    """Add a file that ships with protobuf, with those that it imports."""
+    from google.protobuf import descriptor_pb2, descriptor_pool
+
+    module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
+    __import__(module)
+    file = descriptor_pool.Default().FindFileByName(name)
+    copy = descriptor_pb2.FileDescriptorProto()
+    file.CopyToProto(copy)
+    for needed in copy.dependency:
+        _add_known(pool, needed)
+    pool.Add(copy)
+
+
+def _protoc(texts: Sequence[tuple[str, str]]) -> Any:
+    """Compile .proto texts by protoc."""
+    with extras():
+        import grpc_tools
+        from google.protobuf import descriptor_pb2
+        from grpc_tools import protoc
+
+    with tempfile.TemporaryDirectory() as scratch:
+        where, out = Path(scratch), Path(scratch, "set.bin")
+        for name, text in texts:
+            path = where / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        included = Path(grpc_tools.__file__).with_name("_proto")
+        names = [name for name, _ in texts]
+        code = protoc.main(["protoc", f"-I{where}", f"-I{included}", f"--descriptor_set_out={out}", "--include_imports", *names])
+        if code:
+            raise ConfigError("this is not a .proto file: protoc cannot compile it (its messages are on standard error)", key="schema")
+        return descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
+
+
+def _descriptor(client: Any, schema: Any) -> Any:
+    """Return the compiled file of a schema in the registry, with those that it refers to."""
+    files: dict[str, str] = {}
+
+    def collect(one: Any) -> None:
+        for used in one.references or ():
+            if used.name not in files:
+                referenced = client.get_version(used.subject, used.version, True).schema
+                collect(referenced)
+                files[used.name] = referenced.schema_str
+
+    collect(schema)
+    pool, name = _pool_of((*files.items(), (_MAIN, schema.schema_str)))
+    return pool.FindFileByName(name)
+
+
+def _message_at(file: Any, indexes: tuple[int, ...]) -> Any:
+    kinds: Sequence[Any] = list(file.message_types_by_name.values())
+    kind = None
+    for index in indexes:
+        if index >= len(kinds):
+            raise wrong_bytes("protobuf", b"", f"a message of its file; it has no message at {list(indexes)}")
+        kind = kinds[index]
+        kinds = list(kind.nested_types)
+    return _class_of(kind)
+
+
+def _class_of(descriptor: Any) -> Any:
+    from google.protobuf.message_factory import GetMessageClass
+
+    return GetMessageClass(descriptor)
+
+
+# ---- dicts
+
+
+def as_dict(message: Any) -> dict[str, Any]:
+    """Return the fields of a message that are set, or have a default, as Python values."""
+    found: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        if field.has_presence and not message.HasField(field.name):
+            continue
+        value = getattr(message, field.name)
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            values = field.message_type.fields_by_name["value"]
+            found[field.name] = {key: _plain(values, item) for key, item in value.items()}
+        elif field.is_repeated:
+            found[field.name] = [_plain(field, item) for item in value]
+        else:
+            found[field.name] = _plain(field, value)
+    return found
+
+
+def _plain(field: Any, value: Any) -> Any:
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return value if known is None else known.name
+    if field.message_type is None:
+        return value
+    special: Mapping[str, Callable[[Any], Any]] = _SPECIAL
+    convert = special.get(field.message_type.full_name)
+    return as_dict(value) if convert is None else convert(value)
+
+
+_SPECIAL: dict[str, Callable[[Any], Any]] = {
+    "google.protobuf.Timestamp": lambda value: value.ToDatetime(tzinfo=UTC),
+    "google.protobuf.Duration": lambda value: value.ToTimedelta(),
+    **{
+        f"google.protobuf.{kind}Value": lambda value: value.value
+        for kind in ("Bool", "Int32", "Int64", "UInt32", "UInt64", "Float", "Double", "String", "Bytes")
+    },
+}

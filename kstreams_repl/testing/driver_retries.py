@@ -1,0 +1,64 @@
+"""The waiting records of asynchronous nodes in the test driver, with the orders that a deployed application takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kstreams_repl.display.retries import Retries, WaitingRecord, async_operator, waiting_record
+from kstreams_repl.runtime.pending_rows import PendingRow
+from kstreams_repl.testing.table_rows import TableRowsReader
+
+
+class DriverRetries:
+    """`display.retries.RetrySource` of one node of a test driver."""
+
+    def __init__(self, driver: RetriesReader, node: str) -> None:
+        task = driver._task
+        nodes = {} if task is None else {each.name: each for each in task.spec.subtopology.nodes}
+        self._driver, self._node, self._operator = driver, node, async_operator(nodes, node)
+
+    def read(self) -> list[WaitingRecord]:
+        """Return the records that wait as of the last commit."""
+        assert self._driver._task is not None
+        store, config = self._driver._task.stores[self._operator.store], self._driver.config
+        found = (waiting_record(0, number, PendingRow.decode(row), self._operator, config) for number, row in store.all())
+        return [record for record in found if record is not None]
+
+    def order(self, action: str, rows: Mapping[int, list[int]], done: Callable[[], bool], timeout: float) -> None:
+        """Do something with records at once; what takes time ends when the driver's clock is advanced."""
+        assert self._driver._task is not None and self._driver._task.calls is not None
+        self._driver._task.calls.order(self._node, action, rows.get(0, ()))
+        self._driver._complete()
+
+
+class RetriesReader(TableRowsReader):
+    """The part of the test driver that shows waiting records."""
+
+    _task: Any
+    config: Any
+    _complete: Callable[[], None]
+
+    def retries(self, node: str) -> Retries:
+        """Return the records that failed in an asynchronous node and wait for another try (`on_error="retry"`).
+
+        Args:
+            node: its name.
+
+        Raises:
+            TopologyError: the topology has no such asynchronous node.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> priced = words.map_values_async(int, name="price", on_error="retry", retry_backoff="1s")
+            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver.create_input_topic("words", "string", "string").pipe_input("a", "to")
+            >>> driver.retries("price").records[0].cause
+            "ValueError: invalid literal for int() with base 10: 'to'"
+            >>> driver.retries("price").drop()
+            RetryReport(before=1, after=0, gone=1, failed=0, pending=0)
+        """
+        source = DriverRetries(self, node)
+        return Retries(node, source, source.read())

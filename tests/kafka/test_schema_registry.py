@@ -1,0 +1,304 @@
+"""Serdes with a real Schema Registry: the bytes of Confluent's own serializers, versions, errors, and topics read without being told."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
+from confluent_kafka.serialization import SerializationContext
+from google.protobuf.type_pb2 import Field
+
+import kstreams_repl as ks
+from kstreams_repl import serdes
+from kstreams_repl.errors import ConfigError, SchemaRegistryError, SchemaRegistryUnavailableError, SerializationError
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.embedded.registry import EmbeddedRegistry
+from kstreams_repl.serdes.schemas.registry import Settings, default_registry, settings_of, use_by_default
+from kstreams_repl.session.session_directory import SessionDirectory
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]  # on a new machine the first one fetches the registry
+
+ADDRESS = {"type": "record", "name": "Address", "namespace": "shop", "fields": [{"name": "city", "type": "string"}]}
+ORDER: dict[str, Any] = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "token", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "tags", "type": {"type": "map", "values": {"type": "array", "items": "int"}}},
+        {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}},
+    ],
+}
+VALUE = {
+    "id": 7, "note": None, "price": Decimal("12.50"), "day": date(2013, 1, 9), "at": datetime(2013, 1, 9, 8, 30, 0, 5, UTC),
+    "token": UUID("12345678-1234-5678-1234-567812345678"), "tags": {"a": [1, 2]}, "state": "PAID",
+}  # fmt: skip
+FLAT = {"title": "Point", "type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+PROTO = """syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+message First { int32 n = 1; }
+message Line {
+  message Item { string name = 1; bytes raw = 2; }
+  int64 id = 1;
+  repeated Item items = 2;
+  map<string, double> prices = 3;
+  google.protobuf.Timestamp at = 4;
+  State state = 5;
+  optional int32 left = 6;
+}
+enum State { NEW = 0; PAID = 1; }
+"""
+STRATEGIES = {"topic": "TOPIC", "record": "RECORD", "topic_record": "TOPIC_RECORD"}
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[EmbeddedRegistry]:
+    with EmbeddedRegistry() as running:
+        yield running
+
+
+@pytest.fixture
+def address(registry: EmbeddedRegistry) -> Settings:
+    return settings_of(registry.url)
+
+
+@pytest.fixture
+def client(registry: EmbeddedRegistry) -> Iterator[SchemaRegistryClient]:
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        yield client
+
+
+@pytest.mark.parametrize("part", ["key", "value"])
+@pytest.mark.parametrize("subject", STRATEGIES)
+def test_avro_has_the_bytes_of_confluents_serializer(
+    address: Settings, client: SchemaRegistryClient, name: str, subject: str, part: Any
+) -> None:
+    conf, context = {"subject.name.strategy.type": STRATEGIES[subject]}, SerializationContext(name, part)
+    theirs = AvroSerializer(client, json.dumps(ORDER), conf=conf)(VALUE, context)
+    serde = serdes.avro(ORDER, subject=subject).for_topic(name, part, address)
+    assert serde.serialize(VALUE) == serde.serialize(VALUE) == theirs
+    assert serde.deserialize(theirs) == AvroDeserializer(client, conf=conf)(serde.serialize(VALUE), context) == VALUE
+    assert serdes.registry.for_topic(name, part, address).deserialize(theirs) == VALUE
+
+
+def test_avro_with_a_reference_to_another_subject(address: Settings, client: SchemaRegistryClient, name: str) -> None:
+    client.register_schema(f"{name}-address", Schema(json.dumps(ADDRESS), "AVRO"))
+    person = {"type": "record", "name": "Person", "namespace": "shop", "fields": [{"name": "home", "type": "shop.Address"}]}
+    uses = [SchemaReference("shop.Address", f"{name}-address", 1)]
+    conf = {"subject.name.strategy.type": "TOPIC"}
+    theirs = AvroSerializer(client, Schema(json.dumps(person), "AVRO", uses), conf=conf)
+    serde = serdes.avro(person, references={"shop.Address": (f"{name}-address", 1)}).for_topic(name, "value", address)
+    value = {"home": {"city": "Basel"}}
+    assert serde.serialize(value) == serde.serialize(value) == theirs(value, SerializationContext(name, "value"))
+    assert serde.deserialize(serde.serialize(value)) == value
+    assert serdes.registry.for_topic(name, "value", address).deserialize(serde.serialize(value)) == value
+
+
+@pytest.mark.parametrize("subject", STRATEGIES)
+def test_protobuf_has_the_bytes_of_confluents_serializer(
+    address: Settings, client: SchemaRegistryClient, name: str, subject: str
+) -> None:
+    """A generated class that is not the first of its file, with messages of other files."""
+    conf, context = {"subject.name.strategy.type": STRATEGIES[subject]}, SerializationContext(name, "value")
+    message = Field(name="x", number=3, kind=Field.TYPE_INT64)
+    theirs = ProtobufSerializer(Field, client, conf=conf)(message, context)
+    serde = serdes.protobuf(Field, subject=subject).for_topic(name, "value", address)
+    assert serde.serialize(message) == serde.serialize(message) == theirs
+    assert serde.deserialize(theirs) == ProtobufDeserializer(Field, {"use.deprecated.format": False})(theirs, context) == message
+
+
+def test_protobuf_as_dicts_by_the_text_of_its_schema(address: Settings, client: SchemaRegistryClient, name: str) -> None:
+    value = {
+        "id": 2**40, "items": [{"name": "a", "raw": b"\xff"}], "prices": {"k": 2.5}, "at": datetime(2013, 1, 9, 8, tzinfo=UTC),
+        "state": "PAID", "left": 0,
+    }  # fmt: skip
+    client.register_schema(f"{name}-value", Schema(PROTO, "PROTOBUF"))
+    serde = serdes.protobuf("shop.Line", schema=PROTO, use_latest=True).for_topic(name, "value", address)
+    data = serde.serialize(value)
+    assert data is not None and data[5:7] == b"\x02\x02"  # one index, 1: the second message, as zigzag varints
+    assert serde.deserialize(data) == value
+    assert serdes.registry.for_topic(name, "value", address).deserialize(data) == value
+    assert serdes.registry.for_topic(name, "value", address).deserialize(data[:5] + b"\x00\x08\x05") == {"n": 5}
+    with pytest.raises(SerializationError, match="message indexes|message of its file"):
+        serdes.registry.for_topic(name, "value", address).deserialize(data[:5] + b"\x02\x08\x00")
+
+
+@pytest.mark.parametrize("subject", STRATEGIES)
+def test_json_schema_has_the_bytes_of_confluents_serializer(
+    address: Settings, client: SchemaRegistryClient, name: str, subject: str
+) -> None:
+    conf, context = {"subject.name.strategy.type": STRATEGIES[subject]}, SerializationContext(name, "value")
+    compact = lambda value: json.dumps(value, separators=(",", ":"))  # noqa: E731 - Jackson's form, as the JVM writes it
+    theirs = JSONSerializer(json.dumps(FLAT), client, conf=conf, json_encode=compact)({"x": 3}, context)
+    serde = serdes.json_schema(FLAT, subject=subject).for_topic(name, "value", address)
+    assert serde.serialize({"x": 3}) == theirs
+    assert serde.deserialize(theirs) == JSONDeserializer(json.dumps(FLAT), schema_registry_client=client)(theirs, context) == {"x": 3}
+    with pytest.raises(SerializationError, match="'x' is a required property"):
+        serde.serialize({})
+    broken = theirs[:5] + b'{"x":"three"}'
+    with pytest.raises(SerializationError, match="does not follow its JSON Schema"):
+        serde.deserialize(broken)
+    assert serdes.json_schema(FLAT, validate=False).for_topic(name, "value", address).deserialize(broken) == {"x": "three"}
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    label: str = "none"
+
+
+def test_values_may_be_objects_and_old_values_have_the_fields_of_the_new_schema(address: Settings, name: str) -> None:
+    first = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "long"}]}
+    label = {"name": "label", "type": "string", "default": "none"}
+    old = serdes.avro(first).for_topic(name, "value", address).serialize({"x": 1})
+    assert old is not None
+    serde = serdes.avro({**first, "fields": [*first["fields"], label]}, value_type=Point).for_topic(name, "value", address)
+    assert serde.deserialize(old) == Point(1, "none")
+    assert serde.deserialize(serde.serialize(Point(2, "b"))) == Point(2, "b")
+    assert serdes.registry.for_topic(name, "value", address).deserialize(old) == {"x": 1}  # as it was written
+
+
+def test_what_the_registry_refuses_is_told(address: Settings, client: SchemaRegistryClient, name: str) -> None:
+    point = {"type": "record", "name": "P", "fields": [{"name": "x", "type": "long"}]}
+    client.register_schema(f"{name}-value", Schema(json.dumps(point), "AVRO"))
+    client.set_compatibility(f"{name}-value", "BACKWARD")
+    other = {"type": "record", "name": "P", "fields": [{"name": "y", "type": "string"}]}
+    with pytest.raises(SchemaRegistryError, match="write a value of"):
+        serdes.avro(other).for_topic(name, "value", address).serialize({"y": "a"})
+    with pytest.raises(SerializationError, match="does not have it"):
+        serdes.avro(other, auto_register=False).for_topic(f"{name}-2", "value", address).serialize({"y": "a"})
+    with pytest.raises(SerializationError, match="schema 999999"):
+        serdes.registry.for_topic(name, "value", address).deserialize(b"\0" + (999999).to_bytes(4, "big") + b"x")
+    with pytest.raises(ConfigError, match="no Schema Registry"):
+        serdes.avro(point).for_topic(name).serialize({"x": 1})
+    with pytest.raises(SerializationError, match="without a topic"):
+        serdes.avro(point, registry=dict(address)).serialize({"x": 1})
+    with pytest.raises(SerializationError, match="cannot write this dict"):
+        serdes.avro(point).for_topic(f"{name}-3", "value", address).serialize({"x": "three"})
+
+
+def counting(name: str) -> ks.StreamsBuilder:
+    builder = ks.StreamsBuilder()
+    point = serdes.avro({"type": "record", "name": "P", "fields": [{"name": "x", "type": "long"}]})
+    total = serdes.avro({"type": "record", "name": "Total", "fields": [{"name": "sum", "type": "long"}]})
+    stream = builder.stream(name, key_serde="string", value_serde=point)
+    table = stream.group_by_key().aggregate(
+        lambda: {"sum": 0}, lambda key, value, so_far: {"sum": so_far["sum"] + value["x"]},
+        store="totals", key_serde="string", value_serde=total,
+    )  # fmt: skip
+    table.to_stream().to(f"{name}-out", key_serde="string", value_serde=total)
+    return builder
+
+
+def test_each_topic_and_changelog_has_its_subject(registry: EmbeddedRegistry, client: SchemaRegistryClient, name: str) -> None:
+    config = {"application.id": f"app-{name}", "schema.registry.url": registry.url}
+    with ks.TopologyTestDriver(counting(name), config) as driver:
+        point = serdes.avro({"type": "record", "name": "P", "fields": [{"name": "x", "type": "long"}]})
+        source = driver.create_input_topic(name, "string", point)
+        for x in (1, 2, 3):
+            source.pipe_input("a", {"x": x})
+        out = driver.create_output_topic(f"{name}-out", "string", "registry").read_values()
+    assert out == [{"sum": 1}, {"sum": 3}, {"sum": 6}]
+    assert {f"{name}-value", f"{name}-out-value", f"app-{name}-totals-changelog-value"} <= set(client.get_subjects())
+
+
+def test_no_handler_skips_records_because_the_registry_is_down(name: str) -> None:
+    """The records would be lost for good, though nothing is wrong with them."""
+    with EmbeddedRegistry() as mortal:
+        point = serdes.avro({"type": "record", "name": "P", "fields": [{"name": "x", "type": "long"}]})
+        data = point.for_topic(name, "value", settings_of(mortal.url)).serialize({"x": 1})
+        os.kill(mortal.pid, signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while mortal.is_alive:
+            assert time.monotonic() < deadline, "the registry has not ended"
+            time.sleep(0.01)
+        config = {
+            "application.id": f"app-{name}", "schema.registry.url": mortal.url, "schema.registry.max.retries": 0,
+            "deserialization.exception.handler": "continue", "production.exception.handler": "continue",
+            "processing.exception.handler": "continue",
+        }  # fmt: skip
+        with ks.TopologyTestDriver(counting(name), config) as driver:
+            with pytest.raises(SchemaRegistryUnavailableError, match="does not answer"):
+                driver.create_input_topic(name, "string").pipe_input("a", data)
+
+
+@pytest.fixture
+def session(broker: Any, registry: EmbeddedRegistry, tmp_path: Path) -> Iterator[ks.Session]:
+    before = default_registry()
+    use_by_default(settings_of(registry.url))
+    settings = {"schema.registry.url": registry.url}
+    with ks.Session(ClientSettings(broker.bootstrap_servers), config=settings, directory=SessionDirectory(tmp_path)) as session:
+        yield session
+    use_by_default(before)
+
+
+def test_a_topic_of_several_formats_and_versions_is_read_without_being_told(session: ks.Session, name: str) -> None:
+    fields: list[Any] = [{"name": "id", "type": "long"}]
+    for version in range(4):
+        if version:
+            fields.append({"name": f"v{version}", "type": ["null", "string"], "default": None})
+        serde = serdes.avro({"type": "record", "name": "Row", "fields": fields})
+        session.produce(name, [(f"k{version}", {"id": version, **{f"v{n}": "s" for n in range(1, version + 1)}}, 1000 + version)],
+                        value_serde=serde)  # fmt: skip
+    session.client.serdes = type(session.client.serdes)()  # as a session that has not produced it
+    records = session.read(name)
+    assert [record.value["id"] for record in records] == [0, 1, 2, 3]
+    result = session.sql(f'SELECT key, value.id, value.v1, value.v3 FROM "{name}" ORDER BY key')
+    assert result.fetchall() == [("k0", 0, None, None), ("k1", 1, "s", None), ("k2", 2, "s", None), ("k3", 3, "s", "s")]
+    assert "STRUCT(id BIGINT" in str(session.schema(name))
+
+
+def test_a_source_without_a_serde_reads_what_the_registry_says(session: ks.Session, name: str) -> None:
+    serde = serdes.avro(ORDER)
+    session.produce(name, [("a", VALUE, 1000)], value_serde=serde)
+    session.client.serdes = type(session.client.serdes)()
+    builder = ks.StreamsBuilder()
+    prices = builder.stream(name).map_values(lambda value: value["price"] * 2)
+    assert "25.00" in repr(session.peek(prices))
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_deployed_application_waits_for_a_registry_that_is_down_and_loses_nothing(broker: Any, tmp_path: Path, name: str) -> None:
+    """The schema of half of the records, and that of the output, are asked for while the registry is down."""
+    with EmbeddedRegistry(tmp_path / "registry") as mortal:
+        address = settings_of(mortal.url)
+        settings = {"schema.registry.url": mortal.url, "processing.guarantee": "exactly_once_v2"}
+        settings["deserialization.exception.handler"] = "continue"
+        with ks.Session(ClientSettings(broker.bootstrap_servers), config=settings, directory=SessionDirectory(tmp_path)) as session:
+            old, new = ([{"name": "x", "type": "long"}, *more] for more in ([], [{"name": "y", "type": "long", "default": 0}]))
+            for number, fields in enumerate((old, new)):
+                serde = serdes.avro({"type": "record", "name": "P", "fields": fields}).for_topic(name, "value", address)
+                session.produce(name, [("a", {"x": 1, "y": 1}, number * 100 + n) for n in range(100)], value_serde=serde, partitions=1)
+            session.create_topic(f"{name}-out", partitions=1)
+            os.kill(mortal.pid, signal.SIGKILL)
+            app = session.deploy(counting(name), f"app-{name}")
+            time.sleep(8)
+            assert app.error is None and app.status != "failed"
+            assert len(session.read(f"{name}-out")) == 0
+            mortal.start()
+            assert app.wait(120), repr(app)
+            last = session.read(f"{name}-out", value_serde=serdes.registry.for_topic(f"{name}-out", "value", address))[-1]
+            app.stop()
+        assert last.value == {"sum": 200}

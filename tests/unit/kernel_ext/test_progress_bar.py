@@ -1,0 +1,77 @@
+"""The progress of a bounded run as a cell shows it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kernel_ext import progress_bar
+from kernel_ext.progress_bar import ProgressBar
+from kstreams_repl.batch.completion import RunProgress
+from kstreams_repl.session.application.batch_run import _Progress
+from kstreams_repl.session.progress_messages import default_report, progress_view, report_to, to_stderr
+from kstreams_repl.types import TopicPartition
+
+A, B = TopicPartition("flights", 0), TopicPartition("flights", 1)
+
+
+class Output:
+    """A cell's output: what was displayed, and each update of it."""
+
+    def __init__(self) -> None:
+        self.shown: list[dict[str, str]] = []
+        self.displays = 0
+
+    def display(self, bar: ProgressBar, display_id: bool) -> Output:
+        assert display_id
+        self.displays += 1
+        self.update(bar)
+        return self
+
+    def update(self, bar: ProgressBar) -> None:
+        self.shown.append(bar._repr_mimebundle_())
+
+
+def run(view: Any, *, stopped: bool) -> None:
+    """Show a run of three checks, as `wait_until` makes them."""
+    view.seconds = 0.0
+    progress = _Progress(view, "daily <b>")
+    app = SimpleNamespace(status="running", batch_progress=None)
+    assert not progress(app)  # type: ignore[arg-type]
+    for left in ({A: 60, B: 40}, {A: 50}):
+        app.batch_progress = RunProgress(left, 2)
+        assert not progress(app)  # type: ignore[arg-type]
+    app.status = "stopped" if stopped else "paused"
+    assert progress(app)  # type: ignore[arg-type]
+
+
+def test_one_display_is_updated_up_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = Output()
+    monkeypatch.setattr(progress_bar, "display", output.display)
+    run(ProgressBar(), stopped=True)
+    assert output.displays == 1
+    middle, last = output.shown
+    assert middle["text/plain"].startswith("daily <b>: 50 of 100 offsets, ") and "1 of 2 partitions done, " in middle["text/plain"]
+    assert middle["text/plain"].endswith(" s left") and "daily &lt;b&gt;" in middle["text/html"]
+    assert '<progress value="50" max="100"' in middle["text/html"] and '<progress value="100" max="100"' in last["text/html"]
+    assert "100 of 100 offsets" in last["text/plain"] and "2 of 2 partitions done" in last["text/plain"]
+
+
+def test_a_run_that_is_paused_is_not_shown_as_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = Output()
+    monkeypatch.setattr(progress_bar, "display", output.display)
+    run(ProgressBar(), stopped=False)
+    assert [bundle["text/plain"].split(" offsets")[0] for bundle in output.shown] == ["daily <b>: 50 of 100"]
+
+
+def test_a_session_with_a_reporter_of_its_own_gets_lines_without_the_last() -> None:
+    lines: list[str] = []
+    report_to(print, ProgressBar)
+    try:
+        run(progress_view(lines.append), stopped=True)
+        assert isinstance(progress_view(default_report), ProgressBar)
+    finally:
+        report_to(to_stderr)
+    assert [line.split(" offsets")[0] for line in lines] == ["daily <b>: 50 of 100"]
