@@ -119,10 +119,13 @@ def _processes_of_this_run() -> dict[int, psutil.Process]:
 
 
 def _story(process: psutil.Process) -> str:
+    """Return its command line, its age and what it hangs from, up to the first process: the parent tells a worker from an orphan."""
     try:
-        return f"{process.pid}: {' '.join(process.cmdline())[:200]}"
-    except psutil.Error:
-        return f"{process.pid} (gone meanwhile)"
+        age = time.time() - process.create_time()
+        parents = " < ".join(f"{parent.pid} {parent.name()}" for parent in process.parents()) or "nothing"
+        return f"{process.pid}: {' '.join(process.cmdline())[:200]} ({process.status()}, {age:.1f} s old, child of {parents})"
+    except psutil.Error as error:
+        return f"{process.pid} ({error})"
 
 
 def _target_module(thread: threading.Thread) -> str:

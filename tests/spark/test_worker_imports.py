@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -43,6 +44,17 @@ def test_a_package_that_workers_lack_is_named_with_the_python_they_run(host: Hos
     )
     assert f"the workers run {host.spark.sparkContext.pythonExec}: install absent_package there" in (error.hint or "")
     assert error.fields["module"] == "absent_package"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are listed in /proc")
+def test_no_thread_runs_where_workers_are_forked() -> None:
+    """A lock that another thread holds at a fork stays locked in the child; once a worker hung so, and its daemon's end left it behind."""
+    script = (
+        "import os; from kstreams_repl.spark.startup import daemon; daemon.import_modules(); "
+        "print([open(f'/proc/self/task/{task}/comm').read().strip() for task in os.listdir('/proc/self/task')])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert len(ast.literal_eval(done.stdout)) == 1, done.stdout
 
 
 SCRIPT = """

@@ -1,11 +1,19 @@
 """Spark's Python daemon, which imports the worker's modules before it forks, so that a new worker is ready in milliseconds.
 
-Set as ``spark.python.daemon.module``. It only imports: connections and threads would not survive a fork.
+Set as ``spark.python.daemon.module``. It only imports, and no import may leave a thread running: a lock that such a thread holds while the
+process forks stays locked in the new worker for ever. Spark then gives up on the daemon after ten seconds and stops all its workers.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
+
+WITHOUT_THREADS = {
+    "OPENBLAS_NUM_THREADS": "1",  # of numpy; a worker has one slot of the machine anyway
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+"""Environment variables that keep libraries from starting threads when they are imported; the user's own values win."""
 
 PRELOADED = (
     "pyarrow",
@@ -23,11 +31,18 @@ PRELOADED = (
 )
 
 
+def import_modules() -> None:
+    """Import what workers need, with no thread but this one afterwards."""
+    for name, value in WITHOUT_THREADS.items():
+        os.environ.setdefault(name, value)
+    for name in PRELOADED:
+        importlib.import_module(name)
+
+
 def main() -> None:
     from pyspark import daemon
 
-    for name in PRELOADED:
-        importlib.import_module(name)
+    import_modules()
     daemon.manager()  # type: ignore[no-untyped-call,unused-ignore]
 
 
