@@ -1,8 +1,9 @@
 """When a bounded run is over: a function of the committed offsets and the ends of the intermediate topics.
 
 The rule (proof in docs/design/017-bounded-runs.md): read the committed offsets first and the ends afterwards. The run is over if every
-bounded partition is committed at its stop offset, and every intermediate partition at its end. Nothing can follow then: whatever a
-task writes, it writes because of an input record beyond its committed offsets, and there is none.
+bounded partition is committed at its stop offset, every intermediate partition at its end, and no commit covers a record that waits
+in an asynchronous node. Nothing can follow then: whatever a task writes, it writes because of such a record or of an input record
+beyond its committed offsets, and there is none.
 
 Ends are those of the log, with records of open transactions: one that is about to write to an intermediate topic keeps the run open.
 """

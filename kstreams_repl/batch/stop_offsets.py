@@ -26,9 +26,7 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import Isolation
 from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.kafka.journal_records import StopOffsets
-from kstreams_repl.operators.stream_async import StreamAsync
 from kstreams_repl.topology.names import internal_topic
-from kstreams_repl.topology.nodes import Node, ProcessorNode
 from kstreams_repl.topology.stop_at import StopAt
 from kstreams_repl.topology.topology import Topology
 from kstreams_repl.types import TopicPartition
@@ -37,26 +35,12 @@ AUTOSTOP = "autostop.at"
 ON_END = "repl.autostop.on.end"
 
 
-def is_async_node(node: Node) -> bool:
-    """Return whether records wait at a node for calls."""
-    return isinstance(node, ProcessorNode) and isinstance(node.operator, StreamAsync)
-
-
 def bounded_partitions(topology: Topology, config: StreamsConfig, inputs: Iterable[TopicPartition]) -> list[TopicPartition]:
     """Return the inputs that have stop offsets. The others are intermediate topics, which the application itself writes.
 
     Raises:
-        TopologyError: the topology writes and reads a topic of the user's, and ``repl.autostop.through`` does not say who else writes it;
-            or it has an asynchronous node, whose waiting records are behind the committed offsets.
+        TopologyError: the topology writes and reads a topic of the user's, and ``repl.autostop.through`` does not say who else writes it.
     """
-    waiting = [node.name for part in topology.subtopologies() for node in part.nodes if is_async_node(node)]
-    if waiting:
-        raise TopologyError(
-            f"a bounded run cannot have asynchronous nodes, but the topology has {', '.join(waiting)}: their records may still wait when "
-            "every offset is committed",
-            hint="run it as a stream, or use the synchronous operator",
-            node=waiting[0],
-        )
     name, through = str(config["application.id"]), config["repl.autostop.through"]
     own = {internal_topic(name, topic) for topic in topology.internal_topics}
     written = set(topology.sink_topics()) - set(topology.internal_topics)

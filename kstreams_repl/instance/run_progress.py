@@ -1,14 +1,17 @@
-"""How far a bounded run is: by the committed offsets and the ends of the intermediate topics, read in this order (`batch.completion`)."""
+"""How far a bounded run is: by the committed offsets with their metadata and the ends of the intermediate topics, read in this order
+(`batch.completion`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kstreams_repl.commit.offset_metadata import decode
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.group_admin import CommittedOffset
+from kstreams_repl.runtime.async_calls import WAITING
 from kstreams_repl.runtime.task import WINDOWS_CLOSED
 from kstreams_repl.types import TaskId, TopicPartition
 
@@ -20,15 +23,17 @@ class RunProgress:
     Attributes:
         left: offsets to go, by partition that is not finished. Of intermediate topics: as far as they have been written.
         partitions: number of all input partitions.
+        waiting: records in asynchronous nodes, by task that has any.
     """
 
     left: Mapping[TopicPartition, int]
     partitions: int
+    waiting: Mapping[TaskId, int] = field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
-        """Whether every partition is finished."""
-        return not self.left
+        """Whether every partition is finished, and no record waits in an asynchronous node."""
+        return not self.left and not self.waiting
 
     @property
     def done(self) -> int:
@@ -42,7 +47,10 @@ class RunProgress:
 
 
 def progress_of(
-    committed: Mapping[TopicPartition, int], stops: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    committed: Mapping[TopicPartition, int],
+    stops: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    waiting: Mapping[TaskId, int] | None = None,
 ) -> RunProgress:
     """Return the progress.
 
@@ -50,6 +58,7 @@ def progress_of(
         committed: read before `ends`; a partition without a committed offset is not finished.
         stops: of bounded partitions.
         ends: of intermediate ones.
+        waiting: of the same read as `committed` (`waiting_records`).
 
     Example:
         >>> a, b = TopicPartition("flights", 0), TopicPartition("app-by-origin-repartition", 0)
@@ -58,7 +67,7 @@ def progress_of(
     """
     wanted = {**stops, **ends}
     left = {at: max(1, to - committed.get(at, 0)) for at, to in wanted.items() if committed.get(at, -1) < to}
-    return RunProgress(left, len(wanted))
+    return RunProgress(left, len(wanted), waiting or {})
 
 
 def progress_since(admin: Admin, plan: ApplicationPlan, committed: Mapping[TopicPartition, CommittedOffset]) -> RunProgress:
@@ -66,12 +75,28 @@ def progress_since(admin: Admin, plan: ApplicationPlan, committed: Mapping[Topic
     stops = plan.stops or {}
     intermediate = [at for at in input_partitions(plan) if at not in stops]
     ends = admin.end_offsets(intermediate, isolation="read_uncommitted")
-    return progress_of({at: found.offset for at, found in committed.items()}, stops, ends)
+    tasks = {spec.task_id: tuple(spec.partitions) for specs in plan.assignment for spec in specs}
+    return progress_of({at: found.offset for at, found in committed.items()}, stops, ends, waiting_records(tasks, committed))
 
 
 def input_partitions(plan: ApplicationPlan) -> list[TopicPartition]:
     """Return the input partitions of all tasks."""
     return sorted({at for specs in plan.assignment for spec in specs for at in spec.partitions})
+
+
+def waiting_records(
+    tasks: Mapping[TaskId, Iterable[TopicPartition]], committed: Mapping[TopicPartition, CommittedOffset]
+) -> dict[TaskId, int]:
+    """Return how many records wait in the asynchronous nodes of each task that has any, as of its last commit.
+
+    Args:
+        tasks: with their input partitions.
+    """
+    found = {
+        task: max((decode(committed[at].metadata).entries.get(WAITING, 0) for at in partitions if at in committed), default=0)
+        for task, partitions in tasks.items()
+    }
+    return {task: count for task, count in found.items() if count > 0}
 
 
 def closed_tasks(

@@ -1,9 +1,9 @@
 """Close windows at the end of a bounded run (``repl.autostop.on.end=close_windows``), stage by stage.
 
-A task closes its windows once per run, when nothing can reach it any more: the input of its sub-topology and of all upstream ones
-is committed to its end, and the tasks upstream have closed theirs. What it emits, its advanced stream times and the number of the
-run, in the offsets' metadata, are one commit: after a crash the task has closed, or closes. As in `batch.completion` the
-committed offsets are read before the ends. Sub-topologies in a circle (a foreign-key join) close together.
+A task closes its windows once per run, when nothing can reach it any more: the input of its sub-topology and of all upstream ones is
+committed to its end, no record waits in their asynchronous nodes, and the tasks upstream have closed theirs. What it emits, its advanced
+stream times and the number of the run, in the offsets' metadata, are one commit: after a crash the task has closed, or closes. As in
+`batch.completion` the committed offsets are read before the ends. Sub-topologies in a circle (a foreign-key join) close together.
 """
 
 from __future__ import annotations
@@ -85,7 +85,11 @@ class ClosingOrder:
         Args:
             progress, closed: of one read of the committed offsets.
         """
-        open_input = {task.subtopology for task, partitions in self.tasks.items() if any(at in progress.left for at in partitions)}
+        open_input = {
+            task.subtopology
+            for task, partitions in self.tasks.items()
+            if task in progress.waiting or any(at in progress.left for at in partitions)
+        }
         still_open = {task.subtopology for task in self.tasks if task not in closed}
         return {task for task in self.tasks if task not in closed and self._is_next(task.subtopology, open_input, still_open)}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from kstreams_repl.errors import IllegalStateTransitionError
 from kstreams_repl.operators.base import NodeContext, Process
@@ -21,7 +21,9 @@ from kstreams_repl.runtime.call import Call, CallRunner
 from kstreams_repl.types import TopicPartition
 
 Asked = Callable[[Exception], bool]
-ACTIONS = ("retry", "drop")
+WAITING = "repl.waiting"
+"""Processor metadata: how many records wait in the task's asynchronous nodes as of the commit; left out if none does."""
+RetryAction = Literal["retry", "drop"]
 """What can be ordered about records that wait off the main path."""
 
 
@@ -33,7 +35,7 @@ class TaskCalls:
         self.runner: CallRunner | None = None
         self.arrived: deque[tuple[AsyncNode, Call, Any, BaseException | None]] = deque()
         self.questions: deque[Callable[[], None]] = deque()
-        self._orders: deque[tuple[str, str, Iterable[int]]] = deque()
+        self._orders: deque[tuple[str, RetryAction, Iterable[int]]] = deque()
         self.replaying: str | None = None
         """The node whose result was replayed last, for errors."""
 
@@ -105,16 +107,16 @@ class TaskCalls:
                 node.unpark()
         return done
 
-    def order(self, node: str, action: str, numbers: Iterable[int]) -> None:
+    def order(self, node: str, action: RetryAction, numbers: Iterable[int]) -> None:
         """Have the next `pump` try records off the main path now, or drop them. From any thread.
 
         Args:
-            action: one of `ACTIONS`.
+            action: what to do with the records.
             numbers: of the records in the node; those that do not wait off the main path are passed over.
         """
         self._orders.append((node, action, numbers))
 
-    def _follow(self, name: str, action: str, numbers: Iterable[int]) -> int:
+    def _follow(self, name: str, action: RetryAction, numbers: Iterable[int]) -> int:
         return sum((node.unpark if action == "retry" else node.drop_parked)(set(numbers)) for node in self.nodes if node.name == name)
 
     def committed(self, offsets: Mapping[TopicPartition, int]) -> None:

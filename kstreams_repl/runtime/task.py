@@ -20,7 +20,7 @@ from kstreams_repl.errors import (
 )
 from kstreams_repl.operators.base import Operator, Process
 from kstreams_repl.operators.stream_aggregate import StreamCount
-from kstreams_repl.runtime.async_calls import TaskCalls
+from kstreams_repl.runtime.async_calls import WAITING, TaskCalls
 from kstreams_repl.runtime.collector import RecordCollector, senders_of
 from kstreams_repl.runtime.columnar_queue import LOOP_THRESHOLD, FusedQueue
 from kstreams_repl.runtime.compile import Tap, children_of, compile_nodes, may_touch_headers, node_of_line
@@ -157,6 +157,7 @@ class StreamTask:
         order = {node.name: index for index, node in enumerate(self.spec.subtopology.nodes)}
         self.services.record.restore(NOWHERE)
         self.services.remembered.restore(self.services.metadata)
+        self.services.metadata.pop(WAITING, None)  # counted again at each commit
         for node, callback in sorted(self.services.init_callbacks, key=lambda entry: order[entry[0]]):
             self._call(node, callback, "its init")
         self.services.record.known = True
@@ -278,11 +279,12 @@ class StreamTask:
         queues = self.group.queues.items()
         offsets = {partition: offset for partition, queue in queues if (offset := queue.resume_offset) is not None}
         self._stage_tables(offsets)
+        waiting = {WAITING: self.calls.waiting} if self.calls is not None and self.calls.waiting else {}
         return CommitPlan(
             offsets,
             {partition: queue.partition_time for partition, queue in queues},
             self.services.clock.now,
-            {**self.services.metadata, **self.services.remembered.read()},
+            {**self.services.metadata, **self.services.remembered.read(), **waiting},
         )
 
     def _flush(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -35,6 +36,19 @@ def one(name: str) -> Any:
     """One sub-topology: count by key."""
     builder = StreamsBuilder()
     builder.stream(f"{name}-in", **BYTES).group_by_key(**BYTES).count(store="counts").to_stream().to(f"{name}-out", **COUNTS)
+    return builder.build()
+
+
+async def _ask(value: bytes) -> bytes:
+    await asyncio.sleep(int(value) % 5 * 0.02)
+    return value
+
+
+def calls(name: str) -> Any:
+    """Count by key behind an asynchronous node: records still wait when their offsets are committed."""
+    builder = StreamsBuilder()
+    asked = builder.stream(f"{name}-in", **BYTES).map_values_async(_ask, name="ask", in_flight=8)
+    asked.group_by_key(**BYTES).count(store="counts").to_stream().to(f"{name}-out", **COUNTS)
     return builder.build()
 
 
@@ -96,6 +110,7 @@ def _counted(windowed: Any, count: int | None) -> tuple[bytes, int | None]:
 
 TOPOLOGIES: Mapping[str, Callable[[str], Any]] = {
     "one": one,
+    "calls": calls,
     "two": two,
     "diamond": diamond,
     "foreign": foreign,

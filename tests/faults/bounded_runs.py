@@ -209,7 +209,7 @@ def counted(keys: list[bytes]) -> dict[bytes, list[bytes]]:
 
 def wanted_of(topology: str, rows: list[tuple[bytes, bytes | None]]) -> dict[bytes, list[bytes]]:
     """What `batch_topologies` write for this input, by key; calculated without them."""
-    if topology == "one":
+    if topology in ("one", "calls"):
         return counted([key for key, _ in rows])
     groups = Counter(b"g%d" % (int(value or 0) % 7) for _, value in rows)
     if topology == "two":

@@ -102,9 +102,15 @@ def test_kills_of_driver_and_instances_leave_the_stop_offsets_as_they_were_fixed
     note("R19", "kill -9 of driver and instances in bounded runs, while a producer appends (sample)", kills, 0)
 
 
+def test_a_run_ends_when_its_calls_have_ended(runs: Callable[..., BoundedRuns]) -> None:
+    """In the second run a record is in the asynchronous node from the run before, whose instance was killed."""
+    kills = campaign(runs("calls"), ["F5", "B4"], 4)
+    note("R19", "kill -9 in bounded runs with calls in flight, while a producer appends (sample)", kills, 0)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("topology", ["one", "two", "diamond"])
+@pytest.mark.parametrize("topology", ["one", "calls", "two", "diamond"])
 def test_kills_at_every_numbered_step(runs: Callable[..., BoundedRuns], topology: str) -> None:
     points = [*DRIVER_POINTS, *INSTANCE_POINTS]
     count = full(len(points) * 2 + 2)

@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstreams_repl.batch.stop_offsets import by_partition, by_topic, stops_of
-from kstreams_repl.instance.run_progress import progress_of
+from kstreams_repl.commit.offset_metadata import encode
+from kstreams_repl.instance.run_progress import progress_of, waiting_records
+from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.kafka.journal_records import StopOffsets
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.types import TaskId, TopicPartition
 
 A, B, INNER = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("app-x-repartition", 0)
 OFFSETS = st.integers(0, 50)
@@ -26,6 +28,15 @@ def test_a_partition_without_a_commit_is_not_finished_even_at_zero() -> None:
     progress = progress_of({}, {A: 0}, {INNER: 0})
     assert not progress.is_complete and progress.done == 0 and progress.partitions == 2
     assert progress_of({A: 0, INNER: 0}, {A: 0}, {INNER: 0}).is_complete
+
+
+def test_a_run_is_not_over_while_a_commit_covers_records_that_wait_for_calls() -> None:
+    committed = {A: CommittedOffset(3, encode(-1, {"repl.waiting": 2})), B: CommittedOffset(3, encode(-1, {}))}
+    waiting = waiting_records({TaskId(0, 0): (A, INNER), TaskId(0, 1): (B,)}, committed)
+    assert waiting == {TaskId(0, 0): 2}
+    progress = progress_of({A: 3, B: 3}, {A: 3, B: 3}, {}, waiting)
+    assert not progress.is_complete and progress.offsets_left == 0
+    assert progress_of({A: 3, B: 3}, {A: 3, B: 3}, {}, {}).is_complete
 
 
 @given(st.dictionaries(st.sampled_from([A, B, INNER]), OFFSETS), OFFSETS, OFFSETS, OFFSETS)

@@ -11,9 +11,13 @@ from kstreams_repl.errors import TopologyError
 from kstreams_repl.types import TopicPartition
 
 
-def test_asynchronous_nodes_are_refused_because_records_wait_behind_committed_offsets() -> None:
+def test_a_topic_that_is_written_and_read_is_refused_unless_it_is_said_who_writes_it() -> None:
     builder = ks.StreamsBuilder()
     words = builder.stream("words", key_serde="string", value_serde="string")
-    words.map_values_async(lambda value: value.upper(), name="upper").to("shouted", key_serde="string", value_serde="string")
-    with pytest.raises(TopologyError, match="cannot have asynchronous nodes, but the topology has upper"):
-        bounded_partitions(builder.build(), StreamsConfig({"application.id": "daily"}), [TopicPartition("words", 0)])
+    words.to("again", key_serde="string", value_serde="string")
+    builder.stream("again", key_serde="string", value_serde="string").peek(print)
+    inputs = [TopicPartition("again", 0), TopicPartition("words", 0)]
+    with pytest.raises(TopologyError, match="writes and reads 'again'"):
+        bounded_partitions(builder.build(), StreamsConfig({"application.id": "daily"}), inputs)
+    own = StreamsConfig({"application.id": "daily", "repl.autostop.through": "own"})
+    assert bounded_partitions(builder.build(), own, inputs) == inputs[1:]

@@ -54,6 +54,15 @@ def test_a_stage_waits_for_its_input_and_for_every_task_upstream() -> None:
     assert _next(order, first, (source,)) == set(), "a record upstream may still arrive here"
 
 
+def test_a_stage_waits_for_the_calls_upstream_and_for_its_own() -> None:
+    order = _order("two")
+    first = {task for task in order.tasks if task.subtopology == 0}
+    waiting = RunProgress({}, 9, {TaskId(0, 1): 3})
+    assert order.may_close(waiting, set()) == set()
+    assert order.may_close(waiting, first) == set(), "its calls began when the windows upstream were closed"
+    assert {task.subtopology for task in order.may_close(RunProgress({}, 9), first)} == {1}
+
+
 def test_a_circle_closes_together() -> None:
     order = _order("foreign")
     assert len({task.subtopology for task in order.tasks}) > 1

@@ -328,6 +328,21 @@ def test_the_task_reads_no_further_than_its_nodes_take() -> None:
         assert [key for key, _ in out(driver)] == [f"k{at}" for at in range(20)]
 
 
+def test_a_commit_says_how_many_records_wait() -> None:
+    """A bounded run ends by that (`batch.completion`). The number of an earlier commit does not stay."""
+    with driver_of(lambda stream: stream.map_values_async(slept, name="slow")) as driver:
+        pipe(driver, ("a", 10), ("b", 20))
+        task = driver._task
+        assert task is not None
+        assert task.prepare_commit().metadata["repl.waiting"] == 2
+        driver.advance_wall_clock_time(10)
+        assert task.prepare_commit().metadata["repl.waiting"] == 1
+        task.set_metadata({"repl.waiting": 7})
+        driver.advance_wall_clock_time(10)
+        task.initialize()
+        assert "repl.waiting" not in task.prepare_commit().metadata
+
+
 def test_values_that_cannot_be_stored_are_refused_at_the_first_record() -> None:
     with driver_of(lambda stream: stream.map_values(lambda value: {value}).map_values_async(len, name="sized")) as driver:
         with pytest.raises(StreamsProcessingError, match="sized cannot store a waiting record") as caught:
