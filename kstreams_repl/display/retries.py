@@ -15,6 +15,7 @@ from kstreams_repl.display.table import Table
 from kstreams_repl.display.wording import counted
 from kstreams_repl.errors import TopologyError, did_you_mean
 from kstreams_repl.operators.stream_async import StreamAsync
+from kstreams_repl.runtime.async_calls import RetryAction
 from kstreams_repl.runtime.pending_rows import PendingRow
 from kstreams_repl.serdes import resolve
 from kstreams_repl.types import Headers
@@ -75,11 +76,11 @@ class RetrySource(Protocol):
     def read(self) -> list[WaitingRecord]:
         """Return the records that wait as of the last commit."""
 
-    def order(self, action: str, rows: Mapping[int, list[int]], done: Callable[[], bool], timeout: float) -> None:
+    def order(self, action: RetryAction, rows: Mapping[int, list[int]], done: Callable[[], bool], timeout: float) -> None:
         """Have the tasks do something with records, and wait until `done` or the timeout (seconds).
 
         Args:
-            action: "retry" or "drop".
+            action: what to do.
             rows: the records' numbers, by task.
         """
 
@@ -176,7 +177,7 @@ class Retries(Frames):
         """
         return self._order("drop", timeout)
 
-    def _order(self, action: str, timeout: float) -> RetryReport:
+    def _order(self, action: RetryAction, timeout: float) -> RetryReport:
         tries = {(record.task, record.number): record.tries for record in self.records}
         before = len(self._source.read())
         rows: dict[int, list[int]] = {}

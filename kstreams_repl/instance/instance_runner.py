@@ -24,7 +24,7 @@ from kstreams_repl.errors import (
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import InstanceControl, Signal
 from kstreams_repl.instance.control.node_taps import TapBoard
-from kstreams_repl.instance.control.retry_orders import RetryBoard, RetryFiles
+from kstreams_repl.instance.control.retry_orders import RetryBoard
 from kstreams_repl.instance.epoch_handover import Epoch, EpochHandover, IdleEpochLimit
 from kstreams_repl.instance.epoch_result import EpochResult
 from kstreams_repl.instance.failures.crash_watchdog import CrashWatchdog
@@ -227,7 +227,7 @@ class _Runner:
         self._instance = instance
         if instance.taps is None:
             instance.taps = TapBoard(self._control.taps, self._control.generation, self._slot)
-            instance.retries = RetryBoard(RetryFiles(self._control.taps.directory))
+            instance.retries = RetryBoard(self._control.orders)
         self._reporter.opened(instance)
 
     def _poll(self) -> Signal:

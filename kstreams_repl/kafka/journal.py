@@ -161,7 +161,8 @@ class JournalControl:
 
 
 class JournalReports:
-    """The writer of one instance's reports and claims. `send` only queues; delivery happens in the background."""
+    """The writer of one instance's reports and claims, or of a client's orders. `send` only queues; delivery happens in the background.
+    """
 
     def __init__(self, settings: ClientSettings, application_id: str) -> None:
         self._topic = journal_topic_name(application_id)
@@ -171,7 +172,13 @@ class JournalReports:
 
     def send(self, record: InstanceRecord) -> None:
         """Queue a record; drop it when the queue is full (the broker has been down for long) or the client rejects it."""
-        key, value = encode(record)
+        self._send(*encode(record))
+
+    def remove(self, key: str) -> None:
+        """Queue the removal of a record, as `send` does."""
+        self._send(key.encode(), None)
+
+    def _send(self, key: bytes, value: bytes | None) -> None:
         try:
             try:
                 self._producer.produce(self._topic, key=key, value=value, partition=0)
@@ -180,7 +187,7 @@ class JournalReports:
             self._producer.poll(0)
         except KafkaException as error:
             self.failed += 1
-            _LOG.warning("a report of %d bytes was not sent: %s", len(value), error)
+            _LOG.warning("a report of %d bytes was not sent: %s", len(value or b""), error)
 
     def flush(self, seconds: float = CALL_SECONDS) -> bool:
         """Wait up to ``seconds`` until everything queued is delivered; return False on timeout."""

@@ -1,7 +1,8 @@
 """The records of the control journal: frozen values, their keys, and a codec that validates everything it reads.
 
-There are two families of keys, each with one writer (guarantees.md, "The journal"): *control* keys are written by the producer with the
-transactional id ``<application.id>-control``, *instance* keys by the instance whose slot is in the key. A record is JSON with a ``kind``.
+There are two families of keys (guarantees.md, "The journal"): *control* keys are written by the producer with the transactional id
+``<application.id>-control``; each of the others has a writer of its own, named in the key: the instance in a slot, the query server of
+an executor, the client that gives an order. A record is JSON with a ``kind``.
 Decoding checks the kind against the key and every field against the dataclass and its bounds, and rejects what does not fit, so that a
 decoded record can be used, written again and displayed. Records never contain client settings or secrets. The source text of a version
 is for display: its hash identifies a session file, and it is never executed.
@@ -14,7 +15,7 @@ import re
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
 
 import orjson
 
@@ -22,6 +23,7 @@ from kstreams_repl.errors import SerializationError
 
 DesiredName = Literal["running", "paused", "stopped"]
 StopState = Literal["open", "finished", "dropped"]
+RetryAction = Literal["retry", "drop"]
 InstanceStateName = Literal["starting", "restoring", "running", "recovering", "paused", "stopped", "failed", "superseded"]
 
 
@@ -56,6 +58,7 @@ SlotName = Annotated[str, Text(6, re.compile("[0-9]+"))]
 PartitionName = Annotated[str, Text(10, re.compile("[0-9]+"))]
 PlaceName = Annotated[str, Text(249, re.compile(r"[A-Za-z0-9._-]+"))]
 HostName = Annotated[str, Text(255, re.compile(r"[A-Za-z0-9.:_-]+"))]
+OrderId = Annotated[str, Text(32, re.compile("[0-9a-f]{8,32}"))]
 TopicName = Annotated[str, Text(249, re.compile(r"[A-Za-z0-9._-]+"))]
 
 
@@ -296,13 +299,47 @@ class ServerAddress:
         return f"server/{self.place}"
 
 
+@dataclass(frozen=True, slots=True)
+class RetryOrder:
+    """A client's order about records that wait off the main path of an asynchronous node. Instance key ``order/<id>``.
+
+    Attributes:
+        rows: numbers of the records in the node, by partition of the task.
+        until_ms: when the order expires.
+    """
+
+    kind: ClassVar[str] = "order"
+    generation: Generation
+    id: OrderId
+    node: Name
+    action: RetryAction
+    rows: dict[PartitionName, tuple[Number, ...]]
+    until_ms: Millis
+
+    @property
+    def key(self) -> str:
+        return f"order/{self.id}"
+
+    def in_force(self, now_ms: int) -> bool:
+        """Return whether it has not expired."""
+        return now_ms < self.until_ms
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> RetryOrder | None:
+        """Read the fields of an order; return None when they are invalid."""
+        try:
+            return cast(RetryOrder, _read(cls, content, cls.__name__))
+        except ValueError:
+            return None
+
+
 ControlRecord = DesiredState | Assignment | Version | StopOffsets | KeptOffsets
-InstanceRecord = InstanceReport | Measured | Claim | ServerAddress
+InstanceRecord = InstanceReport | Measured | Claim | ServerAddress | RetryOrder
 JournalRecord = ControlRecord | InstanceRecord
 
 CONTROL_KINDS: Mapping[str, type[Any]] = {cls.kind: cls for cls in (DesiredState, Assignment, Version, StopOffsets, KeptOffsets)}
-INSTANCE_KINDS: Mapping[str, type[Any]] = {cls.kind: cls for cls in (InstanceReport, Measured, Claim, ServerAddress)}
-_INSTANCE_KEYS = ("instance/", "claim/", "server/")
+INSTANCE_KINDS: Mapping[str, type[Any]] = {cls.kind: cls for cls in (InstanceReport, Measured, Claim, ServerAddress, RetryOrder)}
+_INSTANCE_KEYS = ("instance/", "claim/", "server/", "order/")
 
 
 def source_hash(source: str) -> str:

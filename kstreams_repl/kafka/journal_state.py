@@ -24,6 +24,7 @@ from kstreams_repl.kafka.journal_records import (
     InstanceReport,
     KeptOffsets,
     Measured,
+    RetryOrder,
     ServerAddress,
     StopOffsets,
     Version,
@@ -61,6 +62,8 @@ class JournalState:
         """By run and slot: the owner of the latest claim, until its epoch has ended."""
         self._servers: dict[str, ServerAddress] = {}
         """By executor directory: the address of its query server. It stays over generations: the server does, too."""
+        self._orders: dict[str, RetryOrder] = {}
+        """Clients' orders by id, until the client removes them or the generation ends."""
         self._busy: frozenset[int] | None = None
         """The slots with a claim in progress when the application was ordered to pause or stop; None while it is to run."""
         self._reports_at_command: dict[int, InstanceReport] = {}
@@ -94,6 +97,11 @@ class JournalState:
     def servers(self) -> Mapping[str, ServerAddress]:
         """The query servers by executor directory, without those that have ended."""
         return MappingProxyType(self._servers)
+
+    @property
+    def orders(self) -> Mapping[str, RetryOrder]:
+        """Clients' orders in the current generation by id, including those that have expired."""
+        return MappingProxyType(self._orders)
 
     @property
     def failures(self) -> Mapping[int, InstanceReport]:
@@ -195,6 +203,8 @@ class JournalState:
                 self._servers[record.place] = record
                 if not record.port:
                     del self._servers[record.place]
+            case RetryOrder():
+                self._orders[record.id] = record
             case Claim():
                 held = self._claims.get((record.run, record.slot))
                 if held is not None and not _passes(record, held):
@@ -213,6 +223,7 @@ class JournalState:
         self._reports = {slot: report for slot, report in self._reports.items() if report.generation >= generation}
         self._measured = {slot: measured for slot, measured in self._measured.items() if measured.generation >= generation}
         self._claims = {at: claim for at, claim in self._claims.items() if claim.generation >= generation}
+        self._orders = {name: order for name, order in self._orders.items() if order.generation >= generation}
         self._working, self._homes, self._busy = {}, {}, None
         if self.assignment is not None and self.assignment.generation < generation:
             self.assignment = None
@@ -235,6 +246,8 @@ class JournalState:
             return self._measured.pop(int(rest[:-8]), None) is not None
         elif family == "server":
             return self._servers.pop(rest, None) is not None
+        elif family == "order":
+            return self._orders.pop(rest, None) is not None
         elif family == "claim":
             gone = [at for at, claim in self._claims.items() if claim.key == name]
             for at in gone:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kstreams_repl.display.retries import Retries, WaitingRecord, async_operator, waiting_record
+from kstreams_repl.runtime.async_calls import RetryAction
 from kstreams_repl.runtime.pending_rows import PendingRow
 from kstreams_repl.testing.table_rows import TableRowsReader
 
@@ -25,7 +26,7 @@ class DriverRetries:
         found = (waiting_record(0, number, PendingRow.decode(row), self._operator, config) for number, row in store.all())
         return [record for record in found if record is not None]
 
-    def order(self, action: str, rows: Mapping[int, list[int]], done: Callable[[], bool], timeout: float) -> None:
+    def order(self, action: RetryAction, rows: Mapping[int, list[int]], done: Callable[[], bool], timeout: float) -> None:
         """Do something with records at once; what takes time ends when the driver's clock is advanced."""
         assert self._driver._task is not None and self._driver._task.calls is not None
         self._driver._task.calls.order(self._node, action, rows.get(0, ()))

@@ -10,6 +10,7 @@ path, because a pause must take 0.15 s and a command through the journal takes a
     reports, metrics        report(), metrics()   state, figures and measurements of each slot
                             claim_slot()          which worker runs a slot in an epoch; the first wins
     taps                    taps                  requests for values at a node, and the values
+    `OrderBox`              orders()              orders about records that wait for another try
 
 The commands to one generation, and what each slot reports once it has followed one:
 
@@ -21,7 +22,7 @@ A command below the generation in force is refused. After STOP only a higher gen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -29,6 +30,7 @@ from typing import Any, Protocol
 
 from kstreams_repl.instance.control.node_taps import TapFiles
 from kstreams_repl.instance.control.slot_lock import SlotLock
+from kstreams_repl.kafka.journal_records import RetryOrder
 
 ENDED = frozenset({"failed", "paused", "stopped", "superseded"})
 """States in which an instance commits no more: the last report of a slot has one of them, or its process has died."""
@@ -112,6 +114,9 @@ class InstanceControl(Protocol):
 
     def metrics(self, snapshot: Mapping[str, Any]) -> None:
         """Write the measurements (`metrics.snapshot`) next to the report."""
+
+    def orders(self, now_ms: int) -> Iterable[RetryOrder]:
+        """Return clients' orders in force. Never blocks."""
 
     def loop_lock(self) -> SlotLock | None:
         """Return the lock that keeps the loops of a slot apart, so that one may continue between epochs (`epoch_handover`); None:

@@ -5,6 +5,7 @@
     claim-<gen>-<slot>         locked (flock) by the worker that runs the slot; contains the last epoch that ended, and its process
     loop-<gen>-<slot>          locked by the slot's loop (`slot_lock`)
     taps/, tapped-<gen>-<slot>.json   requests for values at nodes, and the values (`node_taps`)
+    retries/                          orders about records that wait for another try (`retry_orders`)
 
 Every file is replaced atomically. An instance checks the lease every few milliseconds and stops at the next commit when the command says
 so, when the lease has a higher generation or is missing, or when its parent process has died. Commands and final reports survive a full
@@ -34,7 +35,9 @@ from kstreams_repl.instance.control.control_files import (
     write_last_word,
 )
 from kstreams_repl.instance.control.node_taps import TapFiles
+from kstreams_repl.instance.control.retry_orders import RetryFiles
 from kstreams_repl.instance.control.slot_lock import LoopLock, SlotLock
+from kstreams_repl.kafka.journal_records import RetryOrder
 from kstreams_repl.metrics.snapshot import validated
 
 LEASE = "lease.json"
@@ -154,6 +157,7 @@ class FileInstanceControl:
     ) -> None:
         self._directory = Path(directory)
         self.taps = TapFiles(self._directory)
+        self._orders = RetryFiles(self._directory)
         self._lease = os.path.join(directory, LEASE)
         self._reported: Mapping[str, Any] | None = None
         self._reported_at = 0.0
@@ -225,6 +229,9 @@ class FileInstanceControl:
     def metrics(self, snapshot: Mapping[str, Any]) -> None:
         with suppress(FileNotFoundError):
             write_if_room(self._metrics, snapshot)
+
+    def orders(self, now_ms: int) -> list[RetryOrder]:
+        return self._orders.orders(now_ms)
 
     def loop_lock(self) -> SlotLock | None:
         return LoopLock(self._directory, self.generation, self.slot)

@@ -25,7 +25,7 @@ from kstreams_repl.instance.control.file_channel import FileChannel, read_lease
 from kstreams_repl.instance.control.journal_follower import Follower, forget
 from kstreams_repl.instance.control.node_taps import TapFiles
 from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.journal_records import Claim, Failure, InstanceReport, InstanceStateName, Measured
+from kstreams_repl.kafka.journal_records import Claim, Failure, InstanceReport, InstanceStateName, Measured, RetryOrder
 from kstreams_repl.metrics.snapshot import validated
 
 _LOG = logging.getLogger("kstreams_repl.instance")
@@ -168,6 +168,10 @@ class JournalInstanceControl:
 
     def has_reported(self, state: str) -> bool:
         return self._state == state
+
+    def orders(self, now_ms: int) -> list[RetryOrder]:
+        orders = list(self._follower.state.orders.values())
+        return [order for order in orders if order.generation == self.generation and order.in_force(now_ms)]
 
     def loop_lock(self) -> None:
         """Return None: the signals of an instance on a cluster belong to the claim of one epoch."""

@@ -10,18 +10,18 @@ counted; values leave the worker as trimmed JSON, never as code; without a reque
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kstreams_repl.instance.control.control_files import read_whole, write_whole
 from kstreams_repl.instance.control.json_safe import shown
+from kstreams_repl.instance.control.request_files import RequestFiles
 from kstreams_repl.runtime.tap_points import sends_changes
 from kstreams_repl.types import TaskId
 
@@ -74,7 +74,7 @@ class TapRequest:
         return now_ms < min(self.until_ms, self.last_ms)
 
 
-class TapFiles:
+class TapFiles(RequestFiles[TapRequest]):
     """The requests for an application's taps and the values observed by its instances.
 
     Args:
@@ -82,24 +82,7 @@ class TapFiles:
     """
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._folder = directory / _FOLDER
-
-    # ---- the client's end
-
-    def put(self, request: TapRequest) -> None:
-        """Write or renew a request."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        write_whole(self._folder / f"{request.id}.json", asdict(request))
-
-    def drop(self, tap: str) -> None:
-        """Remove a request."""
-        with suppress(FileNotFoundError):
-            (self._folder / f"{tap}.json").unlink()
-
-    def active(self) -> list[str]:
-        """Return the ids of the existing requests."""
-        return sorted(path.stem for path in self._folder.glob("*.json"))
+        super().__init__(directory, _FOLDER, TapRequest.read)
 
     def seen(self, generation: int, tap: str) -> list[dict[str, Any]]:
         """Return what each instance shows of one tap: ``slot``, ``began`` (a new value restarts the count), ``count`` and
@@ -112,26 +95,6 @@ class TapFiles:
             if content is not None and isinstance(mine, dict):
                 found.append({"slot": content["slot"], "began": content.get("began"), **mine})
         return sorted(found, key=lambda item: item["slot"])
-
-    # ---- the instance's end
-
-    @property
-    def requested(self) -> bool:
-        """Whether there may be a request; costs one `stat`."""
-        return os.path.isdir(self._folder)
-
-    def wanted(self, now_ms: int) -> dict[str, TapRequest]:
-        """Return the requests in force by id; remove the others."""
-        wanted = {}
-        for path in self._folder.glob("*.json"):
-            content = read_whole(path)
-            request = None if content is None else TapRequest.read(content)
-            if request is not None and request.in_force(now_ms):
-                wanted[request.id] = request
-            else:
-                with suppress(FileNotFoundError):
-                    path.unlink()
-        return wanted
 
     def show(self, generation: int, slot: int, content: Mapping[str, Any] | None) -> None:
         """Write the values observed by an instance; None: it has no taps any more."""

@@ -13,6 +13,7 @@ from kstreams_repl.instance.control.channel import ClaimedSlot, ControlChannel, 
 from kstreams_repl.instance.control.file_channel import FileChannel, FileClaim, FileInstanceControl, read_lease
 from kstreams_repl.instance.control.journal_channel import JournalChannel, JournalClaim, JournalInstanceControl
 from kstreams_repl.instance.control.journal_follower import follow, followed
+from kstreams_repl.instance.control.retry_orders import FileOrders, JournalOrders, OrderBox
 from kstreams_repl.instance.executor_directory import executor_process, take_directory
 from kstreams_repl.instance.state.state_directory import state_root
 from kstreams_repl.kafka.clients import ClientSettings
@@ -27,6 +28,16 @@ def open_channel(directory: Path, settings: ClientSettings, application_id: str,
         remote: instances run on other hosts.
     """
     return JournalChannel(directory, settings, application_id) if remote else FileChannel(directory)
+
+
+def open_orders(directory: Path, settings: ClientSettings, application_id: str, *, remote: bool = False) -> OrderBox:
+    """Return a client's end for orders about waiting records, of an application that this process need not drive.
+
+    Args:
+        directory: the application's control directory on this host.
+        remote: instances run on other hosts.
+    """
+    return JournalOrders(settings, application_id) if remote else FileOrders(directory)
 
 
 @contextmanager

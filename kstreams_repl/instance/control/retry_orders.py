@@ -1,103 +1,127 @@
 """Orders about records that wait off the main path of an asynchronous node: try them now, or drop them.
 
-Actors: the client writes one `RetryOrder` (``retries/<id>.json`` of the control directory) and removes it when the committed rows show its
-effect; each instance's `RetryBoard` looks a few times a second and hands every new order to its tasks, which follow it between records. An
-order names rows, so doing it twice, after a crash, does no more than doing it once. Without an order the cost is one `stat` per report.
+Actors: the client writes one `RetryOrder` through an `OrderBox` and removes it when the committed rows show its effect; each instance's
+`RetryBoard` reads the orders a few times a second and hands every new one to its tasks, which follow it between records. On the
+driver's host an order is a file (``retries/<id>.json`` of the control directory), on a cluster a record of the journal. An order names
+rows, so following it twice, after a crash, does no more than following it once. Without an order the cost is one `stat` per report.
 """
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from secrets import token_hex
+from typing import Any, Protocol
 
-from kstreams_repl.instance.control.control_files import read_whole, write_whole
-from kstreams_repl.runtime.async_calls import ACTIONS
+from kstreams_repl.errors import BrokerUnavailableError
+from kstreams_repl.instance.control.request_files import RequestFiles
+from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.journal import JournalReports
+from kstreams_repl.kafka.journal_records import RetryOrder
 
-_ID = re.compile(r"[0-9a-f]{8,32}")
 _FOLDER = "retries"
+_MOST_NUMBERS = 40_000
+"""Of rows in one order: a record of the journal holds a megabyte, and a number has up to 17 characters."""
+_SECONDS = 10.0
+Wanted = Callable[[int], Iterable[RetryOrder]]
+"""Returns the orders in force, given the time (ms)."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetryOrder:
-    """What to do with some waiting records of a node.
+class OrderBox(Protocol):
+    """The client's end."""
 
-    Attributes:
-        action: "retry" or "drop".
-        rows: numbers of the records in the node, by partition of the task, as text.
-        until_ms: when the order expires.
-    """
+    def put(self, order: RetryOrder) -> None:
+        """Give an order.
 
-    id: str
-    node: str
-    action: str
-    rows: Mapping[str, list[int]]
-    until_ms: int
+        Raises:
+            BrokerUnavailableError: the journal cannot be written now.
+        """
 
-    @classmethod
-    def read(cls, content: Mapping[str, Any]) -> RetryOrder | None:
-        """Parse an order; return None when it is invalid."""
-        try:
-            order = cls(**{name: content[name] for name in cls.__dataclass_fields__})
-            sound = (
-                isinstance(order.node, str)
-                and order.action in ACTIONS
-                and _ID.fullmatch(order.id) is not None
-                and isinstance(order.until_ms, int)
-                and all(isinstance(number, int) for numbers in order.rows.values() for number in numbers)
-            )
-        except (KeyError, TypeError, AttributeError):
-            return None
-        return order if sound else None
+    def close(self) -> None:
+        """Remove the orders that were given."""
 
 
-class RetryFiles:
-    """The orders of an application.
+class RetryFiles(RequestFiles[RetryOrder]):
+    """The orders as files.
 
     Args:
         directory: the application's control directory.
     """
 
     def __init__(self, directory: Path) -> None:
-        self._folder = directory / _FOLDER
-
-    def put(self, order: RetryOrder) -> None:
-        """Write an order."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        write_whole(self._folder / f"{order.id}.json", asdict(order))
-
-    def remove(self, order: str) -> None:
-        """Remove an order."""
-        with suppress(FileNotFoundError):
-            (self._folder / f"{order}.json").unlink()
-
-    @property
-    def exist(self) -> bool:
-        """Whether there may be an order; costs one `stat`."""
-        return os.path.isdir(self._folder)
+        super().__init__(directory, _FOLDER, RetryOrder.read)
 
     def orders(self, now_ms: int) -> list[RetryOrder]:
         """Return the orders in force; remove the others."""
-        found = []
-        for path in sorted(self._folder.glob("*.json")):
-            content = read_whole(path)
-            order = None if content is None else RetryOrder.read(content)
-            if order is not None and now_ms < order.until_ms:
-                found.append(order)
-            else:
-                self.remove(path.stem)
-        return found
+        return list(self.wanted(now_ms).values()) if self.requested else []
+
+
+class FileOrders:
+    """`OrderBox` on the driver's own host."""
+
+    def __init__(self, directory: Path) -> None:
+        self._files = RetryFiles(directory)
+        self._given: list[str] = []
+
+    def put(self, order: RetryOrder) -> None:
+        self._files.put(order)
+        self._given.append(order.id)
+
+    def close(self) -> None:
+        for order_id in self._given:
+            self._files.drop(order_id)
+
+
+class JournalOrders:
+    """`OrderBox` for instances on other hosts. It does not take control of the application: orders are no control keys."""
+
+    def __init__(self, settings: ClientSettings, application_id: str) -> None:
+        self._application_id = application_id
+        self._writer = JournalReports(settings, application_id)
+        self._given: list[str] = []
+
+    def put(self, order: RetryOrder) -> None:
+        for part in divided(order, _MOST_NUMBERS):
+            self._given.append(part.key)
+            self._writer.send(part)
+        if not self._writer.flush(_SECONDS) or self._writer.failed:
+            raise BrokerUnavailableError(
+                f"the order about records at {order.node} of {self._application_id} was not written to the journal",
+                hint="check that the broker runs, then again; an order that arrives late does no harm",
+                application=self._application_id,
+            )
+
+    def close(self) -> None:
+        for key in self._given:
+            self._writer.remove(key)
+        self._writer.flush(_SECONDS)
+        self._writer.close()
+
+
+def divided(order: RetryOrder, most: int) -> list[RetryOrder]:
+    """Return orders of at most so many rows each that together say the same."""
+    rows = [(task, number) for task, numbers in order.rows.items() for number in numbers]
+    if len(rows) <= most:
+        return [order]
+    parts = []
+    for begin in range(0, len(rows), most):
+        by_task: dict[str, list[int]] = {}
+        for task, number in rows[begin : begin + most]:
+            by_task.setdefault(task, []).append(number)
+        numbers = {task: tuple(each) for task, each in by_task.items()}
+        parts.append(RetryOrder(order.generation, token_hex(8), order.node, order.action, numbers, order.until_ms))
+    return parts
 
 
 class RetryBoard:
-    """The instance's side."""
+    """The instance's side.
 
-    def __init__(self, files: RetryFiles) -> None:
-        self._files = files
+    Args:
+        wanted: of the instance's `control.channel.InstanceControl`.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
         self._followed: set[tuple[str, Any]] = set()
 
     def serve(self, tasks: Iterable[Any], now_ms: int) -> None:
@@ -106,9 +130,7 @@ class RetryBoard:
         Args:
             tasks: the instance's `StreamTask`s.
         """
-        if not self._files.exist:
-            return
-        orders = self._files.orders(now_ms)
+        orders = list(self._wanted(now_ms))
         if not orders:
             self._followed.clear()
         for order in orders:

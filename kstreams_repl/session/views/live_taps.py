@@ -103,7 +103,7 @@ def refuse_other_hosts(application: ReadOnlyApplication, node: str) -> None:
         name = application.name
         raise TapUnavailableError(
             f"the values at {node} of {name} cannot be shown live: its instances run in {', '.join(away)}, which do not share the "
-            "driver's control directory, through which taps and retries go",
+            "driver's control directory, through which taps go",
             hint=f"session.peek({node!r}) runs a sample; session.read(...) reads a sink's topic; stores can be read as always; or "
             "mount the driver's state.dir at the same path on the executors' hosts",
             node=node,

@@ -1,4 +1,4 @@
-"""The records of a deployed application that wait for another try: rows of the last commit, orders through the control directory."""
+"""The records of a deployed application that wait for another try: rows of the last commit, orders through the control channel."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 
 from kstreams_repl.display.retries import Retries, WaitingRecord, async_operator, waiting_record
 from kstreams_repl.errors import InvalidStateStoreError, KStreamsError
-from kstreams_repl.instance.control.retry_orders import RetryFiles, RetryOrder
+from kstreams_repl.instance.control.open_channel import open_orders
 from kstreams_repl.instance.state.state_directory import control_directory, state_root
+from kstreams_repl.kafka.journal_records import RetryOrder
+from kstreams_repl.runtime.async_calls import RetryAction
 from kstreams_repl.runtime.pending_rows import PendingRow
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
-from kstreams_repl.session.views.live_taps import refuse_other_hosts
 from kstreams_repl.session.views.store_reader import read_store
 
 _LONG = struct.Struct(">q")
@@ -41,12 +42,12 @@ class DeployedRetries:
         )
         return [record for record in found if record is not None]
 
-    def order(self, action: str, rows: Mapping[int, list[int]], done: Callable[[], bool], timeout: float) -> None:
+    def order(self, action: RetryAction, rows: Mapping[int, list[int]], done: Callable[[], bool], timeout: float) -> None:
         """Have the tasks do something with records, and wait until `done` or the timeout (seconds).
 
         Raises:
             KStreamsError: the application does not run.
-            TapUnavailableError: its instances run on hosts that do not share the control directory.
+            BrokerUnavailableError: its instances run on other hosts, and the journal cannot be written now.
         """
         app = self._application
         if app.status != "running":
@@ -54,18 +55,18 @@ class DeployedRetries:
                 f"{app.name} is {app.status}: only a running application tries or drops waiting records",
                 hint="app.resume(), then again; the records wait in the store", application=app.name,
             )  # fmt: skip
-        refuse_other_hosts(app, self._node)
-        files = RetryFiles(control_directory(state_root(app.config), app.name))
+        remote = any(report.place is not None for report in app.reports.instances.values())
         until_ms = int((time.time() + timeout) * 1000)
-        numbers = {str(task): list(each) for task, each in rows.items()}
-        order = RetryOrder(secrets.token_hex(8), self._node, action, numbers, until_ms)
-        files.put(order)
-        deadline = time.monotonic() + timeout
+        numbers = {str(task): tuple(each) for task, each in rows.items()}
+        order = RetryOrder(app.generation, secrets.token_hex(8), self._node, action, numbers, until_ms)
+        box = open_orders(control_directory(state_root(app.config), app.name), app.client.settings, app.name, remote=remote)
         try:
+            box.put(order)
+            deadline = time.monotonic() + timeout
             while not done() and time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
         finally:
-            files.remove(order.id)
+            box.close()
 
 
 def retries_of(application: ReadOnlyApplication, node: str) -> Retries:

@@ -96,6 +96,9 @@ class LeaseControl:
 
     def metrics(self, snapshot: Mapping[str, Any]) -> None: ...
 
+    def orders(self, now_ms: int) -> tuple[()]:
+        return ()
+
     def loop_lock(self) -> SimulatedLock:
         return SimulatedLock(self._loops, self.generation, self.slot)
 
