@@ -11,6 +11,7 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl.spark.startup.spark_session import stop_session
 from tests.cluster.standalone import SparkCluster
+from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -20,6 +21,46 @@ def topology(topic: str, keep: Any = lambda key, value: True) -> ks.StreamsBuild
     words = builder.stream(topic, key_serde="string", value_serde="string").filter(keep, name="kept")
     words.group_by_key(key_serde="string", value_serde="string").count(store="counts")
     return builder
+
+
+async def strict(text: str) -> int:
+    return int(text)
+
+
+async def lenient(text: str) -> int:
+    return int(text.removeprefix("n"))
+
+
+def parsing(name: str, function: Any) -> ks.StreamsBuilder:
+    builder = ks.StreamsBuilder()
+    texts = builder.stream(f"{name}-in", key_serde="string", value_serde="string")
+    numbers = texts.map_values_async(function, name="parse", on_error="retry", attempts=9, retry_backoff="1h")
+    numbers.to(f"{name}-out", key_serde="string", value_serde="long")
+    return builder
+
+
+def test_failed_records_are_tried_and_dropped_on_executors(broker: Any, cluster: SparkCluster, tmp_path: Path) -> None:
+    """The orders go through the journal: the control directory has none."""
+    stop_session()
+    name = f"app-{uuid.uuid4().hex[:8]}"
+    with ks.connect(broker.bootstrap_servers, spark=cluster.master, directory=tmp_path / "session") as session:
+        session.topic_configs["retention.ms"] = "-1"
+        for topic in ("in", "out"):
+            session.create_topic(f"{name}-{topic}", partitions=2)
+        texts = [("x" if number == 7 else "n" if number % 4 == 0 else "") + str(number) for number in range(40)]
+        session.produce(f"{name}-in", [(f"k{number}", text) for number, text in enumerate(texts)])
+        settings = {"processing.guarantee": "exactly_once_v2", "commit.interval.ms": 50, "num.stream.threads": 2}
+        app = session.deploy(parsing(name, strict), name, config=settings)
+        settle(lambda: len(app.retries("parse")) == 11, "the failed records", story=lambda: app)
+        assert None not in {report.place for report in app.reports.instances.values()}
+        app.edit(parsing(name, lenient))
+        settle(lambda: app.status == "running" and len(app.reports.instances) == 2, "the edited application", story=lambda: app)
+        assert app.retries("parse").retry_now(timeout=60) == ks.RetryReport(11, 1, 10, 1, 0)
+        assert app.retries("parse").drop(timeout=60) == ks.RetryReport(1, 0, 1, 0, 0)
+        assert not list((tmp_path / "session").rglob("retries/*"))
+        app.stop()
+        read = session.read(f"{name}-out", value_serde="long", n=40)
+        assert sorted(record.value for record in read) == [number for number in range(40) if number != 7]
 
 
 def test_an_application_is_deployed_to_a_cluster_from_the_cell(broker: Any, cluster: SparkCluster, tmp_path: Path) -> None:

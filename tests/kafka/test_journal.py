@@ -3,15 +3,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
 
 from kstreams_repl.errors import BrokerUnavailableError, ProducerFencedError, ProductionError, UnknownTopicError
+from kstreams_repl.instance.control.open_channel import open_orders
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.journal import JournalControl, JournalReader, JournalReports, ensure_journal
-from kstreams_repl.kafka.journal_records import Assignment, Claim, DesiredState, InstanceReport, TaskReport, Version
+from kstreams_repl.kafka.journal_records import Assignment, Claim, DesiredState, InstanceReport, RetryOrder, TaskReport, Version
 
 pytestmark = pytest.mark.kafka
 
@@ -55,6 +57,26 @@ def test_what_control_and_instances_write_is_read_by_others(
     assert state.ignored == 0 and reports.failed == 0
     control.close()
     reports.close()
+
+
+def test_a_clients_order_is_read_by_instances_until_it_is_removed(
+    settings: ClientSettings, application: str, reader: JournalReader, tmp_path: Path
+) -> None:
+    """The client does not take control: the driver writes on."""
+    control = JournalControl(settings, application)
+    control.write(DesiredState(1, "running", 1, 2))
+    box = open_orders(tmp_path, settings, application, remote=True)
+    order = RetryOrder(1, "0123456789abcdef", "pay", "retry", {"0": tuple(range(100_000)), "1": (7,)}, until_ms=1)
+    box.put(order)
+    _until(reader, lambda: sum(len(part.rows.get("1", ())) for part in reader.state.orders.values()) == 1)
+    parts = list(reader.state.orders.values())
+    assert sorted(number for part in parts for number in part.rows.get("0", ())) == list(range(100_000))
+    assert {(part.node, part.action, part.until_ms) for part in parts} == {("pay", "retry", 1)} and len(parts) == 3
+    control.write(DesiredState(1, "paused", 1, 2))
+    box.close()
+    _until(reader, lambda: not reader.state.orders)
+    assert reader.state.ignored == 0
+    control.close()
 
 
 def test_a_second_control_fences_the_first(settings: ClientSettings, admin: Admin, application: str, reader: JournalReader) -> None:

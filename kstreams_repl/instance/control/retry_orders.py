@@ -73,7 +73,7 @@ class FileOrders:
 
 
 class JournalOrders:
-    """`OrderBox` for instances on other hosts. It does not take control of the application: orders are no control keys."""
+    """`OrderBox` for instances on other hosts. Orders are not control keys, so it fences no driver."""
 
     def __init__(self, settings: ClientSettings, application_id: str) -> None:
         self._application_id = application_id
