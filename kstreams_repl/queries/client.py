@@ -36,6 +36,7 @@ from kstreams_repl.queries.client_requests import (
     value_of,
 )
 from kstreams_repl.queries.remote_errors import error_of
+from kstreams_repl.queries.server.reads import Read
 from kstreams_repl.queries.wire import from_wire
 from kstreams_repl.secrets import Secret
 
@@ -83,11 +84,20 @@ class QueryClient(ClientRequests):
             >>> {key: found.value for key, found in state.get_many("counts", ["UA", "AA"]).items()}     # doctest: +SKIP
             {'UA': 58665, 'AA': 32729}
         """
-        found: dict[Any, Any] = {}
-        for target, body in many_asks(store, keys, stale):
-            answer = self._result(self._ask(lambda turn, target=target, body=body: Ask(self.url, "POST", target, body)))
-            found |= {row["key"]: value_of(row) for row in answer.rows}
-        return found
+        pages = self.pages_of_many(store, keys, stale=stale)
+        return {row["key"]: value_of(row) for page in pages for row in page.rows}
+
+    def pages_of_many(self, store: str, keys: Iterable[Any], *, stale: bool = False) -> list[RemoteResult]:
+        """Return the answers of which `get_many` is made.
+
+        Args:
+            store, keys, stale: as `get_many`.
+
+        Example:
+            >>> [page.position for page in state.pages_of_many("counts", ["UA", "AA"])]     # doctest: +SKIP
+        """
+        asks = [Ask(self.url, "POST", target, body) for target, body in many_asks(store, keys, stale)]
+        return [self._result(self._ask(lambda turn, ask=ask: ask)) for ask in asks]
 
     def query(self, kind: str, store: str, key: Any = None, **options: Any) -> RemoteResult:
         """Return one page of an answer, with its position.
@@ -116,14 +126,27 @@ class QueryClient(ClientRequests):
         Example:
             >>> dict(state.rows("range", "counts"))     # doctest: +SKIP
         """
-        read = self._read(kind, store, key, **options)
-        while True:
-            answer = self._ask(lambda turn, read=read: self._route(read, turn))
-            page = self._result(answer)
+        read: Read | None = self._read(kind, store, key, **options)
+        while read is not None:
+            page, read = self.page(read)
             yield from map(pair, page.rows)
-            if page.next is None:
-                return
-            read = next_read(read, answer.json()["next_page"])
+
+    def page(self, read: Read, *, seconds: float | None = None) -> tuple[RemoteResult, Read | None]:
+        """Return one page of an answer, and the read of the next page; None after the last.
+
+        Args:
+            read: what is asked.
+            seconds: time for one attempt, by the first server; None: as often as `timeout` allows.
+
+        Example:
+            >>> page, after = state.page(Read("range", "counts"))     # doctest: +SKIP
+        """
+        if seconds is None:
+            response = self._ask(lambda turn: self._route(read, turn))
+        else:
+            response = self._once(self._route(read, 1), seconds)
+        following = response.json()["next_page"]
+        return self._result(response), None if following is None else next_read(read, following)
 
     def sql(self, query: str) -> list[dict[str, Any]]:
         """Return the rows of one SELECT over the stores.
@@ -205,21 +228,24 @@ class QueryClient(ClientRequests):
     def _ask(self, of: Any) -> httpx.Response:
         deadline, pause, turn = time.monotonic() + self._timeout, PAUSE_SECONDS, 0
         while True:
-            ask = of(turn)
             try:
-                response = self._web.request(ask.method, ask.base + ask.target, headers=self._headers(ask), content=ask.body or None)
-                if response.status_code == 200:
-                    return response
-                error = error_of(safe(response), response.status_code)
-                if not may_retry(error):
-                    raise error
-            except httpx.HTTPError as failed:
-                error = unreachable(ask.base, failed)
-            if time.monotonic() + pause > deadline:
-                raise error
+                return self._once(of(turn), self._timeout)
+            except KStreamsError as error:
+                if not may_retry(error) or time.monotonic() + pause > deadline:
+                    raise
             time.sleep(pause)
             pause, turn = min(2 * pause, MOST_PAUSE), turn + 1
             self._where.read_at = -1e9
+
+    def _once(self, ask: Ask, seconds: float) -> httpx.Response:
+        headers = self._headers(ask)
+        try:
+            response = self._web.request(ask.method, ask.base + ask.target, headers=headers, content=ask.body or None, timeout=seconds)
+        except httpx.HTTPError as failed:
+            raise unreachable(ask.base, failed) from failed
+        if response.status_code != 200:
+            raise error_of(safe(response), response.status_code)
+        return response
 
 
 class AsyncQueryClient(ClientRequests):

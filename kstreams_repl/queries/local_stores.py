@@ -131,6 +131,10 @@ class LocalStores:
             )
         return builder
 
+    def key_serde(self, builder: StoreBuilder) -> serdes.Serde:
+        """Return the serde of a store's keys."""
+        return serdes.resolve(builder.key_serde, self._config["default.key.serde"])
+
     def partitions(self, store: str, *, stale: bool = True) -> list[int]:
         """Return the partitions of a store whose files are on this host.
 

@@ -41,12 +41,7 @@ class QueryableState:
             UnknownStateStoreError: there is no such store.
             InvalidStateStoreError: the store is of another type, or cannot be read now; the class says whether asking again helps.
         """
-        if isinstance(asked, str):
-            if store_type is None:
-                raise CallError(
-                    f"expected the type of store {asked!r}", hint="for example QueryableStoreTypes.key_value_store()", argument="store_type"
-                )
-            asked = StoreQueryParameters(asked, store_type)
+        asked = asked_for(asked, store_type)
         provider = LocalStoreProvider(self.local, partition=asked.partition, stale=asked.stale_stores)
         provider.stores(asked.store_name, asked.queryable_store_type)  # refuses now what it would refuse at the first read
         return asked.queryable_store_type.create(provider, asked.store_name)
@@ -78,6 +73,21 @@ class QueryableState:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def asked_for(asked: str | StoreQueryParameters, store_type: QueryableStoreType | None) -> StoreQueryParameters:
+    """Return which store is asked for.
+
+    Raises:
+        CallError: a name without a type.
+    """
+    if not isinstance(asked, str):
+        return asked
+    if store_type is None:
+        raise CallError(
+            f"expected the type of store {asked!r}", hint="for example QueryableStoreTypes.key_value_store()", argument="store_type"
+        )
+    return StoreQueryParameters(asked, store_type)
 
 
 def open_state(application_id: str, state_dir: str | os.PathLike[str] | None = None) -> QueryableState:

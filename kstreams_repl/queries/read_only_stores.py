@@ -424,6 +424,16 @@ class ReadOnlyVersionedStore(_Composite):
         return self._rows("all")
 
 
+def expect_accepted(store_type: Any, builder: StoreBuilder) -> None:
+    """Raise InvalidStateStoreError if a type of queryable store does not accept a store."""
+    if not store_type.accepts(builder):
+        raise InvalidStateStoreError(
+            f"store {builder.name!r} is a {builder.kind} store, which {store_type!r} does not accept; asking again does not help",
+            hint="take the type for its kind from QueryableStoreTypes",
+            store=builder.name,
+        )
+
+
 class LocalStoreProvider:
     """`StateStoreProvider` over the stores of this host.
 
@@ -449,12 +459,7 @@ class LocalStoreProvider:
             InvalidStateStoreError: it does not, no part is here, or instances keep it in their memory.
         """
         builder = self._local.builder(name)
-        if not store_type.accepts(builder):
-            raise InvalidStateStoreError(
-                f"store {name!r} is a {builder.kind} store, which {store_type!r} does not accept; asking again does not help",
-                hint="take the type for its kind from QueryableStoreTypes",
-                store=name,
-            )
+        expect_accepted(store_type, builder)
         self._local.refuse_memory(name)
         partitions = self._local.expect_any(name, stale=self._stale) if self._partition is None else [self._partition]
         if partitions != self._known[0]:

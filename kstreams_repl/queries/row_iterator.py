@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from kstreams_repl.errors import InvalidStateStoreError
-from kstreams_repl.queries.task_view import TaskReader, TaskView, migrated
+from kstreams_repl.queries.task_view import migrated
 from kstreams_repl.stores.engine.failures import RawError
 
-Held = tuple[TaskReader, TaskView, Iterator[Any]]
+
+class Holder(Protocol):
+    """What an iterator gives its view back to."""
+
+    task: Any
+
+    def give(self, view: Any) -> None:
+        """Take a view back."""
+
+
+Held = tuple[Holder, Any, Iterator[Any]]
 _NOTHING: Any = object()
 
 

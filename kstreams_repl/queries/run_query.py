@@ -51,8 +51,7 @@ def run_query(local: LocalStores, request: StateQueryRequest, *, timeout: float 
     """
     builder = local.builder(request.store_name)
     if builder.name in local.global_stores:
-        why = "global stores do not answer queries of this kind, as in Kafka Streams"
-        return StateQueryResult(global_result=QueryResult.for_failure(FailureReason.UNKNOWN_QUERY_TYPE, why))
+        return refused_for_global_store()
     here = local.expect_any(builder.name, stale=True)
     deadline = time.monotonic() + timeout
     results: dict[int, QueryResult] = {}
@@ -101,7 +100,7 @@ def _run(reader: TaskReader, view: TaskView, builder: StoreBuilder, query: Any) 
     """Run a query on a view, and give the view back unless rows need it."""
     found: Any = None
     try:
-        kinds, read, show = _HANDLERS.get(type(query), (frozenset(), None, None))
+        kinds, read, show = HANDLERS.get(type(query), (frozenset(), None, None))
         store = view.store(builder)
         if read is not None and builder.kind in kinds:
             found = read(store, query)
@@ -110,12 +109,12 @@ def _run(reader: TaskReader, view: TaskView, builder: StoreBuilder, query: Any) 
         else:
             found = NotImplemented
         if found is NotImplemented:
-            return _unknown(builder, query)
+            return unknown_query(builder, query)
         if isinstance(found, Iterator):
             return QueryResult.for_result(RowIterator([(reader, view, found)], show))
         return QueryResult.for_result(found if show is None else show(found))
     except NotImplementedError:
-        return _unknown(builder, query)
+        return unknown_query(builder, query)
     except CallError:
         raise
     except RawError as error:
@@ -127,7 +126,14 @@ def _run(reader: TaskReader, view: TaskView, builder: StoreBuilder, query: Any) 
             reader.give(view)
 
 
-def _unknown(builder: StoreBuilder, query: Any) -> QueryResult:
+def refused_for_global_store() -> StateQueryResult:
+    """Return the answer of a global store."""
+    why = "global stores do not answer queries of this kind, as in Kafka Streams"
+    return StateQueryResult(global_result=QueryResult.for_failure(FailureReason.UNKNOWN_QUERY_TYPE, why))
+
+
+def unknown_query(builder: StoreBuilder, query: Any) -> QueryResult:
+    """Return the failure of a query that a kind of store does not answer."""
     why = f"store {builder.name!r} is a {builder.kind} store, which does not answer {query!r}"
     return QueryResult.for_failure(FailureReason.UNKNOWN_QUERY_TYPE, why)
 
@@ -159,7 +165,7 @@ def _keys(store: Any, query: KeysQuery) -> Any:
     return {key: without_timestamp(value) for key, value in zip(query.keys, map(store.get, query.keys), strict=True) if value is not None}
 
 
-_HANDLERS: dict[Any, Any] = {
+HANDLERS: dict[Any, Any] = {
     KeyQuery: (_KEY_VALUE, lambda store, query: store.get(query.key), without_timestamp),
     TimestampedKeyQuery: (_STAMPED, lambda store, query: store.get(query.key), None),
     RangeQuery: (_KEY_VALUE, _range, without_timestamp),

@@ -122,6 +122,20 @@ def started(broker: Any, cluster: SparkCluster, tmp_path: Path, monkeypatch: pyt
         one.close()
 
 
+def typed_handle(app: ks.Application, keys: Any) -> Any:
+    """A typed handle of the session, which has no partition on its host; handle and requests read those of both hosts."""
+    handle = app.store("counts", ks.QueryableStoreTypes.key_value_store())
+    assert {handle.get(key) for key in keys} == {EACH} and handle.get_many(keys) == dict.fromkeys(keys, EACH)
+    with handle.prefix_scan("k") as rows:
+        assert dict(rows) == dict.fromkeys(keys, EACH)
+    request = ks.StateQueryRequest.in_store("counts").with_query(ks.KeyQuery.with_key(next(iter(keys)))).require_active()
+    with app.query(request) as answers:
+        assert set(answers.partition_results) == set(range(4))
+        assert {at for offsets in answers.position.offsets.values() for at in offsets} == set(range(4))
+        assert answers.only_partition_result is not None and answers.only_partition_result.result == EACH
+    return handle
+
+
 @pytest.mark.parametrize("standbys", [0, 1])
 def test_a_host_is_killed_and_every_key_is_answered_again(started: Any, monkeypatch: pytest.MonkeyPatch, standbys: int) -> None:
     on = started(**{"num.standby.replicas": standbys})
@@ -135,6 +149,7 @@ def test_a_host_is_killed_and_every_key_is_answered_again(started: Any, monkeypa
     with monkeypatch.context() as patched:
         patched.setattr(StoreView, "_from_changelog", lambda *_: pytest.fail("the changelog was read"))
         assert {on.app.store("counts").get(key) for key in owners} == {EACH} and on.app.store("counts").get("none") is None
+    handle = typed_handle(on.app, owners)
     lost = next(key for key, owner in owners.items() if owner.active_host == hosts[1])
     if standbys:
         settle(lambda: on.copies_lag() == 0, "standby copies of all tasks")
@@ -170,3 +185,4 @@ def test_a_host_is_killed_and_every_key_is_answered_again(started: Any, monkeypa
     on.write(1)
     assert on.app.wait(180)
     assert {on.get(hosts[0], key).json()["value"] for key in owners} == {EACH + 1}
+    assert {handle.get(key) for key in owners} == {EACH + 1}  # works again after the move

@@ -187,7 +187,8 @@ def _windows(read: Read, store: Any, builder: StoreBuilder) -> Iterator[dict[str
         found = store.backward_fetch(read.key, first, last) if read.reverse else store.fetch(read.key, first, last)
         windows = ((read.key, start, min(start + size, _LONGEST), value) for start, value in found)
     else:
-        all_keys = store.backward_fetch_all(first, last) if read.reverse else store.fetch_all(first, last)
+        fetch = store.backward_fetch_range if read.reverse else store.fetch_range
+        all_keys = fetch(read.low, read.high, first, last)
         windows = ((key.key, key.start, key.end, value) for key, value in all_keys)
     return _skip(read, (_bounded(*window, stamped) for window in windows))
 
@@ -195,11 +196,10 @@ def _windows(read: Read, store: Any, builder: StoreBuilder) -> Iterator[dict[str
 def _sessions(read: Read, store: Any, builder: StoreBuilder) -> Iterator[dict[str, Any]]:
     first, last = _times(read)
     if not read.has_key:
-        found = store.fetch_range(None, None)
-    elif read.reverse:
-        found = store.backward_find_sessions(read.key, first, last)
+        find = store.backward_find_sessions_range if read.reverse else store.find_sessions_range
+        found = find(read.low, read.high, first, last)
     else:
-        found = store.find_sessions(read.key, first, last)
+        found = (store.backward_find_sessions if read.reverse else store.find_sessions)(read.key, first, last)
     return _skip(read, (_bounded(key.key, key.start, key.end, value, False) for key, value in found))
 
 

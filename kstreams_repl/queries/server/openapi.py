@@ -12,6 +12,8 @@ _PARAMETERS = {
     "as_of": ("integer", "Time of a versioned read, epoch ms."),
     "from": ("string", "First key, first time in epoch ms, or the id of the last event."),
     "to": ("string", "Last key, or last time in epoch ms; inclusive."),
+    "from_key": ("string", "First key, where `from` is a time."),
+    "to_key": ("string", "Last key, where `to` is a time; inclusive."),
     "prefix": ("string", "Beginning of the keys, as text."),
     "reverse": ("boolean", "From the last to the first."),
     "limit": ("integer", "Rows of one page."),

@@ -13,7 +13,7 @@ from kstreams_repl.queries.wire import key_of, to_wire
 from kstreams_repl.serdes import Serde
 
 KINDS = ("get", "range", "prefix", "windows", "sessions", "versions", "count")
-_WITH_KEY = frozenset({"get", "windows", "sessions", "versions"})
+_WITH_TIMES = frozenset({"windows", "sessions", "versions"})
 _MOST_NUMBER = 2**63 - 1
 BEHIND = 412
 """HTTP status of a read whose position is not reached."""
@@ -26,7 +26,7 @@ class Read:
     Attributes:
         kind: one of `KINDS`; ``windows`` and ``sessions`` without a key read all keys.
         key: the key, deserialized; meaningless unless `has_key`.
-        low, high: bounds of a range of keys, both inclusive; None: open.
+        low, high: bounds of a range of keys, both inclusive; None: open. Of windows and sessions: without a key.
         prefix: of keys, as text.
         time_from, time_to: bounds of window starts, session times or versions in epoch ms; None: open.
         as_of: time of a versioned read.
@@ -67,7 +67,7 @@ class Read:
         path = f"/state/{_PATHS[self.kind]}/{quote(self.store, safe='')}"
         if self.has_key:
             path += f"/{quote(json.dumps(to_wire(self.key)), safe='')}"
-        for name, value in (("from", self.low), ("to", self.high)):
+        for name, value in zip(_key_bounds(self.kind), (self.low, self.high), strict=True):
             if value is not None:
                 query[name] = json.dumps(to_wire(value))
         for name, number in (("from", self.time_from), ("to", self.time_to), ("as_of", self.as_of), ("partition", self.partition)):
@@ -108,6 +108,11 @@ class Rows:
         return partition, sent, self.rows[-1].get("key") if self.rows else None
 
 
+def _key_bounds(kind: str) -> tuple[str, str]:
+    """Return the parameters for bounds of keys: reads by time have their times in ``from`` and ``to``."""
+    return ("from_key", "to_key") if kind in _WITH_TIMES else ("from", "to")
+
+
 _PATHS = {
     "get": "stores", "range": "range", "prefix": "prefix", "windows": "windows", "sessions": "sessions", "versions": "versions",
     "count": "count",
@@ -130,10 +135,12 @@ def parse_read(kind: str, path: Mapping[str, str], query: Mapping[str, str], ser
         raise CallError(f"unknown parameter {min(unknown)[:40]!r}", hint=f"known: {', '.join(sorted(known))}", argument=min(unknown)[:40])
     key_format = query.get("key_format", "text")
     has_key = "key" in path
-    times = kind in ("windows", "sessions", "versions")
+    times, (low, high) = kind in _WITH_TIMES, _key_bounds(kind)
+    if has_key and not query.keys().isdisjoint((low, high)) and times:
+        raise CallError(f"{low} and {high} are bounds of keys, and the path has a key", hint="leave one of them out", argument=low)
 
     def bound_key(name: str) -> Any:
-        return None if times or name not in query else key_of(query[name], serde, key_format)
+        return key_of(query[name], serde, key_format) if name in query else None
 
     limit = number(query, "limit", least=1) or 1_000
     if limit > most_rows:
@@ -143,8 +150,8 @@ def parse_read(kind: str, path: Mapping[str, str], query: Mapping[str, str], ser
         path["store"],
         key_of(path["key"], serde, key_format) if has_key else None,
         has_key,
-        bound_key("from"),
-        bound_key("to"),
+        bound_key(low),
+        bound_key(high),
         query.get("prefix") if kind == "prefix" else None,
         number(query, "from") if times else None,
         number(query, "to") if times else None,
@@ -164,8 +171,8 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "get": ("as_of",),
     "range": ("from", "to", "as_of", "reverse"),
     "prefix": ("prefix",),
-    "windows": ("from", "to", "reverse"),
-    "sessions": ("from", "to", "reverse"),
+    "windows": ("from", "to", "from_key", "to_key", "reverse"),
+    "sessions": ("from", "to", "from_key", "to_key", "reverse"),
     "versions": ("from", "to", "reverse"),
     "count": (),
 }

@@ -267,6 +267,7 @@ async def _docs(served: Served, request: Request) -> Response:
 _PAGED = ("limit", "page", "partition", "key_format")
 _BOUND = ("position", "wait", "stale", "max_lag")
 _SPAN = ("from", "to", "reverse", *_PAGED, *_BOUND)
+_KEYS_SPAN = (*_SPAN, "from_key", "to_key")
 ROUTES: tuple[RouteEntry, ...] = (
     RouteEntry("GET", "/state/instances", _instances, "All hosts, with their stores and partitions."),
     RouteEntry("GET", "/state/instances/{store}", _instances_of, "The hosts that hold a store."),
@@ -277,8 +278,9 @@ ROUTES: tuple[RouteEntry, ...] = (
     RouteEntry("GET", "/state/range/{store}", _reading("range"), "Keys in a range.", (*_SPAN, "as_of")),
     RouteEntry("GET", "/state/prefix/{store}", _reading("prefix"), "Keys with a prefix.", ("prefix", *_PAGED, *_BOUND)),
     RouteEntry("GET", "/state/windows/{store}/{key:path}", _reading("windows"), "Windows of a key.", _SPAN),
-    RouteEntry("GET", "/state/windows/{store}", _reading("windows"), "Windows of all keys.", _SPAN),
+    RouteEntry("GET", "/state/windows/{store}", _reading("windows"), "Windows of all keys.", _KEYS_SPAN),
     RouteEntry("GET", "/state/sessions/{store}/{key:path}", _reading("sessions"), "Sessions of a key.", _SPAN),
+    RouteEntry("GET", "/state/sessions/{store}", _reading("sessions"), "Sessions of all keys.", _KEYS_SPAN),
     RouteEntry("GET", "/state/versions/{store}/{key:path}", _reading("versions"), "Versions of a key.", _SPAN),
     RouteEntry("GET", "/state/count/{store}", _reading("count"), "The approximate number of rows.", ("partition", *_BOUND)),
     RouteEntry("GET", "/sql", _sql, "One SELECT over the stores, as of one consistent cut.", ("q",)),

@@ -164,7 +164,7 @@ class Router:
             return [0]
         if read.partition is not None:
             if read.partition >= count:
-                raise StateStoreNotAvailableError(
+                raise InvalidStateStorePartitionError(
                     f"store {store!r} has partitions 0 to {count - 1}, not {read.partition}",
                     store=store,
                     partition=read.partition,

@@ -14,6 +14,7 @@ from kstreams_repl.display.retries import Retries
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.inspection.result import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
+from kstreams_repl.queries.queryable_state import asked_for
 from kstreams_repl.queries.state_query import StateQueryRequest, StateQueryResult
 from kstreams_repl.queries.store_types import QueryableStoreType, StoreQueryParameters
 from kstreams_repl.session.application.batch_report import BatchReport
@@ -29,7 +30,7 @@ from kstreams_repl.session.views.consumer_lag import remaining_records
 from kstreams_repl.session.views.counts_reader import CountsReader
 from kstreams_repl.session.views.failed_record import position_of, record_at, with_record
 from kstreams_repl.session.views.live_taps import live_peek, live_tail, node_name
-from kstreams_repl.session.views.local_queries import queries_of
+from kstreams_repl.session.views.local_queries import strict_queries_of
 from kstreams_repl.session.views.metrics_view import MetricsView
 from kstreams_repl.session.views.node_retries import retries_of
 from kstreams_repl.session.views.picture_overlay import Rates, overlay_of
@@ -281,8 +282,9 @@ class ApplicationView(QueryView):
 
         Args:
             name: its name, or parameters with name and type.
-            store_type: one of `QueryableStoreTypes`, or your own: what is returned has its reads, over the tasks on this host, and raises
-                while a task cannot answer. None: a `StoreView`, which shows the last commit in any case.
+            store_type: one of `QueryableStoreTypes`, or your own: what is returned has its reads, over the tasks on this host, on a cluster
+                over all tasks by its query servers, and raises while a task cannot answer. None: a `StoreView`, which shows the last
+                commit in any case.
 
         Raises TopologyError when the topology has no store of that name; with a type `InvalidStateStoreError`.
 
@@ -295,10 +297,11 @@ class ApplicationView(QueryView):
         """
         if store_type is None and isinstance(name, str):
             return StoreView(self, self.topology.store(name))
-        return queries_of(self).store(name, store_type)
+        asked = asked_for(name, store_type)
+        return strict_queries_of(self, asked.store_name).store(asked)
 
     def query(self, request: StateQueryRequest, *, timeout: float = 0.0) -> StateQueryResult:
-        """Return the answers of the tasks on this host to a query, by partition, with their positions.
+        """Return the answers of the tasks on this host, on a cluster of all tasks, to a query, by partition, with their positions.
 
         Args:
             request: what is asked.
@@ -313,7 +316,7 @@ class ApplicationView(QueryView):
             >>> app.query(request).only_partition_result.result
             2
         """
-        return queries_of(self).query(request, timeout=timeout)
+        return strict_queries_of(self, request.store_name).query(request, timeout=timeout)
 
     @property
     def stores(self) -> dict[str, StoreView]:

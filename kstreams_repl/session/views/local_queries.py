@@ -1,9 +1,13 @@
-"""The queries of an application's state on this host, from the session: `queries.QueryableState` of what it runs now."""
+"""The queries of an application's state, from the session: of the files on this host (`QueryableState`), and on a cluster by requests to
+the query servers (`RemoteState`).
+"""
 
 from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +22,7 @@ from kstreams_repl.queries.local_stores import LocalStores
 from kstreams_repl.queries.metadata import HostInfo
 from kstreams_repl.queries.queryable_state import QueryableState
 from kstreams_repl.queries.read_only_stores import TaskPart
+from kstreams_repl.queries.server.reads import BEHIND
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.topology.stores import StoreBuilder
@@ -25,6 +30,8 @@ from kstreams_repl.topology.topology import Topology
 
 if TYPE_CHECKING:
     from kstreams_repl.queries.client import QueryClient
+    from kstreams_repl.queries.remote_state import RemoteState
+    from kstreams_repl.queries.remote_stores import RemoteStores
 
 _KNOWN: weakref.WeakKeyDictionary[Topology, tuple[StreamsConfig, QueryableState]] = weakref.WeakKeyDictionary()
 _LOCK = threading.Lock()
@@ -73,19 +80,52 @@ def value_from_server(application: ReadOnlyApplication, store: str, key: Any) ->
         StateStoreNotAvailableError: it has no query servers, or none answers.
         InvalidStateStoreError: the store is in memory, or of another kind.
     """
-    last: KStreamsError = StateStoreNotAvailableError(f"{application.name} has no query server", hint="set application.server", store=store)
+    stores = _remote_stores(application, store)
+    return stores.part(stores.builder(store)).read("get", key)
+
+
+def strict_queries_of(application: ReadOnlyApplication, store: str) -> QueryableState | RemoteState:
+    """Return the queries of an application: of this host's files, or on a cluster by its query servers.
+
+    Args:
+        store: the store that is to be read.
+
+    Raises:
+        StateStoreNotAvailableError: it runs on a cluster, without query servers.
+    """
+    here = queries_of(application)
+    if here.local.lease is None or not here.local.lease.remote:
+        return here
+    from kstreams_repl.queries.remote_state import RemoteState
+
+    return RemoteState(_remote_stores(application, store))
+
+
+def _remote_stores(application: ReadOnlyApplication, store: str) -> RemoteStores:
+    from kstreams_repl.queries.remote_stores import RemoteStores, no_servers
+
     if not application.config["application.server"]:
-        raise last
+        raise no_servers(application.name, store)
+    return RemoteStores(queries_of(application).local, partial(_call, application, store))
+
+
+def _call(application: ReadOnlyApplication, store: str, read: Callable[[QueryClient], Any]) -> Any:
+    """Return what a read finds through a server: the one that answered last, else another.
+
+    Raises:
+        StateStoreNotAvailableError: none answers.
+    """
+    last: KStreamsError = StateStoreNotAvailableError(
+        f"no query server of {application.name} has reported", hint="ask again: they start with the instances", store=store
+    )
     hosts = [each.host_info for each in application.metadata_for_all_clients()]
     asked = _ASKED.get(application.client, {}).get(application.name)
     for host in sorted({host for host in hosts if host.port > 0}, key=lambda host: (asked is None or asked[0] != host, host)):
         try:
-            client = _client_of(application, host)
-            found = client.get(store, key)
-            if found is None:  # its input may have a partitioner of its own: ask all partitions
-                found = next((value for _, value in client.rows("range", store, low=key, high=key)), None)
-            return found
+            return read(_client_of(application, host))
         except (StateStoreNotAvailableError, StreamsRebalancingError) as error:
+            if error.fields.get("status") == BEHIND:  # so is every other server
+                raise
             last = error
     raise last
 
