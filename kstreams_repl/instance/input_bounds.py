@@ -46,6 +46,10 @@ class InputBounds:
         task.passed = self._positions
         task.touched = True
 
+    def passed(self, partition: TopicPartition) -> int:
+        """Return the offset below which nothing of a partition is left to arrive, as far as its end or its position showed; else -1."""
+        return self._positions.get(partition, -1)
+
     def pause_reached(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop fetching those of the partitions that have reached their stop."""
         reached = [partition for partition in partitions if self.is_reached(partition)]

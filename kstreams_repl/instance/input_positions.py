@@ -67,6 +67,8 @@ class InputPositions:
             return
         end = known_end(self._clients.consumer, partition)
         reached = self._reached.get(partition, task.starts[partition])
+        if self._bounds is not None:  # a bounded run ends although the client does not report the end of a partition
+            reached = max(reached, self._bounds.passed(partition))
         met = end is not None and (reached >= end or self._is_stable_end(partition, reached, end))
         task.task.set_lag(partition, 0 if met else None)
 

@@ -7,8 +7,10 @@ The instances are plain processes of `instance_daemon`. One that dies is started
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -34,6 +36,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def main() -> int:
+    faulthandler.register(signal.SIGUSR1, all_threads=True)  # to standard error
     given = json.loads(sys.argv[1])
     directory = Path(given["directory"])
     settings = ClientSettings(given["bootstrap"])

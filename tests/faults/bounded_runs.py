@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +115,7 @@ class BoundedRuns:
         try:
             out, _ = self.driver.communicate(timeout=seconds)
         except subprocess.TimeoutExpired as late:
-            raise AssertionError(self.story()) from late
+            raise AssertionError(self.story() + "\n" + self.inside(late.output or b"")) from late
         starts: Counter[int] = Counter()
         for line in out.splitlines():
             told = json.loads(line)
@@ -132,6 +135,20 @@ class BoundedRuns:
         lines = [f"{at}: committed {committed.get(at)}, stop {stops.get(at)}, stable {stable[at]}, end {ends[at]}" for at in partitions]
         lease = FileChannel(control_directory(self.directory, self.application_id))
         return "\n".join([str(record), *lines, *(f"{slot}: {told}" for slot, told in lease.reports(lease.generation()).items())])
+
+    def inside(self, out: bytes) -> str:
+        """What the driver and its instances hold.
+
+        Args:
+            out: what the driver has printed.
+        """
+        assert self.driver is not None
+        pids = {told["slot"]: told["pid"] for told in map(json.loads, out.decode().splitlines()) if "pid" in told}
+        for pid in (self.driver.pid, *pids.values()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGUSR1)
+        time.sleep(3)
+        return "\n".join(f"{path.name}\n{path.read_text()}" for path in sorted(self.directory.glob("*.story")))
 
     def run(self) -> StopOffsets:
         """A whole run; return its record."""
@@ -172,11 +189,15 @@ class BoundedRuns:
         return self.admin.end_offsets([TopicPartition(f"{self.name}-{topic}", number) for number in range(self.partitions)])
 
     def values(self) -> dict[bytes, list[bytes | None]]:
-        """The output, by key."""
-        rows: dict[bytes, list[bytes | None]] = {}
+        """The values of the output, by key."""
+        return {key: [value for value, _ in rows] for key, rows in self.rows().items()}
+
+    def rows(self) -> dict[bytes, list[tuple[bytes | None, int]]]:
+        """The values of the output and their timestamps, by key."""
+        rows: dict[bytes, list[tuple[bytes | None, int]]] = {}
         for _, batch in read_ranges(self.settings, ranges_of(self.admin, f"{self.name}-out", settled=True)):
-            for key, value in zip(batch.keys, batch.values, strict=True):
-                rows.setdefault(key or b"", []).append(value)
+            for key, value, at in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+                rows.setdefault(key or b"", []).append((value, at))
         return rows
 
     def input_up_to(self, record: StopOffsets) -> list[tuple[bytes, bytes | None]]:

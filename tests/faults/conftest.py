@@ -1,4 +1,4 @@
-"""Fixtures of the deployed host, and crews of plain processes."""
+"""Fixtures of the deployed host, crews of plain processes, and bounded runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults.bounded_runs import BoundedRuns
 from tests.faults.crew import Crew
 from tests.spark.hosting import host, spark
 
@@ -21,6 +22,20 @@ def crew(broker: Any, tmp_path: Path) -> Iterator[Callable[..., Crew]]:
 
     def make(**options: Any) -> Crew:
         made.append(Crew(broker.bootstrap_servers, tmp_path, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def runs(broker: Any, tmp_path: Path) -> Iterator[Callable[..., BoundedRuns]]:
+    """Makes bounded runs of a topology, by its name, that are closed in the end."""
+    made: list[BoundedRuns] = []
+
+    def make(topology: str, **options: Any) -> BoundedRuns:
+        made.append(BoundedRuns(broker.bootstrap_servers, tmp_path / f"state{len(made)}", topology, **options))
         return made[-1]
 
     yield make

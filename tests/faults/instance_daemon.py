@@ -23,6 +23,7 @@ from kstreams_repl.instance.control.file_channel import FileInstanceControl
 from kstreams_repl.instance.initialization.task_initialization import open_instance  # noqa: F401  imported before the fork
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+from tests.faults import inside
 
 
 def _stop_inside(hit: int) -> None:
@@ -43,6 +44,7 @@ def _child(order: dict[str, Any], parent: int) -> None:
     failpoints.arm(order.get("failpoints", ""))
     if order.get("inside"):
         _stop_inside(order["inside"])
+    inside.install(Path(f"{order['plan']}.{os.getpid()}.story"))
     plan = cloudpickle.loads(Path(order["plan"]).read_bytes())
     control = FileInstanceControl(plan.control_directory, plan.generation, order["slot"], parent=parent)
     run_instance(plan, order["slot"], until=time.monotonic() + 3600, control=control, own_process=True)

@@ -28,19 +28,6 @@ DRIVER_POINTS = ("B1", "B2", "B4", "B5", "B6")
 INSTANCE_POINTS = ("B3", "F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10")
 
 
-@pytest.fixture
-def runs(broker: Any, tmp_path: Path) -> Iterator[Callable[..., BoundedRuns]]:
-    made: list[BoundedRuns] = []
-
-    def make(topology: str, **options: Any) -> BoundedRuns:
-        made.append(BoundedRuns(broker.bootstrap_servers, tmp_path / f"state{len(made)}", topology, **options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-
-
 @contextmanager
 def appending(runs: BoundedRuns) -> Iterator[None]:
     """A producer that goes on all the time."""
@@ -114,7 +101,7 @@ def test_a_run_ends_when_its_calls_have_ended(runs: Callable[..., BoundedRuns]) 
 def test_kills_at_every_numbered_step(runs: Callable[..., BoundedRuns], topology: str) -> None:
     points = [*DRIVER_POINTS, *INSTANCE_POINTS]
     count = full(len(points) * 2 + 2)
-    kills = campaign(runs(topology), (points * 3)[:count], len(topology))
+    kills = campaign(runs(topology), (points * count)[:count], len(topology))
     note("R19", f"kill -9 at every step of bounded runs ({topology})", kills, 0)
 
 
@@ -159,8 +146,6 @@ def test_runs_of_several_stages_end_in_one_run_and_add_up(runs: Callable[..., Bo
     last = mine.run()
     assert last.starts.items() >= first.offsets.items() and sum(by_partition(last.offsets).values()) == 800
     check(mine, last)
-
-
 
 
 def test_transactional_and_aborted_input_stops_at_the_last_stable_offset(runs: Callable[..., BoundedRuns]) -> None:
@@ -237,10 +222,13 @@ def closed_stream(first: int, end: int) -> dict[bytes, list[bytes | None]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("topology", ["foreign", "sessions"])
-def test_several_runs_leave_what_one_run_leaves(runs: Callable[..., BoundedRuns], topology: str) -> None:
-    """Sub-topologies in a circle, and session windows that span runs: the last value of each key."""
-    several, whole = runs(topology), runs(topology)
+@pytest.mark.parametrize(("partitions", "instances"), [(1, 1), (3, 2), (5, 3)])
+@pytest.mark.parametrize("topology", ["two", "diamond", "foreign", "sessions"])
+def test_several_runs_leave_what_one_run_leaves(
+    runs: Callable[..., BoundedRuns], topology: str, partitions: int, instances: int
+) -> None:
+    """Rows of stages, sub-topologies in a circle, and session windows that span runs: the last value of each key."""
+    several, whole = (runs(topology, partitions=partitions, instances=instances) for _ in range(2))
     for each in (several, whole):
         for number in range(10):
             each.send("side", b"k%d" % number, b"row%d" % number, 0)
@@ -251,3 +239,23 @@ def test_several_runs_leave_what_one_run_leaves(runs: Callable[..., BoundedRuns]
     whole.run()
     tables = [{key: rows[-1] for key, rows in each.values().items() if rows[-1] is not None} for each in (several, whole)]
     assert tables[0] == tables[1] and tables[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("topology", ["one", "two", "sessions"])
+def test_runs_with_kills_write_byte_for_byte_what_one_stream_writes(runs: Callable[..., BoundedRuns], topology: str) -> None:
+    """One partition, so that the order of every stage is given: keys, values and timestamps are those of a stream in the test driver."""
+    mine = runs(topology, partitions=1, instances=1)
+    for kill in ("F3=kill", "F5=kill", "F6=kill"):
+        mine.write(150)
+        mine.start(instances={0: kill})
+        assert mine.wait() == 0 and mine.deaths >= 1
+        mine.check_end()
+    driver = TopologyTestDriver(TOPOLOGIES[topology]("t"), {"statestore.cache.max.bytes": 0})
+    inputs, outputs = driver.create_input_topic("t-in"), driver.create_output_topic("t-out")
+    wanted: dict[bytes, list[tuple[bytes | None, int]]] = {}
+    for number in range(mine.written):
+        inputs.pipe_input(*input_record(number))
+    for row in outputs.read_records():
+        wanted.setdefault(row.key, []).append((row.value, row.timestamp))
+    assert mine.rows() == wanted

@@ -36,6 +36,8 @@ class Client:
         self.pauses: list[TopicPartition] = []
         self.markers: dict[TopicPartition, int] = {}
         """Where markers at the end of a partition end; they come with its records."""
+        self.fetched: dict[TopicPartition, int] = {}
+        """Ends of partitions as of the last fetch."""
 
     def consume(self, count: int, seconds: float) -> list[Message]:
         for number, poll in enumerate(self.polls):
@@ -67,8 +69,8 @@ class Client:
         self.paused.difference_update(TopicPartition(place.topic, place.partition) for place in places)
 
     def get_watermark_offsets(self, place: Any, *, cached: bool) -> tuple[int, int]:
-        """Every partition goes on for ever: an empty queue is waited for."""
-        return 0, 1 << 40
+        """Every partition goes on for ever, unless its end is given: an empty queue is waited for."""
+        return 0, self.fetched.get(TopicPartition(place.topic, place.partition), 1 << 40)
 
     def position(self, places: list[Any]) -> list[Any]:
         """The positions beyond markers; -1001: unknown."""

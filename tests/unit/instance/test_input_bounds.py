@@ -91,6 +91,19 @@ def test_markers_at_the_end_are_passed_without_a_report_of_the_end() -> None:
     assert offset_to_commit(instance) == 5
 
 
+def test_a_task_does_not_wait_for_a_partition_whose_markers_are_passed_without_a_report_of_its_end() -> None:
+    """Two inputs of one task: one has records, the other ends with markers. The fetch showed its end, and no message tells that."""
+    builder = StreamsBuilder()
+    left, right = (builder.stream(name, key_serde=serdes.bytes, value_serde=serdes.bytes) for name in ("left", "right"))
+    left.merge(right).foreach(lambda key, value: None)
+    client = Client(rows("left", 3), rows("right", 2))
+    client.fetched = {TopicPartition("left", 0): 3, TopicPartition("right", 0): 4}
+    client.markers[TopicPartition("right", 0)] = 4
+    instance = instance_of(builder.build(), client, stops={})
+    run(instance)
+    assert instance.counters.records == 5
+
+
 def test_a_later_commit_does_not_fall_back_behind_the_end_that_was_met() -> None:
     instance = instance_of(topology(), Client(rows("in", 3), [end(5)]), stops={})
     run(instance)
