@@ -44,6 +44,7 @@ class InputBounds:
             if start >= self._stops.get(partition, start + 1):
                 self._positions[partition] = self._stops[partition]
         task.passed = self._positions
+        task.is_bounded = True
         task.touched = True
 
     def passed(self, partition: TopicPartition) -> int:

@@ -1,5 +1,8 @@
 """Punctuation: callbacks by stream time or by wall clock, due in Java's priority-queue order.
 
+In a bounded run a wall-clock schedule fires only after records (`PunctuationQueue.punctuate`, ``activity``): one that writes to an
+intermediate topic at every tick would keep the run open for ever.
+
 STREAM_TIME schedules are aligned to 0 and fire first at the first record; WALL_CLOCK_TIME schedules fire first one interval from now. A
 schedule that missed several intervals fires once and continues at the next aligned multiple. Source: Kafka Streams' punctuation queue.
 """
@@ -12,7 +15,7 @@ from kstreams_repl.runtime.java_queue import JavaPriorityQueue
 
 
 class _Schedule:
-    __slots__ = ("due", "interval", "node", "callback", "cancelled")
+    __slots__ = ("due", "interval", "node", "callback", "cancelled", "activity")
 
     def __init__(self, due: int, interval: int, node: str, callback: Callable[[int], None]) -> None:
         self.due = due
@@ -20,6 +23,7 @@ class _Schedule:
         self.node = node
         self.callback = callback
         self.cancelled = False
+        self.activity = -1
 
     def cancel(self) -> None:
         """Stop the schedule; may be called from inside the callback."""
@@ -47,15 +51,22 @@ class PunctuationQueue:
         top = self._queue.peek()
         return None if top is None else top.due
 
-    def punctuate(self, now: int, call: Callable[[str, Callable[[int], None], int], None]) -> bool:
-        """Call `call(node, callback, now)` for everything that is due at `now`; return True if anything ran."""
+    def punctuate(self, now: int, call: Callable[[str, Callable[[int], None], int], None], activity: int | None = None) -> bool:
+        """Call `call(node, callback, now)` for everything that is due at `now`; return True if anything ran.
+
+        Args:
+            activity: how much the task has done so far; a schedule skips its turn if that has not grown since its last call. None: no
+                turn is skipped.
+        """
         queue, ran = self._queue, False
         top = queue.peek()
         while top is not None and top.due <= now:
             queue.poll()
             if not top.cancelled:
-                call(top.node, top.callback, now)
-                ran = True
+                if activity is None or activity > top.activity:
+                    call(top.node, top.callback, now)
+                    ran = True
+                    top.activity = -1 if activity is None else activity
                 if not top.cancelled:
                     following = top.due + top.interval
                     if now >= following:

@@ -247,8 +247,9 @@ class StreamTask:
         now = self.services.clock.now
         return now >= 0 and self.services.stream_punctuations.punctuate(now, self._punctuate)
 
-    def punctuate_wall_clock(self) -> bool:
-        return self.services.wall_punctuations.punctuate(self.services.wall_clock(), self._punctuate)
+    def punctuate_wall_clock(self, activity: int | None = None) -> bool:
+        """Run the wall-clock punctuations that are due, those with `activity` only that saw less of it; return True if any ran."""
+        return self.services.wall_punctuations.punctuate(self.services.wall_clock(), self._punctuate, activity)
 
     @property
     def next_wall_clock_punctuation(self) -> int | None:

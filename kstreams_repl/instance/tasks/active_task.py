@@ -91,6 +91,8 @@ class ActiveTask:
         """The consistent-cut note that the stores write with their next commit (`instance.tasks.consistent_cut`)."""
         self.passed: Mapping[TopicPartition, int] = {}
         """In a bounded run, positions that have been passed without a record (`instance.input_bounds`)."""
+        self.is_bounded = False
+        """Whether the application runs up to its stop offsets; wall-clock punctuations then follow records only."""
         self._plan: CommitPlan | None = None
         self._warned_about_metadata = False
         self._commits_floors = True
@@ -166,7 +168,7 @@ class ActiveTask:
         self._enter(False)
         try:
             ran = self.task.punctuate_stream_time()
-            ran = self.task.punctuate_wall_clock() or ran
+            ran = self.task.punctuate_wall_clock(self.records if self.is_bounded else None) or ran
         except Exception as error:
             self._failed(error)
             raise

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
 from confluent_kafka import KafkaError, Message
 
-from kstreams_repl import StreamsBuilder, serdes
+from kstreams_repl import Processor, PunctuationType, StreamsBuilder, serdes
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.polling.poll_loop import PollLoop
@@ -128,3 +129,35 @@ def test_a_stream_has_no_bounds() -> None:
     instance = instance_of(topology(), Client(rows("in", 3)))
     run(instance)
     assert instance.bounds is None and offset_to_commit(instance) == 3
+
+
+@pytest.mark.parametrize(("stops", "wanted"), [({}, [10, 30]), (None, [10, 20, 30, 40])])
+def test_wall_clock_punctuations_of_a_bounded_run_follow_records_only(stops: Any, wanted: list[int]) -> None:
+    """One that writes to an intermediate topic at every tick would keep the run open for ever."""
+    ticks: list[int] = []
+
+    class Ticking(Processor):
+        def init(self, context: Any) -> None:
+            super().init(context)
+            context.schedule(10, PunctuationType.WALL_CLOCK_TIME, ticks.append)
+
+        def process(self, record: Any) -> None:
+            """Only the ticks count."""
+
+    builder = StreamsBuilder()
+    builder.stream("in", key_serde=serdes.bytes, value_serde=serdes.bytes).process(Ticking)
+    instance = instance_of(builder.build(), Client(rows("in", 3)), stops=stops)
+    [task] = instance.tasks
+    clock = [0]
+    task.task.services.wall_clock = lambda: clock[0]
+
+    def tick(now: int) -> None:
+        clock[0] = now
+        task.punctuate()
+
+    tick(10)
+    tick(20)
+    run(instance)
+    tick(30)
+    tick(40)
+    assert ticks == wanted

@@ -158,3 +158,13 @@ def test_a_schedule_that_cancelled_itself_is_not_due_any_more() -> None:
     rig.now = 100
     rig.task.punctuate_wall_clock()
     assert rig.task.next_wall_clock_punctuation is None
+
+
+def test_with_an_activity_a_schedule_skips_the_turns_between_which_nothing_was_done() -> None:
+    fired: list[tuple[str, int]] = []
+    queue = PunctuationQueue()
+    for name, interval in (("often", 10), ("seldom", 25)):
+        queue.schedule(interval, interval, name, lambda now: None)
+    for now, activity in ((10, 0), (20, 0), (30, 0), (40, 5), (50, 5), (60, 5), (70, 6)):
+        queue.punctuate(now, lambda node, callback, now: fired.append((node, now)), activity)
+    assert fired == [("often", 10), ("seldom", 30), ("often", 40), ("seldom", 50), ("often", 70)]
