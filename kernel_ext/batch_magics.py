@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
@@ -26,6 +27,7 @@ class BatchMagics(Magics):
     @argument("name", help="a builder, topology or stream: a variable, or the name given to %%%%topo")
     @argument("application", nargs="?", help="the application id; default: the name")
     @argument("--stop-at", default="eol", help="eol, a time, or records:N; default: the present end of the input")
+    @argument("--on-end", choices=("keep", "close_windows"), default="keep", help="what becomes of open windows; default: keep")
     @argument("--create-topics", action="store_true", help="create missing output topics")
     @argument(
         "-c", "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting by its Kafka Streams name; repeatable"
@@ -37,23 +39,30 @@ class BatchMagics(Magics):
         settings = dict(map(setting, given.config))
         topology, name = self._workspace.source(given.name), given.application or given.name
         with deployed_as(self._workspace.expression(given.name)):
-            options = {"stop_at": given.stop_at, "config": settings, "create_topics": given.create_topics}
+            options = {
+                "stop_at": given.stop_at, "on_end": given.on_end, "config": settings, "create_topics": given.create_topics,
+            }  # fmt: skip
             return self._workspace.session.run_batch(topology, name, **options).batch_report
 
     @magic_arguments()
     @argument("name", help="the application")
-    @argument("--to", default=None, help="earliest (the default), latest, or a time")
+    @argument("--input-topics", help="comma separated; default: all that it has offsets of")
+    @argument("--to", help="earliest (the default), latest, or a time")
+    @argument("--to-offset", type=int, help="begin at this offset in each partition")
     @argument("--shift-by", type=int, help="move each offset by so many, forward or (negative) back")
-    @argument("--delete-stopoffsets", action="store_true", help="drop the stop offsets of an open bounded run")
+    @argument("--delete-stopoffsets", action="store_true", help="drop the stop offsets of an open bounded run; alone only that")
     @argument("--confirm", action="store_true", help="do it")
     @line_magic
     def topo_reset(self, line: str) -> Reset:
         """`session.reset(name)`: list what lets an application begin again with empty state; changes nothing. With ``--confirm``:
         `session.reset(name, dry_run=False)`."""
         given = arguments(self.topo_reset, line)
+        if given.to is not None and given.to_offset is not None:
+            raise UsageError("%topo_reset: expected --to or --to-offset, got both")
         return self._workspace.session.reset(
             given.name,
-            to=given.to,
+            input_topics=None if given.input_topics is None else given.input_topics.split(","),
+            to=given.to if given.to_offset is None else given.to_offset,
             shift_by=given.shift_by,
             delete_stop_offsets=given.delete_stopoffsets,
             dry_run=not given.confirm,

@@ -46,7 +46,6 @@ def main(
     if len(given) + (shift_by is not None) > 1:
         several = [*given, *(["--shift-by"] if shift_by is not None else [])]
         raise click.UsageError(f"expected one place to begin at, got {', '.join(several)}")
-    whole = bool(given) or shift_by is not None or input_topics is not None or not delete_stopoffsets
     with connect(broker, directory=directory, prestart=False) as session:
         found = session.reset(
             application,
@@ -54,7 +53,6 @@ def main(
             to=next(iter(given.values()), None),
             shift_by=shift_by,
             delete_stop_offsets=delete_stopoffsets,
-            state=whole,
         )
         shown = found.table()
         if found:  # its note names the call of a session

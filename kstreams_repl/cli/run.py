@@ -41,6 +41,10 @@ _REFUSALS = (ConfigError, TopologyError, UnknownTopicError, DeployError, Session
 @click.option("--config", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the application; repeatable.")
 @click.option("--batch", is_flag=True, help="Run up to the present end of the input, and end.")
 @click.option("--stop-at", default="eol", show_default=True, help="Of --batch: eol, a time, records:N, {topic: {partition: offset}}.")
+@click.option(
+    "--on-end", type=click.Choice(["keep", "close_windows"]), default="keep", show_default=True,
+    help="Of --batch: keep open windows for the next run, or close and emit them.",
+)  # fmt: skip
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Of --batch: write what it did to this file, as JSON.")
 @click.option("--create-topics", is_flag=True, help="Create topics that the topology only writes.")
 def main(
@@ -52,6 +56,7 @@ def main(
     settings: tuple[str, ...],
     batch: bool,
     stop_at: str,
+    on_end: str,
     report: Path | None,
     create_topics: bool,
 ) -> int:
@@ -60,7 +65,7 @@ def main(
     if batch:
         return batch_run(
             lambda: load(topology), application, settings, report, broker=broker, spark=spark, directory=directory, stop_at=stop_at,
-            create_topics=create_topics, within=lambda: from_module(topology),
+            on_end=on_end, create_topics=create_topics, within=lambda: from_module(topology),
         )  # fmt: skip
     try:
         thing, config = load(topology), _settings(settings)
@@ -91,6 +96,7 @@ def batch_run(
     spark: str | None = None,
     directory: str | None = None,
     stop_at: str = "eol",
+    on_end: str = "keep",
     create_topics: bool = False,
     within: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> int:
@@ -115,7 +121,8 @@ def batch_run(
     except KStreamsError as error:
         return _ended(FAILED, name, error, report)
     with session, within():
-        return _batch_status(session, thing, name, config, report, stop_at=stop_at, create_topics=create_topics)
+        given = {"stop_at": stop_at, "on_end": on_end, "create_topics": create_topics}
+        return _batch_status(lambda: session.run_batch(thing, name, config=config, **given), name, report)
 
 
 def _connected(broker: str | None, spark: str | None, directory: str | None, *, prestart: bool | None = None) -> Any:
@@ -124,11 +131,9 @@ def _connected(broker: str | None, spark: str | None, directory: str | None, *, 
     return connect(broker, spark=spark, directory=directory, prestart=prestart)
 
 
-def _batch_status(
-    session: Any, topology: Any, name: str, config: Mapping[str, Any], report: str | Path | None, *, stop_at: str, create_topics: bool
-) -> int:
+def _batch_status(run: Callable[[], Any], name: str, report: str | Path | None) -> int:
     try:
-        app = session.run_batch(topology, name, stop_at=stop_at, config=config, create_topics=create_topics)
+        app = run()
     except KStreamsError as error:
         return _ended(REFUSED if isinstance(error, _REFUSALS) else FAILED, name, error, report)
     click.echo(repr(app.batch_report))

@@ -356,7 +356,7 @@ class Session(TopicAccess):
         to: Any = None,
         shift_by: int | None = None,
         delete_stop_offsets: bool = False,
-        state: bool = True,
+        state: bool | None = None,
         dry_run: bool = True,
     ) -> Reset:
         """List what lets an application begin again with empty state, as Kafka Streams' reset tool. Do it only with `dry_run=False`.
@@ -370,7 +370,7 @@ class Session(TopicAccess):
             to: "earliest" (the default), "latest", an offset, or a time (datetime or ISO text).
             shift_by: move each committed offset by so many instead.
             delete_stop_offsets: drop the stop offsets of an open bounded run, so that the next run takes new ones.
-            state: False: only `delete_stop_offsets`; state and offsets stay.
+            state: False: only `delete_stop_offsets`; state and offsets stay. None: False if nothing else is asked for.
             dry_run: whether to list only.
 
         Raises:
@@ -381,6 +381,8 @@ class Session(TopicAccess):
             >>> session.reset('word-count', to='2013-03-01')
         """
         refuse_both(to, shift_by)
+        if state is None:
+            state = not delete_stop_offsets or not (input_topics is to is shift_by is None)
         found = reset_of(
             self.client,
             self._applications,

@@ -104,6 +104,9 @@ def test_commands_and_their_exit_status(broker: Any, tmp_path: Path) -> None:
         assert sum(at.offset for at in before.values()) == 5
         status, said, _ = command("reset", name, "--to-earliest", "--shift-by", "1")
         assert status == 2, said
+        status, said, _ = command("reset", name, "--delete-stopoffsets")
+        assert status == 0 and "nothing to reset" in said, said
+        assert session.admin.committed_offsets(name, stable=False) == before, "the last run is finished, and nothing else was asked for"
         status, said, _ = command("reset", name, "--input-topics", f"{name}-in")
         assert status == 0 and "is reset" in said, said
         assert sum(at.offset for at in session.admin.committed_offsets(name, stable=False).values()) == 0

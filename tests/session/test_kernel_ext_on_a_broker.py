@@ -150,5 +150,10 @@ def test_bounded_runs_and_a_reset_by_magic(shell: InteractiveShell, topic: str, 
     listed = run(shell, f"%topo_reset daily-{topic}")[0].result
     assert run(shell, f"%topo_run_batch b daily-{topic} {how}")[0].result.state == "nothing new", "a list changes nothing"
     assert listed.table().rows
+    nothing = run(shell, f"%topo_reset daily-{topic} --delete-stopoffsets --confirm")[0].result
+    assert not nothing, "no run is open, and nothing else was asked for"
+    assert run(shell, f"%topo_run_batch b daily-{topic} --on-end keep {how}")[0].result.state == "nothing new"
+    offsets = run(shell, f"%topo_reset daily-{topic} --input-topics {topic} --to-offset 2")[0].result.offsets
+    assert max(new for _, new in offsets.values()) == 2
     run(shell, f"%topo_reset daily-{topic} --confirm")
     assert run(shell, f"%topo_run_batch b daily-{topic} {how}")[0].result.records_in == 5

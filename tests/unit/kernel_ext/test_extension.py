@@ -130,6 +130,8 @@ def test_cells_without_an_id_are_known_by_their_text() -> None:
         ("%topo_deploy b -c nonsense", "expects KEY=VALUE"),
         ("%topo_run_batch b -c nonsense", "expects KEY=VALUE"),
         ("%topo_run_batch nope", "no builder or topology 'nope'"),
+        ("%topo_run_batch b --on-end now", "invalid choice: 'now'"),
+        ("%topo_reset app --to latest --to-offset 3", "expected --to or --to-offset"),
     ],
 )
 def test_a_mistake_of_the_user_is_a_usage_error(
