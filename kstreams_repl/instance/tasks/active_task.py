@@ -91,6 +91,8 @@ class ActiveTask:
         """The consistent-cut note that the stores write with their next commit (`instance.tasks.consistent_cut`)."""
         self.passed: Mapping[TopicPartition, int] = {}
         """In a bounded run, positions that have been passed without a record (`instance.input_bounds`)."""
+        self._activity = 0
+        """Records processed and results replayed."""
         self.is_bounded = False
         """Whether the application runs up to its stop offsets; wall-clock punctuations then follow records only."""
         self._plan: CommitPlan | None = None
@@ -136,6 +138,7 @@ class ActiveTask:
         finally:
             self._leave()
         self.touched = self.touched or done > 0
+        self._activity += done
         return done
 
     def process(self, limit: int) -> int:
@@ -154,6 +157,7 @@ class ActiveTask:
         if done:
             self.touched = True
             self.records += done
+            self._activity += done
             spent = time.monotonic() - began
             self.counters.sliced(done, spent)
             if spent > _SLICE_SECONDS:
@@ -168,7 +172,7 @@ class ActiveTask:
         self._enter(False)
         try:
             ran = self.task.punctuate_stream_time()
-            ran = self.task.punctuate_wall_clock(self.records if self.is_bounded else None) or ran
+            ran = self.task.punctuate_wall_clock(self._activity if self.is_bounded else None) or ran
         except Exception as error:
             self._failed(error)
             raise
