@@ -104,9 +104,9 @@ class SmallCluster:
         return {at: len(self.logs[at]) for at in partitions}
 
     def committed_offsets(
-        self, group: str, partitions: Iterable[TopicPartition], *, stable: bool = True
+        self, group: str, partitions: Iterable[TopicPartition] | None = None, *, stable: bool = True
     ) -> dict[TopicPartition, CommittedOffset]:
-        return {at: self.offsets[at] for at in partitions if at in self.offsets}
+        return {at: self.offsets[at] for at in (self.offsets if partitions is None else partitions) if at in self.offsets}
 
     def commit_offsets(self, group: str, offsets: dict[TopicPartition, int]) -> None:
         self.offsets |= {at: CommittedOffset(offset) for at, offset in offsets.items()}
