@@ -86,6 +86,7 @@ def test_answers_of_another_process_are_commits_also_over_a_kill(broker: Any, tm
     print(kinds)
     failures = set(kinds) - {"answer", "NOT_ACTIVE", "NOT_PRESENT"}
     assert all(getattr(errors, one).retriable for one in failures), kinds
+    assert kinds["NOT_ACTIVE"] > 0, kinds  # until Spark has replaced the worker; only half of the requests require an active task
     counted = [answer for answer in answers if not isinstance(answer, str)]
     wrong = [(count, at) for count, at in counted if at >= 0 and count != at + 1]
     assert not wrong, wrong[:5]

@@ -1,8 +1,8 @@
 """Answer a read: here if this host has the partition, else by one request to the server that has it.
 
 The order for one partition: 1. its active task, here or on its owner · 2. if the caller allows staleness and the owner does not answer,
-a standby copy, here or on another host. A request that another server has forwarded is answered here or refused: it makes one hop.
-Reads of several partitions take them in order, page by page.
+a standby copy, here or on another host, else the last commit of the owner's worker that died, if its files are here. A request that
+another server has forwarded is answered here or refused: it makes one hop. Reads of several partitions take them in order, page by page.
 """
 
 from __future__ import annotations
@@ -245,9 +245,20 @@ class Router:
             if owner == self._place and task in now.promoted:  # what was its standby copy until it took the task over
                 copies = (*copies, owner)
             fallback = await self._from_copy(now.servers, copies, forwarded, here, there, max_lag)
+            if fallback is None and owner == self._place and isinstance(error, StreamsRebalancingError):
+                fallback = await self._from_last_commit(here, max_lag)
             if fallback is None:
                 raise
             return fallback
+
+    async def _from_last_commit(self, here: Callable[[bool], Any], max_lag: int | None) -> Answer | None:
+        """Return the answer of the last commit of a task whose worker died here; None while it is restored: then rows are missing."""
+        try:
+            answer: Answer = await here(True)
+        except KStreamsError:
+            return None
+        within = max_lag is None or answer.lag <= max_lag
+        return replace(answer, stale=True) if answer.position and within else None
 
     async def _from_copy(
         self,

@@ -84,13 +84,21 @@ class QueryServer:
 
 
 def serve_catalogue(
-    client: ClusterClient, name: str, bind: HostInfo, *, certfile: str | None = None, keyfile: str | None = None, insecure: bool = False
+    client: ClusterClient,
+    name: str,
+    bind: HostInfo,
+    *,
+    state_dir: Path | None = None,
+    certfile: str | None = None,
+    keyfile: str | None = None,
+    insecure: bool = False,
 ) -> QueryServer:
     """Start a server for an application whose topology is not at hand, from the catalogue of its stores on this host.
 
     Args:
         name: the application.
         bind: where it listens.
+        state_dir: the application's ``state.dir``; None: the session's.
         certfile, keyfile: PEM files for TLS.
         insecure: let others reach it without TLS.
 
@@ -103,9 +111,10 @@ def serve_catalogue(
     from kstreams_repl.spark.planning.plan_serialization import pack
 
     require("starlette", "uvicorn", "httpx", "prometheus_client")
-    root = state_root(client.application_config(name, {}))
+    given = {} if state_dir is None else {"state.dir": str(state_dir)}
+    root = state_root(client.application_config(name, given))
     catalogue, settings = read_catalogue(root, name)
-    config = client.application_config(name, settings)
+    config = client.application_config(name, {**settings, **given})
     control = control_directory(root, name)
     plan = ApplicationPlan(name, 0, config, client.settings, (), str(root), str(control), query_tokens=tokens_in(control))
     plan = replace(plan, topology=catalogue)  # type: ignore[arg-type]  # a server reads its stores only

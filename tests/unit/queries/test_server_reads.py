@@ -11,6 +11,9 @@ import pyarrow as pa
 import pytest
 
 import kstreams_repl as ks
+from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.file_channel import LEASE
+from kstreams_repl.instance.state.state_directory import control_directory
 from kstreams_repl.kafka.partitioning import partition_for_key
 from kstreams_repl.queries.server.answers import ARROW
 from kstreams_repl.types import Windowed
@@ -157,6 +160,24 @@ def test_a_standby_copy_answers_when_staleness_is_allowed_and_says_how_stale(hos
     answer = hosts.get("b", path, params={"stale": "true"}).json()
     assert answer["stale"] is True and answer["lag"] == 40 and answer["value"] == KEYS.index(key)
     assert hosts.get("b", path, params={"stale": "true", "max_lag": 39}).status_code == 503
+
+
+def test_the_last_commit_of_a_dead_worker_answers_when_staleness_is_allowed(hosts: Hosts) -> None:
+    key = next(key for key in KEYS if partition_for_key(key.encode(), 2) == 1)  # without a standby copy
+    path = f"/state/stores/plain/{key}"
+    control = control_directory(hosts.state.root, "queried")
+    control.mkdir(parents=True)
+    (control / LEASE).write_text(json.dumps({"generation": 1, "signal": str(Signal.RUN)}))
+    environment = hosts.state.write(1, fill(1), offset=31, executor="b", token="1/1/0/0/x", closes=False)  # no process has the id 0
+    for place in "ab":
+        answer = hosts.get(place, path)
+        assert answer.status_code == 503 and "its worker died" in answer.json()["message"] and answer.json()["retriable"], answer.text
+        stale = hosts.get(place, path, params={"stale": "true"}).json()
+        assert stale["stale"] is True and stale["value"] == KEYS.index(key) and stale["position"] == {"in": {"1": 30}}, stale
+        assert hosts.get(place, path, params={"stale": "true", "max_lag": 39}).status_code == 503  # 40 records behind
+        beyond = {"stale": "true", "position": '{"in": {"1": 31}}'}
+        assert hosts.get(place, path, params=beyond).status_code == 503
+    environment.close()
 
 
 def test_while_a_task_is_taken_over_its_host_says_so_or_answers_from_its_copy(hosts: Hosts) -> None:
