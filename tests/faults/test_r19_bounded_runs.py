@@ -103,7 +103,7 @@ def test_kills_at_every_numbered_step(runs: Callable[..., BoundedRuns], topology
     points = [*DRIVER_POINTS, *INSTANCE_POINTS]
     count = full(len(points) * 2 + 2)
     kills = campaign(runs(topology), (points * count)[:count], len(topology))
-    note("R19", f"kill -9 at every step of bounded runs ({topology}), while a producer appends", kills.total(), 0, **kills)
+    note("R19", f"kill -9 at every step of bounded runs ({topology})", kills.total(), 0, **kills)
 
 
 @pytest.mark.slow
