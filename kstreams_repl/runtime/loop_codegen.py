@@ -179,7 +179,7 @@ def _counted(inline: Inline, counter: list[int] | None, number: int) -> Inline:
     """
     if inline.ends or counter is None:
         return inline
-    passed = f"passed_{number}"
+    passed = f"n{number}_passed"  # unlike any name of a part, which ends with a number
     return inline._replace(
         lines=(*inline.lines, f"{passed} += 1"),
         names={**inline.names, "passed": counter},

@@ -109,6 +109,14 @@ def rekeyed() -> Topology:
     return builder.build()
 
 
+def rekeyed_between_filters() -> Topology:
+    """What ``filter().group_by()`` makes before its repartition topic."""
+    builder = StreamsBuilder()
+    kept = source(builder).filter(lambda key, value: value != "x").select_key(lambda key, value: value)
+    kept.filter(lambda key, value: key is not None).to("out", key_serde=STRING, value_serde=STRING)
+    return builder.build()
+
+
 def through_an_entry() -> Topology:
     """A node without lines at the end of the way."""
     builder = StreamsBuilder()
@@ -185,7 +193,8 @@ def by_entries(*arguments: Any, **options: Any) -> Any:
 
 
 TOPOLOGIES = [
-    stateless, count, count_read_by_others, reduce_to_longest, total, windows, hopping, aggregate_lengths, rekeyed, through_an_entry,
+    stateless, count, count_read_by_others, reduce_to_longest, total, windows, hopping, aggregate_lengths, rekeyed,
+    rekeyed_between_filters, through_an_entry,
 ]  # fmt: skip
 
 

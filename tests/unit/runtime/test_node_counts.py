@@ -44,6 +44,27 @@ def test_a_written_out_loop_counts_as_single_records_do(batch: int) -> None:
     assert len(rig.outbox.sent) == 74
 
 
+@pytest.mark.parametrize("nodes", [*range(1, 12)])
+def test_counters_of_a_loop_are_told_apart_however_many_nodes_it_has(nodes: int) -> None:
+    """The counter of one node had the name that another node's function or counter had in the generated loop."""
+    builder = ks.StreamsBuilder()
+    stream = builder.stream("in", name="read", **TEXT)
+    for number in range(nodes):
+        if number % 3 == 1:
+            stream = stream.select_key(lambda key, value: key, name=f"key{number}")
+        else:
+            stream = stream.filter(lambda key, value, least=number: int(value) >= least, name=f"least{number}")
+    stream.to("out", name="write", **TEXT)
+    rig = Rig(builder.build(), loop_threshold=1)
+    rig.pipe("in", *rows(300)).run()
+    given = {name: count for name, (_, count) in numbers(rig).items()}
+    least = 0
+    for number in range(nodes):
+        least = least if number % 3 == 1 else number
+        assert given[f"key{number}" if number % 3 == 1 else f"least{number}"] == 300 - least
+    assert given["write"] == 300 - least == len(rig.outbox.sent)
+
+
 @pytest.mark.parametrize("metered", [False, True], ids=["INFO", "handler"])
 def test_nodes_that_give_more_or_less_than_they_take(metered: bool) -> None:
     builder = ks.StreamsBuilder()
