@@ -203,6 +203,16 @@ class BrokerUnavailableError(KStreamsError):
     """No broker answered at the given address. Fields: ``bootstrap_servers``."""
 
 
+class AuthenticationError(KStreamsError):
+    """The broker refused the client's credentials or certificate, or the TLS handshake failed. An application fails with it; correct
+    ``security.protocol``, ``sasl.*`` or ``ssl.*`` and connect again. Fields: ``bootstrap_servers``."""
+
+
+class AuthorizationError(KStreamsError):
+    """The user lacks a right on a topic, a group or a transactional id. An application fails with it and loses nothing: grant the right
+    and resume. Fields: ``bootstrap_servers``, ``topic`` (None unless the right is on one)."""
+
+
 class EmbeddedBrokerError(KStreamsError):
     """The embedded broker could not start or died. The message names its log file. Fields: ``path``, ``port``."""
 

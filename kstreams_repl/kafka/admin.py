@@ -8,12 +8,13 @@ is the first open transaction.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import (
+    AclOperation,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
@@ -23,7 +24,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import AuthorizationError, KStreamsError
 from kstreams_repl.kafka.clients import Isolation
 from kstreams_repl.kafka.failures import error_of, unknown_topic
 from kstreams_repl.kafka.group_admin import GroupAdmin
@@ -96,10 +97,50 @@ class Admin(GroupAdmin):
         futures = self._client.describe_topics(TopicCollection(wanted), request_timeout=self._seconds)
         found = {}
         for name, future in futures.items():
-            described = self._result(future, f"describing the topic {name!r}", missing=None)
+            described = self._result(future, "describing a topic", topic=name, missing=None)
             if described is not None:
                 found[name] = TopicDescription(name, str(described.topic_id), len(described.partitions), described.is_internal)
         return found
+
+    def missing_rights(self, *, reads: Collection[str], writes: Collection[str], group: str) -> tuple[str, ...]:
+        """Return which rights (ACLs) of an application the user lacks, each as text: ``READ on topic words``.
+
+        Args:
+            reads: existing topics that it reads.
+            writes: existing topics that it writes.
+            group: its consumer group, the application.id.
+
+        Returns:
+            Nothing if the cluster has no ACLs. The rights on transactional ids cannot be asked for.
+
+        Raises:
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> session.admin.missing_rights(reads=["words"], writes=[], group="reports")
+            ()
+        """
+        needed = {name: {AclOperation.READ} for name in reads}
+        for name in writes:
+            needed.setdefault(name, set()).add(AclOperation.WRITE)
+        lacking = []
+        options = {"include_authorized_operations": True, "request_timeout": self._seconds}
+        for name, future in self._client.describe_topics(TopicCollection(list(needed)), **options).items() if needed else ():
+            try:
+                allowed = self._result(future, "describing a topic", topic=name).authorized_operations
+            except AuthorizationError:
+                allowed = ()
+            if allowed is not None:
+                lacking += [f"{right.name} on topic {name}" for right in sorted(needed[name] - set(allowed), key=lambda right: right.name)]
+        for name, future in self._client.describe_consumer_groups([group], **options).items():
+            try:
+                allowed = self._in_time(future, "describing a consumer group").authorized_operations
+            except KafkaException as error:  # a group that does not exist yet has no description; a hidden one is refused
+                inside = error_of(error)
+                allowed = () if inside is not None and inside.code() == KafkaError.GROUP_AUTHORIZATION_FAILED else None
+            if allowed is not None and AclOperation.READ not in allowed:
+                lacking.append(f"READ on group {name}")
+        return tuple(lacking)
 
     def create_topics(self, specs: Iterable[NewTopicSpec], *, exist_ok: bool = False) -> tuple[str, ...]:
         """Create topics and wait until each is visible with leaders.

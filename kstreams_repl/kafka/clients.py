@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from kstreams_repl.errors import ConfigError
-from kstreams_repl.kafka.failures import error_of, translate
+from kstreams_repl.kafka.failures import error_of, is_refused_login, translate
 from kstreams_repl.secrets import Secret
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -203,7 +203,7 @@ class ClientEvents:
     def on_error(self, error: KafkaError) -> None:
         code = error.code()
         self.troubles += 1
-        if code in (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED):
+        if is_refused_login(error):
             self.refused = error
         if code != KafkaError._ALL_BROKERS_DOWN or self.last is None:
             self.last = error.str()

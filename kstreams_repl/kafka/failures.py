@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaError, KafkaException
 
 from kstreams_repl.errors import (
+    AuthenticationError,
+    AuthorizationError,
     BrokerUnavailableError,
     ConfigError,
     InvalidNameError,
@@ -42,14 +44,21 @@ _NOT_READY = {
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.UNSTABLE_OFFSET_COMMIT,
 }
-_REFUSED = {
+_NOT_AUTHENTICATED = {
     KafkaError._AUTHENTICATION,
     KafkaError._SSL,
     KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError.ILLEGAL_SASL_STATE,
+}
+_TLS_ALERT = "SSL alert"
+"""What a connection that failed for a missing or unknown certificate says; its code is that of a broken connection."""
+_NOT_AUTHORIZED = {
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the cluster",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "a topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "a consumer group",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "a transactional id",
+    KafkaError.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "a delegation token",
 }
 _NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_ID}
 _FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED, KafkaError.TRANSACTION_COORDINATOR_FENCED}
@@ -68,6 +77,11 @@ def is_unreachable(error: KafkaException | KafkaError) -> bool:
     """Return whether no broker answered or was ready to answer (rather than refused)."""
     inside = error_of(error)
     return inside is not None and inside.code() in _UNREACHABLE | _NOT_READY
+
+
+def is_refused_login(error: KafkaError) -> bool:
+    """Return whether the broker does not accept the client's credentials or certificate."""
+    return error.code() in _NOT_AUTHENTICATED or _TLS_ALERT in error.str()
 
 
 def is_unknown_topic(error: KafkaException | KafkaError) -> bool:
@@ -106,10 +120,18 @@ def translate(
     text = inside.str() if inside is not None else str(error)
     if is_fenced(error):
         return ProducerFencedError(f"{doing}: a newer producer took over the transactional id ({text})")
-    if code in _REFUSED:
-        return BrokerUnavailableError(
-            f"{doing}: the broker at {bootstrap_servers} refused the request: {text}",
-            hint="check security.protocol, sasl.* and ssl.* in the client settings, and the user's permissions",
+    if inside is not None and is_refused_login(inside) or _TLS_ALERT in (reason or ""):
+        why = text if code in _NOT_AUTHENTICATED else reason or text
+        return AuthenticationError(
+            f"{doing}: the broker at {bootstrap_servers} did not accept this client: {why}",
+            hint="check security.protocol, sasl.* and ssl.* in the client settings",
+            bootstrap_servers=bootstrap_servers,
+        )
+    if code in _NOT_AUTHORIZED:
+        on = f"topic {topic}" if topic is not None and code == KafkaError.TOPIC_AUTHORIZATION_FAILED else _NOT_AUTHORIZED[code]
+        return AuthorizationError(
+            f"{doing}: the user has no right to do this on {on}: {text}",
+            hint="docs/cluster.md lists the rights (ACLs) that a session and an application need",
             bootstrap_servers=bootstrap_servers,
             topic=topic,
         )

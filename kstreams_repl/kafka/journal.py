@@ -32,7 +32,7 @@ from kstreams_repl.kafka.group_offsets import assign
 from kstreams_repl.kafka.internal_topics import ensure_internal_topics, journal_topic, journal_topic_name
 from kstreams_repl.kafka.journal_records import ControlRecord, InstanceRecord, encode
 from kstreams_repl.kafka.journal_state import JournalState
-from kstreams_repl.kafka.reading import READ_GROUP, positions
+from kstreams_repl.kafka.reading import READ_GROUP, is_passing_for_reader, positions
 from kstreams_repl.types import Headers, TopicPartition
 
 _LOG = logging.getLogger("kstreams_repl.kafka")
@@ -281,7 +281,7 @@ class JournalReader:
                 changed |= self.state.apply(message.key(), message.value(), message.offset())
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._reached = message.offset()
-            elif error.code() == KafkaError._AUTO_OFFSET_RESET or not error.retriable() and error.code() not in _PASSING:
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET or not is_passing_for_reader(error):
                 failed = error
         if failed is not None:  # after the records of the same poll, which would otherwise be lost
             servers = self._settings.bootstrap_servers
@@ -294,6 +294,3 @@ def _drop(writer: JournalControl | JournalReports) -> None:
     producer = writer.__dict__.pop("_producer", None)
     if producer is not None:
         producer.purge()
-
-
-_PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT}

@@ -19,7 +19,7 @@ from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, Isolation, make_consumer
 from kstreams_repl.kafka.failures import translate
-from kstreams_repl.kafka.group_offsets import assign
+from kstreams_repl.kafka.group_offsets import assign, is_passing
 from kstreams_repl.kafka.record_batch import columns
 from kstreams_repl.types import RecordBatch, TopicPartition
 
@@ -140,7 +140,7 @@ def _read(
     def on_error(message: Message, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
             reached[TopicPartition(message.topic(), message.partition())] = message.offset()
-        elif not error.retriable() and error.code() not in _PASSING:
+        elif not is_passing_for_reader(error):
             raise translate(
                 error,
                 f"reading {message.topic()}-{message.partition()}",
@@ -188,7 +188,11 @@ def positions(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[
     return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset != OFFSET_INVALID and at.offset >= 0}
 
 
-_PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT}
+def is_passing_for_reader(error: KafkaError) -> bool:
+    """Return whether a client of `READ_GROUP` recovers from the error by itself, or does not need what was refused: it never uses the
+    group, so no user needs a right on it.
+    """
+    return is_passing(error) or bool(error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
 def _bound(given: Mapping[int, int] | int | None, at: TopicPartition, otherwise: int) -> int:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import subprocess
 import sys
+import time
 import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -67,3 +71,42 @@ def test_the_wheel_ships_both_packages_and_their_files_and_nothing_else(tmp_path
     folders = {name.partition("/")[0] for name in names if ".dist-info/" not in name and ".data/" not in name}
     assert folders == {"kstreams_repl", "kernel_ext"}
     assert not [name for name in names if name.startswith(FOR_A_CHECKOUT)]
+
+
+def test_the_conda_recipe_has_the_projects_version_and_requirements() -> None:
+    recipe = yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8"))
+    project = PROJECT["project"]
+    assert recipe["context"]["version"] == project["version"]
+    run = [text.replace(" ", "", 1) for text in recipe["requirements"]["run"]]
+    assert sorted(run) == sorted([f"python{project['requires-python']}", *project["dependencies"]])
+    constrained = [text.replace(" ", "", 1) for text in recipe["requirements"]["run_constraints"]]
+    assert set(constrained) <= set(project["optional-dependencies"]["spark"])
+    entry = [f"{name} = {target}" for name, target in project["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == entry
+
+
+def test_the_same_source_gives_the_same_wheel_and_sdist(tmp_path: Path) -> None:
+    digests = []
+    for folder in (tmp_path / "once", tmp_path / "again"):
+        environment = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
+        build = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
+        subprocess.run(build, cwd=ROOT, env=environment, check=True, capture_output=True)
+        digests.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()})
+        time.sleep(1.1)  # of the time stamps in archives, a second is the smallest step
+    assert digests[0] == digests[1] and len(digests[0]) == 2
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.name)
+def test_workflows_name_commands_and_files_that_exist(path: Path) -> None:
+    jobs = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
+    commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    files = [word for command in commands for word in command.split() if re.fullmatch(r"[\w.]+(/[\w.]+)*\.(py|lock|toml)|\.ci/run", word)]
+    assert files and all((ROOT / name).exists() for name in files)
+
+
+def test_the_image_copies_what_the_wheel_is_built_from() -> None:
+    copied = re.findall(r"^COPY (?:--\S+ )?(.+) \S+$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    names = {name for line in copied for name in line.split()}
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert {*wheel["packages"], "pyproject.toml", PROJECT["project"]["readme"], "requirements.lock"} <= names
+    assert all((ROOT / name).exists() for name in names)

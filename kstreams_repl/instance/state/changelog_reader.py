@@ -26,8 +26,8 @@ from kstreams_repl.instance.state.environment_attributes import forget_inputs
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, Isolation, make_consumer
 from kstreams_repl.kafka.failures import translate
-from kstreams_repl.kafka.group_offsets import assign, is_partition_end, is_passing, unassign
-from kstreams_repl.kafka.reading import READ_GROUP, positions
+from kstreams_repl.kafka.group_offsets import assign, is_partition_end, unassign
+from kstreams_repl.kafka.reading import READ_GROUP, is_passing_for_reader, positions
 from kstreams_repl.kafka.record_batch import columns
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.types import RecordBatch, TopicPartition
@@ -234,7 +234,7 @@ class ChangelogReader:
         self.progress = counts.copied()
 
     def _on_error(self, message: Any, error: Any) -> None:
-        if not is_partition_end(error) and not is_passing(error):
+        if not is_partition_end(error) and not is_passing_for_reader(error):
             raise translate(error, "restoring a store", topic=message.topic(), bootstrap_servers=self._settings.bootstrap_servers)
 
 

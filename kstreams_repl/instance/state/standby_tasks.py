@@ -24,8 +24,8 @@ from kstreams_repl.instance.state.state_manager import OpenEnvironments
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import make_consumer
 from kstreams_repl.kafka.failures import translate
-from kstreams_repl.kafka.group_offsets import assign, is_partition_end, is_passing
-from kstreams_repl.kafka.reading import READ_GROUP, positions
+from kstreams_repl.kafka.group_offsets import assign, is_partition_end
+from kstreams_repl.kafka.reading import READ_GROUP, is_passing_for_reader, positions
 from kstreams_repl.kafka.record_batch import columns
 from kstreams_repl.log_context import carried
 from kstreams_repl.runtime.task import TaskSpec
@@ -229,7 +229,7 @@ class StandbyTasks:
         self._assigned = True
 
     def _on_error(self, message: Any, error: Any) -> None:
-        if not is_partition_end(error) and not is_passing(error):
+        if not is_partition_end(error) and not is_passing_for_reader(error):
             raise translate(
                 error,
                 "following a changelog",

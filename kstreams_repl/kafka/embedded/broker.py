@@ -69,7 +69,8 @@ class EmbeddedBroker:
         directory: where to keep the data; None for a temporary directory.
         port: the client port; None takes the directory's previous port if it is free, otherwise any free one.
         heap: the JVM's maximum heap in the format of ``-Xmx``. 512 MB are enough for a million records per second.
-        properties: broker properties that override the defaults (listeners and directories cannot be changed).
+        properties: broker properties that override the defaults. ``listeners`` and ``advertised.listeners`` are added to the broker's own
+            on loopback, for example one with SASL; directories cannot be changed.
         mirror: the Maven repository from which to fetch the broker's jars.
         progress: called while jars are fetched; by default a progress bar in the terminal.
 

@@ -235,7 +235,8 @@ class BrokerDirectory:
         write_atomically(self.data_path / "meta.properties", identity)  # written last: its presence marks a formatted directory
 
     def write_configuration(self, port: int, controller_port: int, properties: Mapping[str, str]) -> None:
-        """Write ``server.properties`` and the logging configuration; ``properties`` override the defaults, except the listeners."""
+        """Write ``server.properties`` and the logging configuration; ``properties`` override the defaults, their listeners are added."""
+        more = {name: f",{properties[name]}" for name in ("listeners", "advertised.listeners") if properties.get(name)}
         settings = {
             **DEFAULT_PROPERTIES,
             **properties,
@@ -243,8 +244,8 @@ class BrokerDirectory:
             "node.id": str(NODE_ID),
             "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{controller_port}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}{more.get('listeners', '')}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}{more.get('advertised.listeners', '')}",
             "log.dirs": _escaped(str(self.data_path)),
         }
         write_atomically(self.properties_path, "".join(f"{name}={value}\n" for name, value in settings.items()))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import ConfigError, TopologyError, UnknownTopicError, did_you_mean
+from kstreams_repl.errors import AuthorizationError, ConfigError, TopologyError, UnknownTopicError, did_you_mean
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.state.global_tables import partitions_of
 from kstreams_repl.instance.state.snapshot_directory import check_directory, snapshot_directory
@@ -44,11 +44,12 @@ def application_id_of(config: StreamsConfig) -> str:
     return validate_application_id(name, "application.id")
 
 
-def check_topics(topology: Any, counts: Mapping[str, int]) -> None:
+def check_topics(admin: Admin, topology: Any, counts: Mapping[str, int]) -> None:
     """Check that every topic with a fixed name exists.
 
     Raises:
         UnknownTopicError: some do not: all of them in ``topics``, with a "did you mean".
+        AuthorizationError: one of those is hidden from this user.
         TopologyError: the topology reads no topic.
     """
     if not topology.source_topics() and not any(
@@ -59,6 +60,7 @@ def check_topics(topology: Any, counts: Mapping[str, int]) -> None:
     missing = (*read, *written)
     if not missing:
         return
+    admin.describe_topics(missing)
     if len(missing) == 1:
         what = f"the topology {'reads' if read else 'writes'} topic {missing[0]!r}, which is not on the broker"
     else:
@@ -114,14 +116,16 @@ def make_plan(
 
     Raises:
         UnknownTopicError, TopologyError, DeployError: see `check_topics`, `resolve_partitions` and `ensure_internal_topics`.
+        AuthorizationError: the user lacks rights on topics or on the group.
         ConfigError, SnapshotError: the snapshot directory cannot be used.
     """
     application_id = application_id_of(config)
     counts = admin.topics()
-    check_topics(topology, counts)
+    check_topics(admin, topology, counts)
     _check_snapshots(config, new=generation == 1 and not remote)
     resolved = resolve_partitions(topology, application_id, counts, grouper=config["partition.grouper"], topic_configs=config.topic_configs)
     known = counts | create_internal_topics(admin, resolved, config)
+    _check_rights(admin, application_id, topology, resolved)
     specs = _task_specs(topology, application_id, config, resolved)
     before = Previous() if previous is None else previous
     instances = min(len(config.thread_groups), max(1, len(specs)))
@@ -132,9 +136,6 @@ def make_plan(
         slots, stateful, config["num.standby.replicas"] if remote else 0, places=places, previous=before.standbys
     )
     global_ = topology.global_stores()
-    global_topics = (
-        [] if global_ is None else [topic for node in global_.nodes if isinstance(node, SourceNode) for topic in node.topics]
-    )
     return ApplicationPlan(
         application_id=application_id,
         generation=generation,
@@ -145,13 +146,32 @@ def make_plan(
         control_directory=str(control_directory(state_root, application_id)),
         partition_counts=known,
         global_subtopologies=() if global_ is None else (global_,),
-        global_partitions=partitions_of(global_topics, known),
+        global_partitions=partitions_of(_global_topics(topology), known),
         failpoints=failpoints,
         standbys=tuple(tuple(specs[task] for task in slot) for slot in standbys),
         places=places,
         remote=remote,
         journal_start=journal_start,
     )
+
+
+def _global_topics(topology: Any) -> list[str]:
+    global_ = topology.global_stores()
+    return [] if global_ is None else [topic for node in global_.nodes if isinstance(node, SourceNode) for topic in node.topics]
+
+
+def _check_rights(admin: Admin, application_id: str, topology: Any, resolved: ResolvedTopology) -> None:
+    """Raise if the user may not read or write a topic, or commit: instances would otherwise fail one by one, each at its first record."""
+    internal = [topic.name for topic in (*resolved.repartition_topics, *resolved.changelog_topics)]
+    reads = {at.topic for partitions in resolved.tasks.values() for at in partitions} | set(internal) | set(_global_topics(topology))
+    writes = (set(topology.sink_topics()) - set(topology.internal_topics)) | set(internal)
+    lacking = admin.missing_rights(reads=sorted(reads), writes=sorted(writes), group=application_id)
+    if lacking:
+        raise AuthorizationError(
+            f"the application {application_id} lacks {'a right' if len(lacking) == 1 else f'{len(lacking)} rights'}: {', '.join(lacking)}",
+            hint="docs/cluster.md lists the rights (ACLs) that an application needs; grant them and deploy again",
+            bootstrap_servers=admin.settings.bootstrap_servers,
+        )
 
 
 def _check_snapshots(config: StreamsConfig, *, new: bool) -> None:

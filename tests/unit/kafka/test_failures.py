@@ -4,6 +4,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kstreams_repl.errors import (
+    AuthenticationError,
+    AuthorizationError,
     BrokerUnavailableError,
     ConfigError,
     InvalidNameError,
@@ -24,8 +26,8 @@ from kstreams_repl.kafka.failures import is_fenced, is_unreachable, kafka_errors
         (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, BrokerUnavailableError),
         (KafkaError.UNSTABLE_OFFSET_COMMIT, BrokerUnavailableError),
         (KafkaError.LEADER_NOT_AVAILABLE, BrokerUnavailableError),
-        (KafkaError._AUTHENTICATION, BrokerUnavailableError),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, BrokerUnavailableError),
+        (KafkaError._AUTHENTICATION, AuthenticationError),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, AuthorizationError),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, UnknownTopicError),
         (KafkaError.TOPIC_EXCEPTION, InvalidNameError),
         (KafkaError.MSG_SIZE_TOO_LARGE, ProductionError),
@@ -49,6 +51,17 @@ def test_a_fatal_error_that_only_names_the_fencing_is_fencing() -> None:
 def test_refused_credentials_are_not_unreachable() -> None:
     assert is_unreachable(KafkaError(KafkaError._TRANSPORT))
     assert not is_unreachable(KafkaError(KafkaError._AUTHENTICATION))
+
+
+def test_a_missing_certificate_is_a_refused_login_although_the_connection_only_broke() -> None:
+    reason = "ssl://b:1/bootstrap: Receive failed: error:0A00045C:SSL routines::tlsv13 alert certificate required: SSL alert number 116"
+    found = translate(KafkaError(KafkaError._TRANSPORT), "connecting", bootstrap_servers="b:1", reason=reason)
+    assert type(found) is AuthenticationError and "certificate required" in found.message
+
+
+def test_the_topic_without_a_right_is_named() -> None:
+    found = translate(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "writing", bootstrap_servers="b:1", topic="orders")
+    assert "no right to do this on topic orders" in found.message and found.topic == "orders"
 
 
 def test_the_reason_that_the_client_reported_is_in_the_message() -> None:
