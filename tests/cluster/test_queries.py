@@ -181,7 +181,7 @@ def test_a_host_is_killed_and_every_key_is_answered_again(started: Any, monkeypa
     if standbys:
         assert stale_seen["stale"] > 0
     else:
-        assert not stale_seen["stale"]
+        assert stale_lags == {0}  # rows that are restored in full, at most a moment before the journal says that the task runs
     on.write(1)
     assert on.app.wait(180)
     assert {on.get(hosts[0], key).json()["value"] for key in owners} == {EACH + 1}

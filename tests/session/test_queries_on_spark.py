@@ -13,6 +13,8 @@ import sys
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +24,23 @@ import kstreams_repl as ks
 from kstreams_repl import errors
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.session.session_directory import SessionDirectory
+from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+TOTAL = 4100
 READER = """
 import json, sys, time
+from pathlib import Path
 import kstreams_repl as ks
 from kstreams_repl.queries.local_stores import LocalStores
 from kstreams_repl.queries.queryable_state import QueryableState
-config, topic, seconds = json.loads(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+config, topic, end = json.loads(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 builder = ks.StreamsBuilder()
 builder.stream(topic, key_serde="string", value_serde="string").group_by_key().count(store="counts")
 state = QueryableState(LocalStores(builder.build(), ks.StreamsConfig(config)))
 strict = ks.StateQueryRequest.in_store("counts").with_query(ks.KeyQuery.with_key("k")).with_partitions([0])
-end = time.monotonic() + seconds
 number = 0
-while time.monotonic() < end:
+while not end.exists():
     number += 1
     request = strict.require_active() if number % 2 else strict
     try:
@@ -47,6 +51,25 @@ while time.monotonic() < end:
     print(json.dumps(told), flush=True)
     time.sleep(0.001)
 """
+
+
+@contextmanager
+def reading(config: dict[str, Any], topic: str, directory: Path) -> Iterator[Callable[[], list[Any]]]:
+    """A reader in a process of its own, from its first answer to the end of this block; yields its answers so far."""
+    end, output = directory / "end", directory / "answers"
+
+    def answers() -> list[Any]:
+        whole, _, _ = output.read_text().rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
+
+    with output.open("w") as file:  # a pipe that is read at the end only would stop the reader when it is full
+        reader = subprocess.Popen([sys.executable, "-c", READER, json.dumps(config), topic, str(end)], stdout=file)
+    try:
+        settle(lambda: bool(answers()), "the reader's first answer")
+        yield answers
+    finally:
+        end.touch()
+        assert reader.wait(60) == 0
 
 
 def test_answers_of_another_process_are_commits_also_over_a_kill(broker: Any, tmp_path: Path) -> None:
@@ -61,34 +84,31 @@ def test_answers_of_another_process_are_commits_also_over_a_kill(broker: Any, tm
         assert app.wait(120)
         own = {key: app.config[key] for key in ("application.id", "bootstrap.servers", "state.dir", "default.key.serde")}
         given = {key: value for key, value in own.items() if value is not None}
-        command = [sys.executable, "-c", READER, json.dumps(given), topic, "30"]
-        reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        for _ in range(20):
-            session.produce(topic, [("k", "v")] * 100)
-            time.sleep(0.2)
-        os.kill(next(iter(app.reports.instances.values())).pid, signal.SIGKILL)
-        for _ in range(20):
-            session.produce(topic, [("k", "v")] * 100)
-            time.sleep(0.2)
-        assert app.wait(120)
-        total = 4100
-        bound = ks.PositionBound.at(ks.Position({topic: {0: total - 1}}))
+        with reading(given, topic, tmp_path) as answers_of:
+            for _ in range(20):
+                session.produce(topic, [("k", "v")] * 100)
+                time.sleep(0.2)
+            os.kill(next(iter(app.reports.instances.values())).pid, signal.SIGKILL)
+            for _ in range(20):
+                session.produce(topic, [("k", "v")] * 100)
+                time.sleep(0.2)
+            assert app.wait(120)
+            settle(lambda: answers_of()[-1] == [TOTAL, TOTAL - 1], "the reader to see the last record")
+        answers = answers_of()
+        bound = ks.PositionBound.at(ks.Position({topic: {0: TOTAL - 1}}))
         request = ks.StateQueryRequest.in_store("counts").with_query(ks.KeyQuery.with_key("k"))
         last = app.query(request.with_position_bound(bound), timeout=10).only_partition_result
-        assert last is not None and last.result == total
-        assert app.store("counts").get("k") == total
-        assert app.store("counts", ks.QueryableStoreTypes.key_value_store()).get("k") == total
+        assert last is not None and last.result == TOTAL
+        assert app.store("counts").get("k") == TOTAL
+        assert app.store("counts", ks.QueryableStoreTypes.key_value_store()).get("k") == TOTAL
         with app.store("counts", ks.QueryableStoreTypes.timestamped_key_value_store()).all() as rows:
             assert [key for key, _ in rows] == ["k"]
-        answers = [json.loads(line) for line in reader.communicate(timeout=60)[0].splitlines()]
-        assert reader.returncode == 0
     kinds = Counter(answer if isinstance(answer, str) else "answer" for answer in answers)
     print(kinds)
     failures = set(kinds) - {"answer", "NOT_ACTIVE", "NOT_PRESENT"}
     assert all(getattr(errors, one).retriable for one in failures), kinds
-    assert kinds["NOT_ACTIVE"] > 0, kinds  # until Spark has replaced the worker; only half of the requests require an active task
+    assert kinds["NOT_ACTIVE"] > 0, kinds  # to the half that requires an active task, until Spark has replaced the worker
     counted = [answer for answer in answers if not isinstance(answer, str)]
     wrong = [(count, at) for count, at in counted if at >= 0 and count != at + 1]
     assert not wrong, wrong[:5]
     assert len(counted) > 1_000 and len({count for count, _ in counted}) > 10
-    assert counted[-1] == [total, total - 1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -25,22 +24,49 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mar
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Running:
-    """An application that this process runs."""
+KERNEL = """
+import sys
+import kstreams_repl as ks
 
-    def __init__(self, session: ks.Session) -> None:
-        self.session, self.name = session, f"app-{uuid.uuid4().hex[:8]}"
+session = ks.connect({bootstrap!r}, directory={directory!r}, report=lambda line: None)
+builder = ks.StreamsBuilder()
+words = builder.stream({topic!r}, key_serde="string", value_serde="string")
+words.group_by_key(key_serde="string", value_serde="string").count(store="counts")
+app = session.deploy(builder, {name!r}, config={{"processing.guarantee": "exactly_once_v2", "commit.interval.ms": 50}})
+assert app.wait(120), app
+for line in ["", *sys.stdin]:
+    print(app.status, flush=True)
+session.close()
+"""
+
+
+class Running:
+    """An application that another process runs. `status` asks that process."""
+
+    def __init__(self, session: ks.Session, directory: Path) -> None:
+        self.session, self.directory, self.name = session, directory, f"app-{uuid.uuid4().hex[:8]}"
         self.topic = f"{self.name}-in"
         session.topic_configs["retention.ms"] = "-1"
         self.write(500)
-        builder = ks.StreamsBuilder()
-        words = builder.stream(self.topic, key_serde="string", value_serde="string")
-        words.group_by_key(key_serde="string", value_serde="string").count(store="counts")
-        self.app = session.deploy(builder, self.name, config={"processing.guarantee": "exactly_once_v2", "commit.interval.ms": 50})
-        assert self.app.wait(120)
+        bootstrap = session.client.settings.bootstrap_servers
+        script = directory / "kernel.py"
+        script.write_text(KERNEL.format(bootstrap=bootstrap, directory=str(directory / "session"), topic=self.topic, name=self.name))
+        self.kernel = subprocess.Popen([sys.executable, str(script)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.kernel.stdout is not None
+        assert self.kernel.stdout.readline() == "running\n"
+
+    @property
+    def status(self) -> str:
+        assert self.kernel.stdin is not None and self.kernel.stdout is not None
+        self.kernel.stdin.write("\n")
+        self.kernel.stdin.flush()
+        return self.kernel.stdout.readline().strip()
+
+    def close(self) -> None:
+        self.kernel.communicate(timeout=60)
 
     def write(self, count: int) -> None:
-        self.session.produce(self.topic, [(f"k{n % 50}", "word") for n in range(count)])
+        self.session.produce(self.topic, [(f"k{n % 50}", "word") for n in range(count)], key_serde="string", value_serde="string")
 
     @contextmanager
     def served(self, *options: str) -> Iterator[Served]:
@@ -55,7 +81,7 @@ class Running:
             line = process.stdout.readline()
             assert ", token in " in line, process.stderr.read()
             url, _, path = line.strip().partition(", token in ")
-            served = Served(url, json.loads(Path(path).read_text())["look"])
+            served = Served(url, path)
             yield served
             process.send_signal(signal.SIGINT)
             served.said = process.communicate(timeout=30)[1]
@@ -68,8 +94,11 @@ class Running:
 
 
 class Served:
-    def __init__(self, url: str, token: str) -> None:
-        self.url, self.token, self.said = url, token, ""
+    """The server that the command has started."""
+
+    def __init__(self, url: str, token_path: str) -> None:
+        self.url, self.token_path, self.said = url, token_path, ""
+        self.token = json.loads(Path(token_path).read_text())["look"]
 
     def get(self, path: str, token: str | None = None, **query: str) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
@@ -78,8 +107,10 @@ class Served:
 
 @pytest.fixture
 def running(broker: Any, tmp_path: Path) -> Iterator[Running]:
-    with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path / "session")) as session:
-        yield Running(session)
+    with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path / "own")) as session:
+        made = Running(session, tmp_path)
+        yield made
+        made.close()
 
 
 def expect_routes(running: Running, served: Served) -> None:
@@ -94,7 +125,7 @@ def expect_routes(running: Running, served: Served) -> None:
     assert served.get("/metadata").json()["stores"]["counts"].keys() == {"0", "1", "2", "3"}
     page = httpx.get(served.url, auth=("me", served.token), trust_env=False)
     assert page.status_code == 200 and "<html" in page.text
-    with ks.queries.connect(served.url, token=running.app.query_token_path) as state:
+    with ks.queries.connect(served.url, token=served.token_path) as state:
         events = state.subscribe("counts")
         assert sum(next(events)["event"] == "row" for _ in range(50)) == 50 and next(events)["event"] == "snapshot"
         running.write(50)
@@ -111,15 +142,14 @@ def test_it_serves_what_another_process_runs_with_the_text_of_its_topology(runni
             state = json.loads(next(line for line in events.iter_lines() if line.startswith("data: "))[6:])
         assert "<svg" in state["svg"] and state["status"] == "running"
     assert served.said == ""
-    assert running.app.status == "running"  # the end of its server does not stop it
+    assert running.status == "running"  # the end of its server does not stop it
 
 
 def test_it_serves_by_the_catalogue_where_the_text_is_not(running: Running, tmp_path: Path) -> None:
     with running.served("--directory", str(tmp_path / "other"), "--state-dir", str(tmp_path / "session" / "state")) as served:
         expect_routes(running, served)
-    for path in (tmp_path / "session").glob("*.json*"):
-        os.rename(path, tmp_path / path.name)
+    (tmp_path / "session" / "sessions").rename(tmp_path / "sessions")
     with running.served("--directory", str(tmp_path / "session")) as served:
         assert served.get("/state/stores/counts/k1").json()["value"] == 11
     assert "the stores are those of the catalogue" in served.said
-    assert running.app.status == "running"
+    assert running.status == "running"
