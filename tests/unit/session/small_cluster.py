@@ -70,6 +70,10 @@ class SmallCluster:
     def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         return {name: self.described[name] for name in names if name in self.described}
 
+    def missing_rights(self, *, reads: Collection[str], writes: Collection[str], group: str) -> tuple[str, ...]:
+        """A cluster without ACLs."""
+        return ()
+
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         return {name: self.configs[name] for name in names if name in self.configs}
 
