@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -144,18 +145,58 @@ def _protobuf() -> serdes.Serde:
 
 SCHEMAS = {"avro": _avro, "protobuf": _protobuf}
 
+_COLUMNS = {"user": int, "amount": int, "item": str}
+
+
+def _by_functions(stream: Any) -> Any:
+    large = stream.filter(lambda key, value: value["amount"] > 500)
+    return large.map_values(lambda value: {"user": value["user"], "item": value["item"], "total": value["amount"] * 2})
+
+
+def _by_sql(stream: Any) -> Any:
+    return stream.sql("SELECT user, item, amount * 2 AS total FROM this WHERE amount > 500", columns=_COLUMNS)
+
+
+def _by_batches(stream: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def large(batch: Any) -> Any:
+        kept = batch.filter(pc.greater(batch["amount"], 500))
+        columns = {"user": kept["user"], "item": kept["item"], "total": pc.multiply(kept["amount"], 2), "row": kept["row"]}
+        return pa.RecordBatch.from_pydict(columns)
+
+    return stream.map_batches(large, columns=_COLUMNS)
+
+
+QUERIES: dict[str, Callable[[Any], Any]] = {"functions": _by_functions, "sql": _by_sql, "map_batches": _by_batches}
+"""The same query over JSON values in three ways: filter and projection."""
+
+
+def query_topology(case: str) -> Any:
+    """Return the topology of one of `QUERIES`."""
+    builder = StreamsBuilder()
+    stream = builder.stream(workloads.INPUT, key_serde="string", value_serde="json")
+    QUERIES[case](stream).to(workloads.OUTPUT, key_serde="string", value_serde="json")
+    return builder.build()
+
 
 @click.command(help="Engine alone: records/s per workload, median of the runs.")
 @click.option("--records", default=500_000, show_default=True)
 @click.option("--keys", default=10_000, show_default=True, help="Distinct keys, picked at random.")
 @click.option("--runs", default=5, show_default=True)
-@click.option("--case", "cases", multiple=True, type=click.Choice([*CASES, "sum", "driver", *SCHEMAS]), help="Only these; default: all.")
+@click.option(
+    "--case", "cases", multiple=True, type=click.Choice([*CASES, "sum", "driver", *QUERIES, *SCHEMAS]), help="Only these; default: all."
+)
 def main(records: int, keys: int, runs: int, cases: tuple[str, ...]) -> None:
     """Print one JSON line per workload, and one for the test driver (which commits after every record)."""
     rows, table = workloads.input_rows(records, keys), workloads.table_rows(keys)
     for case in cases or (*CASES, "driver"):
         if case == "driver":
             rates = [_driver_rate(rows[: records // 10]) for _ in range(runs)]
+        elif case in QUERIES:
+            topology = query_topology(case)
+            rates = [records / run_once(case, rows, [], topology=topology)[0] for _ in range(runs)]
         elif case in SCHEMAS:
             rates = _schema_rates(case, rows, runs)
         else:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, overload
 
 from kstreams_repl.dsl import stream_joins
-from kstreams_repl.dsl.async_operators import AsyncOperators
+from kstreams_repl.dsl.batch_operators import BatchOperators
 from kstreams_repl.dsl.call_log import logged
 from kstreams_repl.dsl.global_ktable import GlobalKTable
 from kstreams_repl.dsl.stream_base import AbstractTable, check_kind
@@ -19,7 +19,7 @@ Joiner = Callable[..., Any]
 StreamT = TypeVar("StreamT", bound="JoinableStream")
 
 
-class JoinableStream(AsyncOperators):
+class JoinableStream(BatchOperators):
     """The joins of `KStream`."""
 
     @overload

@@ -54,6 +54,9 @@ class TaskContext(Protocol):
     def async_node(self, operator: Any, node: NodeContext, forward: Process) -> Process:
         """Return the entry of an asynchronous node (`operators.stream_async`)."""
 
+    def batch_node(self, operator: Any, node: NodeContext, forward: Process) -> Process:
+        """Return the entry of a node that takes many records at once (`operators.stream_map_batches`)."""
+
 
 class NodeContext(Protocol):
     """What one task provides to one node at `build`."""

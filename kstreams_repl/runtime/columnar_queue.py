@@ -77,11 +77,11 @@ class FusedQueue(RecordQueue):
         if stop < enough or batch.timestamps[enough - 1] >= limit:
             return super().run(count, limit)
         self.record.topic, self.record.partition = self.topic, self.partition.partition
-        at = start
+        at, chunk = start, self._fused.chunk
         while at < stop:
-            taken = self._run_chunk(batch, at, min(at + READ_AHEAD, stop), limit, first=at == start)
+            taken = self._run_chunk(batch, at, min(at + chunk, stop), limit, first=at == start)
             at += taken
-            if taken < READ_AHEAD:
+            if taken < chunk:
                 break
         if at == start:
             return super().run(min(count, READ_AHEAD), limit)

@@ -23,8 +23,10 @@ from urllib.parse import quote, unquote
 from kstreams_repl.errors import is_interrupt
 from kstreams_repl.operators.base import Process
 from kstreams_repl.operators.loop_lines import OWN, Inline, inline_of
+from kstreams_repl.runtime.batch_mixing import Mixing
+from kstreams_repl.runtime.batch_node import BATCH_RECORDS
 from kstreams_repl.runtime.record_context import RecordContext
-from kstreams_repl.runtime.record_queue import UNREAD
+from kstreams_repl.runtime.record_queue import READ_AHEAD, UNREAD
 from kstreams_repl.runtime.task_context import TaskServices
 from kstreams_repl.serdes import Serde
 
@@ -82,6 +84,7 @@ class Fused(NamedTuple):
         keys, values: how it gets them.
         data_of: makes the column of serialized keys; None if the loop needs none.
         nodes: the nodes that it contains, for tests and debugging.
+        chunk: how many records it takes at most.
     """
 
     run: Run
@@ -89,6 +92,7 @@ class Fused(NamedTuple):
     values: Way
     data_of: Callable[[Sequence[bytes | None]], Sequence[bytes | None]] | None
     nodes: tuple[str, ...]
+    chunk: int = READ_AHEAD
 
 
 def node_in_loop(file: str, line: int) -> str | None:
@@ -120,6 +124,8 @@ def fuse_source(
     inlines: list[Inline] = []
     data_serde: Serde | None = None
     tail: str | None = None
+    if len(children) == 1 and children[0] in services.batches:
+        return _of_batches(children[0], key_serde, value_serde, services)
     names, knows_key = children, key_serde.ascii_safe
     while True:
         if len(names) != 1:
@@ -152,6 +158,17 @@ def fuse_source(
     run = _written(turns, parts, services)
     data_of = None if data_serde is None else _data_of(key_serde)
     return Fused(run, keys, values, data_of, tuple(part.node for part in parts))
+
+
+def _of_batches(name: str, key_serde: Serde, value_serde: Serde, services: TaskServices) -> Fused | None:
+    """Return the loop of a source whose only child takes many records at once; None if columns of its serdes cannot be read."""
+    node = services.batches[name]
+    keys = Way.SKIP if key_serde.ascii_safe else Way.COLUMN
+    values = Way.SKIP if node.reads_texts(value_serde) else Way.COLUMN
+    unread = [serde for serde, way in ((key_serde, keys), (value_serde, values)) if way is Way.COLUMN and serde.deserialize_many is None]
+    if unread or node.mixing is Mixing.RECORDS:
+        return None
+    return Fused(node.loop(key_serde, value_serde, keys_read=keys is Way.COLUMN), keys, values, None, (name,), BATCH_RECORDS)
 
 
 def _way(name: str, serde: Serde, used: frozenset[str], tail: str | None) -> Way:

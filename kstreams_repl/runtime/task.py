@@ -140,7 +140,8 @@ class StreamTask:
         self.cache = RecordCache(spec.config["statestore.cache.max.bytes"], exact=exact_cache)
         handler = resolve(spec.config["processing.exception.handler"], "processing.exception.handler")
         self.errors = TaskErrors(self.services, spec.subtopology.nodes, handler)
-        self.services.handled = self.errors.handled
+        self.services.handled, self.services.explain = self.errors.handled, self.errors.explain
+        self.services.traced = trace is not None
         self._closed = False
         if tap is None and self.errors.handler is None and not any(map(may_touch_headers, spec.subtopology.nodes)):
             self.services.no_headers = []
@@ -219,9 +220,10 @@ class StreamTask:
         wall_clock = self.services.wall_clock
         try:
             while done < max_records and group.ready(wall_clock()):
+                if self.services.mixes:
+                    self.services.drain()
                 done += group.run(max_records - done)
-            if self.services.threads is not None:
-                self.services.threads.drain()
+            self.services.drain()
         except BaseException as error:  # sys.exit() in a user function is also an error of that function
             self.errors.fail(error, None)
         return done
@@ -296,7 +298,7 @@ class StreamTask:
                     if self._trace is not None:
                         self._trace_on(self._owner_of(name))
                     store.flush()
-                if not self.cache.dirty:
+                if not self.services.drain() and not self.cache.dirty:
                     break
             if self.calls is not None:
                 self.calls.write()

@@ -14,8 +14,11 @@ from kstreams_repl.errors import KStreamsError
 from kstreams_repl.metrics.custom import StreamsMetrics
 from kstreams_repl.operators.base import NodeContext, Process
 from kstreams_repl.operators.stream_async import StreamAsync
+from kstreams_repl.operators.stream_map_batches import BatchOperator
 from kstreams_repl.processor.punctuation import PunctuationType
 from kstreams_repl.runtime.async_calls import TaskCalls
+from kstreams_repl.runtime.batch_mixing import Mixing, mixing_of
+from kstreams_repl.runtime.batch_node import BatchNode
 from kstreams_repl.runtime.collector import RecordCollector, RowSink
 from kstreams_repl.runtime.handlers import ErrorContext, dead_letter_headers
 from kstreams_repl.runtime.metering import Meter
@@ -89,6 +92,15 @@ class TaskServices:
             self.threads = TaskThreads(config["num.threads.per.task"], lambda node, error: self.handled(node, error))
         self.handled: Callable[[str, Exception], bool] = lambda node, error: False
         """Asks the processing exception handler about an error of a node; set by the task."""
+        self.explain: Callable[[BaseException, str | None], Exception] = lambda error, node: RuntimeError(str(error))
+        """Adds the current record's coordinates to an error; set by the task."""
+        self.batches: dict[str, BatchNode] = {}
+        """The nodes that take many records at once, parents first."""
+        self.traced = False
+        """Whether the task's location is followed record by record, to find the one at which a worker died."""
+        self.mixes = False
+        """Whether records of other partitions reach what is behind such a node, too."""
+        self._nodes = {node.name: node for node in nodes}
         self.commit_requested = False
         self._registry = settings_from(config.client)
         self.stream_punctuations = PunctuationQueue()
@@ -132,6 +144,27 @@ class TaskServices:
             dead_letter=partial(self._dead_letter_of, name),
             handled=lambda error: self.handled(name, error),
         )
+
+    def batch_node(self, operator: BatchOperator, node: NodeContext, forward: Process) -> Process:
+        """Return the entry of a node that takes many records at once."""
+        mixing = Mixing.RECORDS if self.traced else mixing_of(node.name, self._nodes)
+        made = BatchNode(operator, node, forward, clock=self.clock, mixing=mixing, errors=self)
+        self.batches = {node.name: made, **self.batches}  # nodes are built children first
+        self.mixes = self.mixes or mixing is Mixing.QUEUES
+        return made.enter
+
+    def drain(self) -> bool:
+        """Have every node forward the results of the records that wait in it; return whether any did in a batch node."""
+        waited = False
+        while True:
+            if self.threads is not None:
+                self.threads.drain()
+            holding = [batch for batch in self.batches.values() if batch.holds]
+            if not holding:
+                return waited
+            waited = True
+            for batch in self.batches.values():
+                batch.leave()
 
     def _dead_letter_of(self, node: str, error: Exception) -> bool:
         if self.config["errors.dead.letter.queue.topic.name"] is None:

@@ -103,8 +103,14 @@ def more() -> dict[str, Callable[[], Any]]:
         table.filter(lambda key, value: len(value) > 2, store="filtered")
         table.transform_values(_Twice, store="transformed")
 
+    def batches_of_texts(builder: Any) -> None:
+        builder.stream("in", **string).map_batches(lambda batch: batch).to("out")
+
+    def sql_of_texts(builder: Any) -> None:
+        builder.stream("in", **string).sql("SELECT upper(value) AS value FROM this").to("out")
+
     found = [
-        joined_with_itself, global_join, stored_views, sliding, tumbling, on_close, session, suppressed, inner_join,
+        batches_of_texts, sql_of_texts, joined_with_itself, global_join, stored_views, sliding, tumbling, on_close, session, suppressed, inner_join,
         table_join_with_grace, foreign_key_join, versioned,
     ]  # fmt: skip
     return {one.__name__: functools.partial(_built, one) for one in found}
@@ -258,6 +264,7 @@ SEVERAL = "has several children or parents; a loop is one line of nodes"
 CHANGES = "takes changes (new, old), which rarely come from a loop"
 SEARCHES = "reads rows of other keys or times; the call is a small part of its time"
 BYTES = "its records are internal bytes"
+WHOLE = "takes whole columns of a source, in a loop of its own"
 NOT_FUSED: Exempt = {
     **dict.fromkeys(("ProcessorOperator", "FixedKeyProcessorOperator", "StreamAsync", "TableTransformValues", "StreamPrint"), CALLS),
     **dict.fromkeys(("StreamFlatMap", "StreamFlatMapValues"), MANY),
@@ -266,6 +273,7 @@ NOT_FUSED: Exempt = {
     "TableSuppress": CHANGES,
     **dict.fromkeys(("StreamStreamJoin", "StreamStreamSelfJoin", "StreamJoinWindow"), SEARCHES),
     **dict.fromkeys(("StreamSessionWindowAggregate", "StreamSlidingWindowAggregate"), SEARCHES),
+    **dict.fromkeys(("StreamMapBatches", "StreamSql"), WHOLE),
     **dict.fromkeys(("SubscriptionSend", "SubscriptionReceive", "SubscriptionJoin", "ForeignTableJoin", "ResponseJoin"), BYTES),
 }
 

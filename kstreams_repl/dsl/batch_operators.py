@@ -1,0 +1,84 @@
+"""The operators of a stream that take many records at once: `map_batches`, `sql`. They have no counterpart in Kafka Streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from kstreams_repl import serdes
+from kstreams_repl.dsl.async_operators import AsyncOperators
+from kstreams_repl.dsl.call_log import logged
+from kstreams_repl.dsl.stream_base import check_callable
+from kstreams_repl.operators.record_columns import declared
+from kstreams_repl.operators.stream_map_batches import StreamMapBatches
+from kstreams_repl.operators.stream_sql import StreamSql
+from kstreams_repl.serdes import Serde
+
+
+class BatchOperators(AsyncOperators):
+    """The operators of `KStream` that take many records at once."""
+
+    @logged
+    def map_batches(self, mapper: Callable[[Any], Any], *, columns: Mapping[str, Any] | None = None, name: str | None = None) -> Self:
+        """Replace values by a function that gets many records at once, as an Arrow record batch. Records keep key, time, headers and order.
+
+        The columns are `value`, or the declared fields of JSON objects, and key, timestamp, partition, offset, headers and row. What it
+        returns without those last six is the new value: a column `value`, or a dict of the columns. Rows may be left out or repeated if
+        the column `row` is kept.
+
+        Args:
+            mapper: record batch -> record batch, or table with the Arrow interface; its result for a record must not depend on which
+                others share the batch.
+            columns: field of the JSON object -> int, float, str, bool, an Arrow or SQL name of a type, or an Arrow type; None = the
+                batch has a column `value`.
+            name: name of the node; None = generated.
+
+        Raises:
+            TopologyError: the function is not callable, or a type is unknown.
+            KStreamsError: pyarrow is not installed.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> import pyarrow.compute as pc
+            >>> builder = ks.StreamsBuilder()
+            >>> orders = builder.stream("orders", key_serde="string", value_serde="json")
+            >>> def large(batch):
+            ...     return batch.filter(pc.greater(batch["amount"], 100))
+            ...
+            >>> orders.map_batches(large, columns={"user": int, "amount": int}).to("large", value_serde="json")
+        """
+        check_callable(mapper, "mapper", "map_batches", "batch")
+        operator = StreamMapBatches(mapper, declared(columns, "map_batches"), *self._known_serdes())
+        return self._put(operator, "KSTREAM-MAPBATCHES-", name, key_serde=self.key_serde, value_changing=True)
+
+    @logged
+    def sql(self, query: str, *, columns: Mapping[str, Any] | None = None, name: str | None = None) -> Self:
+        """Filter records and change their values with a SELECT of DuckDB. Records keep key, time, headers and order.
+
+        The stream is the table `this`. Its columns are `value`, or the declared fields of JSON objects, and key, timestamp, partition,
+        offset and headers, which `*` leaves out. A selected column `value` alone is the new value; otherwise it is a dict of the columns.
+
+        Args:
+            query: SELECT ... FROM this WHERE ..., without aggregates, window functions, subqueries, ORDER BY, DISTINCT and LIMIT.
+            columns: field of the JSON object -> int, float, str, bool, an Arrow or SQL name of a type, or an Arrow type; None = the
+                table has a column `value`.
+            name: name of the node; None = generated.
+
+        Raises:
+            TopologyError: the query does not parse, is not such a SELECT or names an unknown column, or a type is unknown.
+            KStreamsError: duckdb is not installed.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> orders = builder.stream("orders", key_serde="string", value_serde="json")
+            >>> query = "SELECT user, amount * 2 AS double FROM this WHERE amount > 100"
+            >>> orders.sql(query, columns={"user": int, "amount": int}).to("large", value_serde="json")
+        """
+        operator = StreamSql(query, declared(columns, "sql"), *self._known_serdes())
+        operator.check()
+        return self._put(operator, "KSTREAM-SQL-", name, key_serde=self.key_serde, value_changing=True)
+
+    def _known_serdes(self) -> tuple[Serde | None, Serde | None]:
+        key, value = (None if one is None else serdes.resolve(one) for one in (self.key_serde, self.value_serde))
+        return key, value

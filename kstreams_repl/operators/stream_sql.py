@@ -1,0 +1,259 @@
+"""Filter and change records with a SELECT of DuckDB, many at once. Kafka Streams has no counterpart.
+
+The query runs for each batch, in a database of its own that reads no files and whose settings are locked. Because a batch is an
+accident of timing, only queries are taken whose result for a record depends on that record alone: no aggregates, window functions,
+subqueries, ORDER BY, DISTINCT or LIMIT.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kstreams_repl import serdes
+from kstreams_repl.errors import InvalidRecordError, TopologyError
+from kstreams_repl.operators.base import NodeContext, Operator, Process
+from kstreams_repl.operators.batch_database import literal, open_database, quoted
+from kstreams_repl.operators.record_columns import (
+    COORDINATES,
+    VALUE,
+    BatchResult,
+    Fields,
+    RecordColumns,
+    arrow,
+    coordinate,
+    kind_of,
+    kind_of_values,
+    numbered,
+    read_fields,
+    schema_of,
+    typed,
+)
+from kstreams_repl.operators.stream_map_batches import BatchWork, without_deleted
+from kstreams_repl.serdes import Serde
+
+_ROW = "__row"
+_RECORDS = "__records"
+_ONE_SELECT = "write SELECT columns FROM this WHERE condition"
+_NOT_BY_RECORD = "a batch is an arbitrary part of the stream: use group_by_key() and count(), reduce() or aggregate() behind it"
+
+
+@dataclass(slots=True)
+class StreamSql(Operator):
+    """Run `query` over each batch.
+
+    Attributes:
+        query: the SELECT.
+        fields: the declared fields of the values, which are then JSON objects.
+        key_serde, value_serde: of the records; None if not known.
+    """
+
+    query: str
+    fields: Fields = ()
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        return node.task.batch_node(self, node, forward)
+
+    def work(self, node: str) -> BatchWork:
+        """Return what one task's node does with a batch."""
+        return _Sql(self, open_database())
+
+    def check(self) -> None:
+        """Raise if the query cannot run.
+
+        Raises:
+            TopologyError: it is not a SELECT by record, or names an unknown column.
+        """
+        database = open_database()
+        try:
+            _Sql(self, database).check()
+        finally:
+            database.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The query for one type of keys and values.
+
+    Attributes:
+        text: returns the row's number and the value.
+        is_text: the value is JSON text.
+        is_object: the value is a dict of the selected columns.
+    """
+
+    text: str
+    is_text: bool
+    is_object: bool
+
+
+class _Sql:
+    """`StreamSql` in one task."""
+
+    def __init__(self, operator: StreamSql, database: Any) -> None:
+        self._pa, self._database = arrow("sql()"), database
+        self._query = operator.query
+        self._key, self._value = kind_of(operator.key_serde), kind_of(operator.value_serde)
+        parsed = _parsed(self._database, operator.query)
+        self._text, names, everything = _with_row(self._database, parsed, [name for name, _ in operator.fields] or [VALUE])
+        fields = [(name, kind) for name, kind in operator.fields if everything or name.lower() in names]
+        own = {name for name, _ in operator.fields}
+        self._schema = schema_of(tuple(fields)) if fields else None
+        self._reads_value = not own and (everything or VALUE in names)
+        self._given = [name for name in COORDINATES if name in names and name not in own]
+        self.reads_fields = bool(own)
+        self._plans: dict[tuple[str | None, str | None], _Plan] = {}
+
+    def close(self) -> None:
+        self._database.close()
+
+    def check(self) -> None:
+        """Plan the query, if the types of the columns are known."""
+        if ("key" in self._given and self._key is None) or (self._reads_value and self._value is None):
+            return
+        self._records(RecordColumns(0, list, list, (), (), (), None, ()))
+
+    def __call__(self, rows: RecordColumns) -> BatchResult:
+        import duckdb
+
+        plan = self._records(rows)
+        try:
+            found = self._database.sql(plan.text).to_arrow_table()
+        except duckdb.Error as cause:
+            raise InvalidRecordError(f"the query failed: {cause}", hint="TRY_CAST returns NULL for what does not fit") from cause
+        indices: list[int] = found.column(0).to_pylist()
+        column = found.column(1)
+        if not plan.is_text:
+            return BatchResult(indices, column.to_pylist)
+        texts: list[Any] = column.cast(self._pa.binary()).to_pylist()
+        written = without_deleted(texts, indices, rows) if plan.is_object else texts
+        return BatchResult(indices, texts=lambda: written)
+
+    def _records(self, rows: RecordColumns) -> _Plan:
+        """Give the database the records; return the plan for their types."""
+        pa, columns = self._pa, {}
+        key, value = self._key, self._value
+        if self._schema is not None and rows.count:
+            table = read_fields(rows, self._schema)
+            columns = {name: table.column(name) for name in self._schema.names}
+        elif self._schema is not None:
+            columns = {field.name: pa.array([], field.type) for field in self._schema}
+        if self._reads_value:
+            if value is None:
+                value = kind_of_values(rows.values())
+            if value == "json":
+                columns[VALUE] = pa.array(_texts(rows.json()), pa.string())
+            else:
+                columns[VALUE] = typed(rows.values(), value, VALUE)
+        for name in self._given:
+            if name == "key" and key is None:
+                key = kind_of_values(rows.keys())
+            if name == "key" and key == "json":
+                columns[name] = pa.array(_texts(map(serdes.json.serialize, rows.keys())), pa.string())
+            else:
+                columns[name] = coordinate(rows, name, key)
+        columns[_ROW] = numbered(rows.count)
+        self._database.register(_RECORDS, pa.table(columns))
+        if (key, value) not in self._plans:
+            self._plans[key, value] = self._plan(list(columns), {"key": key, VALUE: value})
+        return self._plans[key, value]
+
+    def _plan(self, columns: Sequence[str], kinds: dict[str, str | None]) -> _Plan:
+        import duckdb
+
+        listed = [f"{quoted(name)}::JSON AS {name}" if kinds.get(name) == "json" else quoted(name) for name in columns]
+        this = f"WITH this AS (SELECT {', '.join(listed)} FROM {_RECORDS})"
+        try:
+            relation = self._database.sql(f"{this} {self._text}")
+            names, types = relation.columns[:-1], relation.types[:-1]
+        except duckdb.Error as cause:
+            reason = str(cause).replace(f'"{_ROW}"', "the record").split("\n\nLINE")[0]
+            if "GROUP BY" in reason or "aggregate" in reason:
+                raise TopologyError(f"sql() cannot aggregate over a batch: {self._query}", hint=_NOT_BY_RECORD) from cause
+            raise TopologyError(f"sql() cannot run {self._query!r}: {reason}", hint=self._columns_hint(columns)) from cause
+        doubled = {name for name in names if names.count(name) > 1}
+        if doubled:
+            raise TopologyError(f"sql() selects two columns named {', '.join(sorted(doubled))}", hint="name one of them with AS")
+        if names == [VALUE]:
+            return _Plan(f"{this} SELECT {_ROW}, {VALUE} FROM ({self._text})", str(types[0]) == "JSON", is_object=False)
+        pairs = ", ".join(f"{literal(name)}: {_written(name, str(kind))}" for name, kind in zip(names, types, strict=True))
+        return _Plan(f"{this} SELECT {_ROW}, to_json({{{pairs}}}) AS value FROM ({self._text})", is_text=True, is_object=True)
+
+    def _columns_hint(self, columns: Sequence[str]) -> str:
+        if self.reads_fields:
+            return "declare the fields that the query reads with columns=; also: key, timestamp, partition, offset, headers"
+        return f'the columns are {VALUE}, {", ".join(COORDINATES)}; those of JSON objects are declared: columns={{"user": int}}'
+
+
+def _parsed(database: Any, query: Any) -> dict[str, Any]:
+    """Return the syntax tree of the SELECT.
+
+    Raises:
+        TopologyError: it does not parse, or its result for a record does not depend on that record alone.
+    """
+    if not isinstance(query, str):
+        raise TopologyError(f"sql() expected a query as text, got {query!r}", hint=_ONE_SELECT)
+    ((text,),) = database.execute("SELECT json_serialize_sql(?::VARCHAR)", [query]).fetchall()
+    tree = json.loads(text)
+    if tree["error"]:
+        what = "is not a SELECT" if tree["error_type"] == "not implemented" else f"does not parse: {tree['error_message']}"
+        raise TopologyError(f"sql() {what}: {query}", hint=_ONE_SELECT)
+    statements = tree["statements"]
+    if len(statements) != 1:
+        raise TopologyError(f"sql() expected one SELECT, got {len(statements)} statements", hint=_ONE_SELECT)
+    (node,) = (statement["node"] for statement in statements)
+    source = node.get("from_table") or {}
+    table = source.get("type"), source.get("table_name"), source.get("schema_name"), source.get("catalog_name")
+    if node["type"] != "SELECT_NODE" or table != ("BASE_TABLE", "this", "", ""):
+        raise TopologyError(f"sql() reads nothing but the stream, by the name this: {query}", hint=_ONE_SELECT)
+    parts = list(_dicts(node))
+    if node["cte_map"]["map"] or any(part.get("class") == "SUBQUERY" for part in parts):
+        raise TopologyError(f"sql() takes no subquery and no WITH: {query}", hint=f"{_ONE_SELECT}; chain two calls of sql()")
+    across = any(node.get(name) for name in ("modifiers", "group_expressions", "having", "sample", "qualify"))
+    if across or source.get("sample") or any(part.get("class") == "WINDOW" for part in parts):
+        raise TopologyError(
+            f"sql() takes no GROUP BY, window function, ORDER BY, DISTINCT, LIMIT or sample: {query}", hint=_NOT_BY_RECORD
+        )
+    return tree  # type: ignore[no-any-return]
+
+
+def _with_row(database: Any, tree: dict[str, Any], own: Sequence[str]) -> tuple[str, frozenset[str], bool]:
+    """Return the query that also selects the row's number, the names of columns in it, and whether it selects all by ``*``."""
+    node = tree["statements"][0]["node"]
+    names: set[str] = set()
+    everything = False
+    for part in _dicts(node):
+        if part.get("class") == "COLUMN_REF":
+            names.update(map(str.lower, part["column_names"]))  # as DuckDB compares names
+        elif part.get("class") == "STAR":
+            everything = True
+            part["exclude_list"] = [*part.get("exclude_list", ()), _ROW]
+    if everything:  # `*` is what the values consist of
+        hidden = [name for name in COORDINATES if name in names and name not in own]
+        for part in _dicts(node):
+            if part.get("class") == "STAR":
+                part["exclude_list"] += [name for name in hidden if name not in part["exclude_list"]]
+    node["select_list"].append({"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "query_location": 0, "column_names": [_ROW]})
+    ((text,),) = database.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)]).fetchall()
+    return text, frozenset(names), everything
+
+
+def _dicts(tree: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(tree, dict):
+        yield tree
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for part in tree:
+            yield from _dicts(part)
+
+
+def _written(name: str, kind: str) -> str:
+    """Return the expression that JSON shows of a column: a decimal number as a number."""
+    return f"{quoted(name)}::DOUBLE" if kind.startswith("DECIMAL") else quoted(name)
+
+
+def _texts(data: Any) -> list[str | None]:
+    return [None if one is None else one.decode() for one in data]
