@@ -15,7 +15,7 @@ from typing import Any
 from kstreams_repl import serdes
 from kstreams_repl.errors import InvalidRecordError, TopologyError
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.batch_database import literal, open_database, quoted
+from kstreams_repl.operators.batch_database import Statement, literal, open_database, quoted
 from kstreams_repl.operators.record_columns import (
     COORDINATES,
     VALUE,
@@ -35,7 +35,6 @@ from kstreams_repl.operators.stream_map_batches import BatchWork, without_delete
 from kstreams_repl.serdes import Serde
 
 _ROW = "__row"
-_RECORDS = "__records"
 _ONE_SELECT = "write SELECT columns FROM this WHERE condition"
 _NOT_BY_RECORD = "a batch is an arbitrary part of the stream: use group_by_key() and count(), reduce() or aggregate() behind it"
 
@@ -80,12 +79,12 @@ class _Plan:
     """The query for one type of keys and values.
 
     Attributes:
-        text: returns the row's number and the value.
+        statement: returns the row's number and the value.
         is_text: the value is JSON text.
         is_object: the value is a dict of the selected columns.
     """
 
-    text: str
+    statement: Statement
     is_text: bool
     is_object: bool
 
@@ -114,26 +113,27 @@ class _Sql:
         """Plan the query, if the types of the columns are known."""
         if ("key" in self._given and self._key is None) or (self._reads_value and self._value is None):
             return
-        self._records(RecordColumns(0, list, list, (), (), (), None, ()))
+        self._planned(RecordColumns(0, list, list, (), (), (), None, ()))
 
     def __call__(self, rows: RecordColumns) -> BatchResult:
         import duckdb
 
-        plan = self._records(rows)
+        plan, records = self._planned(rows)
         try:
-            found = self._database.sql(plan.text).to_arrow_table()
+            if not plan.is_text:
+                found = plan.statement.table(records)
+                return BatchResult(found.column(0).to_pylist(), found.column(1).to_pylist)
+            indices, texts = plan.statement.columns(records)
         except duckdb.Error as cause:
             raise InvalidRecordError(f"the query failed: {cause}", hint="TRY_CAST returns NULL for what does not fit") from cause
-        indices: list[int] = found.column(0).to_pylist()
-        column = found.column(1)
-        if not plan.is_text:
-            return BatchResult(indices, column.to_pylist)
-        texts: list[Any] = column.cast(self._pa.binary()).to_pylist()
-        written = without_deleted(texts, indices, rows) if plan.is_object else texts
+        if plan.is_object:
+            written = without_deleted(list(map(str.encode, texts)), indices, rows)
+        else:
+            written = [None if text is None else text.encode() for text in texts]
         return BatchResult(indices, texts=lambda: written)
 
-    def _records(self, rows: RecordColumns) -> _Plan:
-        """Give the database the records; return the plan for their types."""
+    def _planned(self, rows: RecordColumns) -> tuple[_Plan, Any]:
+        """Return the plan for the types of these records, and the records."""
         pa, columns = self._pa, {}
         key, value = self._key, self._value
         if self._schema is not None and rows.count:
@@ -144,30 +144,29 @@ class _Sql:
         if self._reads_value:
             if value is None:
                 value = kind_of_values(rows.values())
-            if value == "json":
-                columns[VALUE] = pa.array(_texts(rows.json()), pa.string())
-            else:
-                columns[VALUE] = typed(rows.values(), value, VALUE)
+            columns[VALUE] = _json_texts(rows.json()) if value == "json" else typed(rows.values(), value, VALUE)
         for name in self._given:
             if name == "key" and key is None:
                 key = kind_of_values(rows.keys())
             if name == "key" and key == "json":
-                columns[name] = pa.array(_texts(map(serdes.json.serialize, rows.keys())), pa.string())
+                columns[name] = _json_texts(list(map(serdes.json.serialize, rows.keys())))
             else:
                 columns[name] = coordinate(rows, name, key)
         columns[_ROW] = numbered(rows.count)
-        self._database.register(_RECORDS, pa.table(columns))
+        records = pa.table(columns)
         if (key, value) not in self._plans:
-            self._plans[key, value] = self._plan(list(columns), {"key": key, VALUE: value})
-        return self._plans[key, value]
+            self._plans[key, value] = self._plan(records, {"key": key, VALUE: value})
+        return self._plans[key, value], records
 
-    def _plan(self, columns: Sequence[str], kinds: dict[str, str | None]) -> _Plan:
+    def _plan(self, records: Any, kinds: dict[str, str | None]) -> _Plan:
         import duckdb
 
+        columns = records.column_names
         listed = [f"{quoted(name)}::JSON AS {name}" if kinds.get(name) == "json" else quoted(name) for name in columns]
-        this = f"WITH this AS (SELECT {', '.join(listed)} FROM {_RECORDS})"
+        this = f"WITH this AS (SELECT {_braced(', '.join(listed))} FROM {{records}})"
         try:
-            relation = self._database.sql(f"{this} {self._text}")
+            statement = Statement(self._database, len(self._plans), f"{this} {_braced(self._text)}", records)
+            relation = statement.relation()
             names, types = relation.columns[:-1], relation.types[:-1]
         except duckdb.Error as cause:
             reason = str(cause).replace(f'"{_ROW}"', "the record").split("\n\nLINE")[0]
@@ -178,9 +177,12 @@ class _Sql:
         if doubled:
             raise TopologyError(f"sql() selects two columns named {', '.join(sorted(doubled))}", hint="name one of them with AS")
         if names == [VALUE]:
-            return _Plan(f"{this} SELECT {_ROW}, {VALUE} FROM ({self._text})", str(types[0]) == "JSON", is_object=False)
+            is_text = str(types[0]) == "JSON"
+            statement.prepare(f"SELECT {_ROW}, {VALUE}{'::VARCHAR AS value' if is_text else ''} FROM ({{query}})")
+            return _Plan(statement, is_text, is_object=False)
         pairs = ", ".join(f"{literal(name)}: {_written(name, str(kind))}" for name, kind in zip(names, types, strict=True))
-        return _Plan(f"{this} SELECT {_ROW}, to_json({{{pairs}}}) AS value FROM ({self._text})", is_text=True, is_object=True)
+        statement.prepare(f"SELECT {_ROW}, to_json({{{{{_braced(pairs)}}}}})::VARCHAR AS value FROM ({{query}})")
+        return _Plan(statement, is_text=True, is_object=True)
 
     def _columns_hint(self, columns: Sequence[str]) -> str:
         if self.reads_fields:
@@ -255,5 +257,12 @@ def _written(name: str, kind: str) -> str:
     return f"{quoted(name)}::DOUBLE" if kind.startswith("DECIMAL") else quoted(name)
 
 
-def _texts(data: Any) -> list[str | None]:
-    return [None if one is None else one.decode() for one in data]
+def _braced(text: str) -> str:
+    """Return a text for `str.format`."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _json_texts(data: Sequence[bytes | None]) -> Any:
+    """Return JSON as an Arrow column of texts."""
+    pa = arrow("sql()")
+    return pa.array(data, pa.binary()).cast(pa.string())

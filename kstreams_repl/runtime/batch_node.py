@@ -23,7 +23,7 @@ from kstreams_repl.runtime.record_queue import StreamClock
 from kstreams_repl.serdes import Serde
 from kstreams_repl.types import Headers, Outlet
 
-BATCH_RECORDS = 8192
+BATCH_RECORDS = 16_384
 """Records of a batch: enough that the cost of a call does not count, few enough to stay in the processor's cache."""
 
 
@@ -229,7 +229,7 @@ class BatchNode:
         clock, timestamps = self._clock, chunk.timestamps
         before, headers = clock.now, chunk.headers
         if outlet is not None:
-            clock.now = max(before, *timestamps)
+            clock.now = max(before, max(timestamps))
             if rows:
                 own = None if headers is None or not any(headers) else _picked(headers, rows)
                 outlet(_picked(chunk.key_data(keys), rows), values, _picked(timestamps, rows), own)

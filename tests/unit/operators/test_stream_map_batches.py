@@ -97,6 +97,13 @@ def test_rows_may_be_repeated() -> None:
     assert results(driver_of(twice, columns={"user": int}), ("a", {"user": 1}, 1)) == [("a", {"user": 1})] * 2
 
 
+@pytest.mark.parametrize("mode", ["exact", "deployed"])
+def test_names_and_texts_may_have_any_characters(mode: Mode) -> None:
+    name, text = "a{b}'c\"d", "\u00fc\n\"\\\x01"
+    driver = driver_of(same, columns={name: str, "n": int, "yes": bool}, mode=mode)
+    assert results(driver, ("a", {name: text, "n": -1, "yes": True}, 1)) == [("a", {name: text, "n": -1, "yes": True})]
+
+
 def test_a_record_without_a_key_is_processed() -> None:
     assert results(driver_of(same, columns={"user": int}), (None, {"user": 1}, 1)) == [(None, {"user": 1})]
 

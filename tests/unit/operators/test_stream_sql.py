@@ -158,3 +158,10 @@ def test_two_queries_may_be_chained_and_edited_values_flow_on() -> None:
     first.sql("SELECT n + 1 AS n FROM this WHERE n > 2", columns={"n": int}).to("out", key_serde="string", value_serde="json")
     driver = ks.TopologyTestDriver(builder.build())
     assert results(driver, ("a", {"amount": 1}, 1), ("b", {"amount": 4}, 2)) == [("b", {"n": 9})]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_names_of_fields_may_have_any_characters(mode: Mode) -> None:
+    name = "a{b}'c\"d ?"
+    driver = driver_of('SELECT *, {\'x\': 1} AS "{y}" FROM this', columns={name: int}, mode=mode)
+    assert results(driver, ("a", {name: 5}, 1)) == [("a", {name: 5, "{y}": {"x": 1}})]

@@ -104,9 +104,10 @@ def test_a_source_gives_its_columns_to_a_batch_node() -> None:
     rig = rig_of(lambda builder, stream: stream.map_batches(sizes, columns=COLUMNS).to("out", **STRING_JSON))
     (queue,) = rig.task.group.queues.values()
     assert isinstance(queue, FusedQueue)
-    rig.pipe("in", *numbers(20_000)).run()
-    assert sizes.seen == [8192, 8192, 20_000 - 2 * 8192]
-    assert [value["n"] for value in values(rig)] == list(range(20_000))
+    most = batch_node.BATCH_RECORDS
+    rig.pipe("in", *numbers(most + 3_000)).run()
+    assert sizes.seen == [most, 3_000]
+    assert [value["n"] for value in values(rig)] == list(range(most + 3_000))
 
 
 def test_behind_another_node_a_batch_is_what_the_task_was_given() -> None:
