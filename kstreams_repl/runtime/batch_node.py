@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from kstreams_repl import serdes
 from kstreams_repl.errors import TopologyError, is_interrupt
 from kstreams_repl.operators.base import NodeContext, Process
-from kstreams_repl.operators.record_columns import RecordColumns
+from kstreams_repl.operators.record_columns import BatchResult, RecordColumns
 from kstreams_repl.operators.stream_map_batches import BatchOperator
 from kstreams_repl.runtime.batch_mixing import Mixing
 from kstreams_repl.runtime.record_queue import StreamClock
@@ -72,7 +72,13 @@ class BatchNode:
     ) -> None:
         self.name, self.mixing = node.name, mixing
         self._node, self._forward, self._clock, self._errors = node, forward, clock, errors
-        self._work = operator.work(node.name)
+        self._work = work = operator.work(node.name)
+
+        def run(rows: RecordColumns) -> BatchResult:
+            return work(rows)
+
+        self.run = run
+        """Runs the work; named after the node, so that a stack shows it (`compile.named`)."""
         node.on_close(self._work.close)
         self._waiting: list[WaitingRecord] = []
         self._most = 1 if mixing is Mixing.RECORDS else BATCH_RECORDS
@@ -112,7 +118,7 @@ class BatchNode:
 
     def _process(self, waiting: Sequence[WaitingRecord]) -> None:
         try:
-            result = self._work(_columns_of(waiting))
+            result = self.run(_columns_of(waiting))
             found = list(zip(result.rows, result.objects(), strict=True))
         except BaseException as error:
             if is_interrupt(error):
@@ -217,7 +223,7 @@ class BatchNode:
             None if chunk.are_read else chunk.raw_keys,
         )
         try:
-            result = self._work(columns)
+            result = self.run(columns)
             return result.rows, result.json() if as_json else result.objects()
         except BaseException as error:  # raised again when the record enters alone
             if is_interrupt(error):

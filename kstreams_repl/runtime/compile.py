@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 from kstreams_repl.errors import InvalidStateStoreError, TopologyError, did_you_mean
 from kstreams_repl.operators.base import Operator, Process
@@ -26,6 +26,7 @@ from kstreams_repl.types import Outlet
 Guard = Callable[[str, Process], Process]
 """Wraps a node's entry (for processing exception handlers other than "fail")."""
 
+F = TypeVar("F", bound=Callable[..., Any])
 Tap = Callable[[str], Process]
 """Returns the observer of a node's output (a sink's input) by the node's name; it sees each record before the children do."""
 
@@ -156,7 +157,7 @@ def _nowhere(key: Any, value: Any, timestamp: int, headers: Any) -> None:
     """Ignore a record: the `forward` of a node without children."""
 
 
-def named(entry: Process, node: str, codes: dict[CodeType, str]) -> Process:
+def named(entry: F, node: str, codes: dict[CodeType, str]) -> F:
     """Set the name of the entry's code object to the node's and record it in `codes`; only plain functions change."""
     if isinstance(entry, FunctionType) and entry.__code__ not in codes:
         entry.__code__ = entry.__code__.replace(co_name=node, co_qualname=node)
@@ -200,6 +201,8 @@ def compile_nodes(
                 entries[node.name] = services.threads.add(context, forward, services.clock, build)
                 continue
             entry = operator.build(context, forward)
+            if node.name in services.batches:
+                named(services.batches[node.name].run, node.name, codes)
             if entry is forward and guard is None and meter is None:
                 handing_on.append(node)
         entry = named(entry, node.name, codes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -233,6 +234,23 @@ def fails(batch: Any) -> Any:
     if 77 in batch["n"].to_pylist():
         raise ValueError("seventy-seven")
     return batch
+
+
+@pytest.mark.parametrize("threshold", [NEVER, 1])
+def test_a_stack_shows_the_node_that_runs(threshold: int) -> None:
+    seen: list[Any] = []
+
+    def looks(batch: Any) -> Any:
+        seen.append(rig.task.node_at(sys._getframe()))
+        return batch
+
+    def build(builder: Any, stream: Any) -> None:
+        first = stream.map_batches(looks, columns=COLUMNS, name="first")
+        first.map_batches(looks, columns=COLUMNS, name="second").to("out", **STRING_JSON)
+
+    rig = rig_of(build, loop_threshold=threshold)
+    rig.pipe("in", *numbers(40)).run()
+    assert seen == ["first", "second"]
 
 
 @pytest.mark.parametrize("threshold", [NEVER, 1])
