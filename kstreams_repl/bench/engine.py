@@ -162,7 +162,7 @@ def _by_batches(stream: Any) -> Any:
     import pyarrow.compute as pc
 
     def large(batch: Any) -> Any:
-        kept = batch.filter(pc.greater(batch["amount"], 500))
+        kept = batch.select([*_COLUMNS, "row"]).filter(pc.greater(batch["amount"], 500))
         columns = {"user": kept["user"], "item": kept["item"], "total": pc.multiply(kept["amount"], 2), "row": kept["row"]}
         return pa.RecordBatch.from_pydict(columns)
 

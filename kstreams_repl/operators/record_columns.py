@@ -35,7 +35,7 @@ _BY_SERDE = {
 _BY_VALUE: dict[type, str] = {str: "string", bool: "bool", int: "int64", float: "float64", bytes: "binary"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RecordColumns:
     """The records of one batch.
 
@@ -57,13 +57,27 @@ class RecordColumns:
     headers: Sequence[Headers] | None
     texts: Sequence[bytes | None] | None = None
     key_texts: Sequence[bytes | None] | None = None
+    complete: bool = False
+    """Whether it is known that no value is None."""
 
     def json(self) -> Sequence[bytes | None]:
         """Return the values as JSON text; None for a value None."""
         return list(map(serdes.json.serialize, self.values())) if self.texts is None else self.texts
 
+    def lines(self) -> bytes:
+        """Return the values as JSON, one on each line; an empty object for a value None."""
+        texts: Sequence[Any] = self.json()
+        try:
+            data = b"\n".join(texts)
+        except TypeError:
+            return b"\n".join([b"{}" if text is None else text for text in texts])
+        self.complete = True
+        return data
+
     def has_value(self) -> list[bool] | None:
         """Return which records have another value than None; None if all have."""
+        if self.complete:
+            return None
         found = self.values() if self.texts is None else self.texts
         return [value is not None for value in found] if None in found else None
 
@@ -233,14 +247,13 @@ def read_fields(rows: RecordColumns, schema: Any) -> Any:
         InvalidRecordError: a value is not an object, or a field has another type.
     """
     pa = arrow("a batch")
-    texts: Sequence[Any] = rows.json()
-    if None in texts:
-        texts = [b"{}" if text is None else text for text in texts]
-    data = b"\n".join(texts)
+    data = rows.lines()
     lines = rows.count - 1
     if not (data.startswith(b"{") and data.count(b"\n") == lines == data.count(b"\n{") and b"\r" not in data):
-        texts = list(map(_one_line, texts))  # so that a line is a value
-        data = b"\n".join(texts)
+        values = list(map(serdes.json.deserialize, rows.json()))
+        rows.texts = [None if value is None else _one_line(value) for value in values]  # so that a line is a value
+        rows.complete = False
+        data = rows.lines()
     try:
         table = pa.json.read_json(
             pa.BufferReader(data),
@@ -254,13 +267,10 @@ def read_fields(rows: RecordColumns, schema: Any) -> Any:
     return table
 
 
-def _one_line(text: bytes) -> bytes:
-    value = serdes.json.deserialize(text)
-    if value is None:
-        return b"{}"
+def _one_line(value: Any) -> bytes:
     if not isinstance(value, dict):
         raise InvalidRecordError(
-            f"expected a JSON object, got {text[:60].decode(errors='replace')}", hint="map the value to a dict first, or leave out columns="
+            f"expected a JSON object, got {str(value)[:60]}", hint="map the value to a dict first, or leave out columns="
         )
     return orjson.dumps(value)
 

@@ -154,7 +154,7 @@ class _MapBatches:
         if not self._pa.types.is_integer(column.type) or column.null_count:
             raise self._wrong(f"returned a column {ROW!r} of type {column.type} with {column.null_count} nulls", _KEEP)
         rows: list[int] = column.to_pylist()
-        if rows and (min(rows) < 0 or max(rows) >= count or any(map(int.__gt__, rows, rows[1:]))):
+        if rows and (rows[0] < 0 or rows[-1] >= count or rows != sorted(rows)):
             raise self._wrong(f"returned a column {ROW!r} that is not ascending from 0 to {count - 1}", _KEEP)
         return rows
 

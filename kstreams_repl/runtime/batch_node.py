@@ -10,6 +10,7 @@ downstream sees records in the order in which the task took them (`Mixing`). A b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import accumulate, repeat
 from typing import Any, NamedTuple, Protocol
 
@@ -276,8 +277,9 @@ class _Chunk(NamedTuple):
 
     def key_data(self, serde: Serde) -> Sequence[bytes | None]:
         """Return the keys as the serde writes them."""
-        if serde.ascii_safe and None not in self.raw_keys and b"".join(self.raw_keys).isascii():  # type: ignore[arg-type]
-            return self.raw_keys
+        with suppress(TypeError):  # some are None
+            if serde.ascii_safe and b"".join(self.raw_keys).isascii():  # type: ignore[arg-type]
+                return self.raw_keys
         return list(map(serde.serialize, self.key_objects(serde)))
 
 

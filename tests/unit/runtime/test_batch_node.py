@@ -314,6 +314,13 @@ def test_json_may_be_written_in_any_way(text: bytes) -> None:
     assert [value["n"] for value in values(rig)] == [4, 5, 6]
 
 
+@pytest.mark.parametrize("threshold", [NEVER, 1])
+def test_json_s_null_is_a_deletion(threshold: int) -> None:
+    rig = rig_of(lambda b, s: s.sql("SELECT n FROM this", columns=COLUMNS).to("out", **STRING_JSON), loop_threshold=threshold)
+    rig.pipe("in", ("a", {"n": 4}, 0), ("b", b"null", 1), ("c", b" null", 2)).run()
+    assert [value for _, value, _ in rig.outbox.to("out")] == [b'{"n":4}', None, None]
+
+
 def test_an_interrupt_passes_through() -> None:
     def interrupted(batch: Any) -> Any:
         raise KeyboardInterrupt
