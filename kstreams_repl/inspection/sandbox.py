@@ -18,6 +18,7 @@ import duckdb
 
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.embedded.jars import cache_directory
+from kstreams_repl.process_info import start_time
 
 MEMORY_LIMIT = "2GB"
 
@@ -86,10 +87,10 @@ def _in_the_cache() -> Path:
     if place.is_symlink() or place.stat().st_uid != os.getuid():
         raise PermissionError(f"{place} belongs to another user")
     place.chmod(0o700)
-    if os.path.exists("/proc/self"):
-        for entry in place.iterdir():
-            if not os.path.exists(f"/proc/{entry.name.partition('-')[0]}"):
-                shutil.rmtree(entry, ignore_errors=True)
+    for entry in place.iterdir():
+        pid = entry.name.partition("-")[0]
+        if not pid.isdecimal() or not start_time(int(pid)):
+            shutil.rmtree(entry, ignore_errors=True)
     return place
 
 

@@ -15,8 +15,8 @@ import uuid
 from pathlib import Path
 
 from kstreams_repl.instance.control.control_files import locked, read_whole, write_whole
-from kstreams_repl.instance.state.owner_token import start_time
 from kstreams_repl.instance.state.state_directory import application_directory
+from kstreams_repl.process_info import parent, start_time
 
 PREFIX = "executor-"
 _HELD = "held.json"
@@ -47,11 +47,8 @@ def take_directory(root: Path, application_id: str, holder: int) -> str:
 def executor_process(worker: int | None = None) -> int:
     """Return the executor's own process: the parent of the daemon that forked this worker."""
     daemon = os.getppid() if worker is None else worker
-    try:
-        text = Path(f"/proc/{daemon}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return daemon
-    return int(text[text.rindex(")") + 2 :].split()[1])
+    above = parent(daemon)
+    return daemon if above is None else above
 
 
 def _host() -> str:

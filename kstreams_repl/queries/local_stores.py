@@ -30,8 +30,9 @@ from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.control_files import read_whole
 from kstreams_repl.instance.control.file_channel import Lease, read_lease
 from kstreams_repl.instance.executor_directory import PREFIX
-from kstreams_repl.instance.state.owner_token import generation_of, start_time
+from kstreams_repl.instance.state.owner_token import generation_of
 from kstreams_repl.instance.state.state_directory import application_directory, control_directory, state_root
+from kstreams_repl.process_info import start_time
 from kstreams_repl.queries.store_catalogue import NOTE, StoreCatalogue
 from kstreams_repl.queries.task_view import CHECK_SECONDS, TaskReader, TaskView, migrated
 from kstreams_repl.stores.engine.failures import RawError

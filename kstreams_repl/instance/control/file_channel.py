@@ -39,6 +39,7 @@ from kstreams_repl.instance.control.retry_orders import RetryFiles
 from kstreams_repl.instance.control.slot_lock import LoopLock, SlotLock
 from kstreams_repl.kafka.journal_records import RetryOrder
 from kstreams_repl.metrics.snapshot import validated
+from kstreams_repl.process_info import start_time
 
 LEASE = "lease.json"
 CHECK_SECONDS = 0.005
@@ -281,7 +282,7 @@ class FileClaim:
             os.close(file)
             return None
         epoch, _, owner = os.pread(file, 200, 0).decode("ascii", "replace").strip().partition(" ")
-        others = owner.isdecimal() and int(owner) != self._pid and os.path.exists(f"/proc/{owner}")
+        others = owner.isdecimal() and int(owner) != self._pid and start_time(int(owner)) != ""
         if epoch == self._epoch or (others and not patient):
             os.close(file)
             return False

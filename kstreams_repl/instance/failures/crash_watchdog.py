@@ -35,8 +35,8 @@ from kstreams_repl.errors import WorkerDiedError
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.background_threads import PeriodicThread
 from kstreams_repl.instance.failures.crash_location import WorkerCrash, crash_of_stack, user_line_of
-from kstreams_repl.instance.state.owner_token import start_time
 from kstreams_repl.instance.state.state_directory import tasks_folder
+from kstreams_repl.process_info import start_time
 
 _LOG = logging.getLogger("kstreams_repl.instance")
 WATCHDOG_THREAD = PeriodicThread("watchdog")

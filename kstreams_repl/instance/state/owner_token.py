@@ -11,7 +11,8 @@ import os
 import signal
 import uuid
 from contextlib import suppress
-from pathlib import Path
+
+from kstreams_repl.process_info import start_time
 
 _LOG = logging.getLogger("kstreams_repl.instance")
 
@@ -29,7 +30,9 @@ def generation_of(token: str) -> int:
 def is_alive(token: str) -> bool:
     """Return whether the process of a token is alive and another process than this one."""
     parts = token.split("/")
-    return len(parts) >= 5 and parts[2].isdigit() and int(parts[2]) != os.getpid() and start_time(int(parts[2])) == parts[3]
+    if len(parts) < 5 or not parts[2].isdigit() or int(parts[2]) == os.getpid():
+        return False
+    return start_time(int(parts[2])) == parts[3] != ""  # an empty one would fit every process that is not there
 
 
 def is_held(token: str, closed: bool) -> bool:
@@ -46,12 +49,3 @@ def end_process(token: str | None) -> bool:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     return True
-
-
-def start_time(pid: int) -> str:
-    """Return when a process was started, in clock ticks since boot; "" when there is none."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""
-    return text[text.rindex(")") + 2 :].split()[19]

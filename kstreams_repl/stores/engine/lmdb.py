@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import lmdb
 
 from kstreams_repl.errors import InvalidStateStoreError, StateStoreError, TaskMigratedError
+from kstreams_repl.process_info import boot_id
 from kstreams_repl.stores.engine.base import Engine, Hooks
 from kstreams_repl.stores.engine.failures import corrupted, storage_error
 from kstreams_repl.stores.engine.lmdb_engine import LmdbEngine, LmdbTree
@@ -476,15 +477,6 @@ def is_open_here(path: str | os.PathLike[str]) -> bool:
     """Return whether this process has the environment open."""
     with _OPEN_LOCK:
         return os.path.realpath(path) in _OPEN
-
-
-def boot_id() -> bytes:
-    """Return an id of the current boot of the machine; empty if the system has none."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
-            return file.read().strip()
-    except OSError:
-        return b""
 
 
 def _forget_after_fork() -> None:

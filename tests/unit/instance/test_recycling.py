@@ -10,8 +10,9 @@ import pytest
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import TaskMigratedError
 from kstreams_repl.instance.state.environment_attributes import forget_inputs
-from kstreams_repl.instance.state.owner_token import is_held, owner_token, start_time
+from kstreams_repl.instance.state.owner_token import is_held, owner_token
 from kstreams_repl.instance.state.state_manager import open_environment
+from kstreams_repl.process_info import start_time
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind

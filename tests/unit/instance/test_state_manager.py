@@ -16,9 +16,10 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import StateStoreError, TaskMigratedError
 from kstreams_repl.instance.state.changelogs import Changelog, ChangelogBounds
 from kstreams_repl.instance.state.environment_attributes import AS_OF, INPUT, remember_topics, set_as_of
-from kstreams_repl.instance.state.owner_token import end_process, owner_token, start_time
+from kstreams_repl.instance.state.owner_token import end_process, owner_token
 from kstreams_repl.instance.state.state_manager import fresh_environment, open_environment, why_not_trusted
 from kstreams_repl.kafka.group_admin import CommittedOffset
+from kstreams_repl.process_info import start_time
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
