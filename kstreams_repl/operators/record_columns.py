@@ -207,7 +207,10 @@ def coordinate(rows: RecordColumns, name: str, kind: str | None) -> Any:
     if name == "timestamp":
         return pa.array(rows.timestamps, pa.int64()).cast(pa.timestamp("ms"))
     if name == "offset":
-        return pa.array(rows.offsets, pa.int64())
+        offsets = rows.offsets
+        if isinstance(rows.partitions, int) and offsets and offsets[-1] - offsets[0] == rows.count - 1:  # of one partition, no gaps
+            return pa.compute.add(numbered(rows.count).cast(pa.int64()), offsets[0])
+        return pa.array(offsets, pa.int64())
     if name == "partition":
         at = rows.partitions
         return pa.repeat(pa.scalar(at, pa.int32()), rows.count) if isinstance(at, int) else pa.array(at, pa.int32())

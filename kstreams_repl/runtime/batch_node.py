@@ -188,13 +188,9 @@ class BatchNode:
             headers = None if isinstance(all_headers, repeat) else list(all_headers)
             count = size = len(timestamps)
             done = 0
+            whole = _Chunk(all_keys, keys_read, all_values, timestamps, offsets, headers, shared, raw_keys, raw_values)
             while done < count:
-                part = slice(done, done + size)
-                own = None if headers is None else headers[part]
-                chunk = _Chunk(
-                    all_keys[part], keys_read, all_values[part], timestamps[part], offsets[part], own, shared, raw_keys[part],
-                    raw_values[part],
-                )  # fmt: skip
+                chunk = whole if size == count else whole.part(done, done + size)
                 result = self._result_of(chunk, keys, texts=texts, as_json=outlet is not None)
                 if result is not None:
                     self._emit(chunk, *result, keys, outlet)
@@ -270,6 +266,15 @@ class _Chunk(NamedTuple):
     no_headers: Headers
     raw_keys: Sequence[bytes | None]
     raw_values: Sequence[bytes | None]
+
+    def part(self, start: int, stop: int) -> _Chunk:
+        """Return the columns of some of the records."""
+        at = slice(start, stop)
+        headers = None if self.headers is None else self.headers[at]
+        return _Chunk(
+            self.keys[at], self.are_read, self.values[at], self.timestamps[at], self.offsets[at], headers, self.no_headers,
+            self.raw_keys[at], self.raw_values[at],
+        )  # fmt: skip
 
     def key_objects(self, serde: Serde) -> Sequence[Any]:
         """Return the keys."""
