@@ -233,7 +233,7 @@ def emit_slowdown(
         emit(
             f"processing under {_QUERIES:,.0f} queries/s, {case}", round(100 * (1 - with_ / without), 1), "% slower",
             without=round(without), with_queries=round(with_), queries_per_s=round(sum(one.rate for one in asked) / len(asked)),
-            p99_ms=max(one.p99 for one in asked), runs=runs,
+            p99_ms=max(one.p99 for one in asked), refused=sum(one.refused for one in asked), runs=runs,
         )  # fmt: skip
 
 
@@ -256,7 +256,7 @@ def _processed(
     finally:
         if load is not None:
             load.terminate()
-    loaded = None if load is None else result_of(load)
+    loaded = None if load is None else result_of(load, may_refuse=True)  # at the resume, while the tasks are taken over
     first, last = before + records // 10, before + records * 9 // 10
     begun, ended = (next(at for at, done in samples if done >= wanted) for wanted in (first, last))
     done = [next(done for at, done in samples if at == moment) for moment in (begun, ended)]

@@ -18,6 +18,8 @@ MEMO_LIMIT = 131_072
 """Number of keys a `partitioner` memoises before it clears its cache; about 20 MB at 100 bytes per key."""
 
 
+_FEW = 8
+"""Keys of one length that are hashed one by one."""
 _SMALL_WORDS = tuple(struct.Struct(f"<{count}I") for count in range(64))
 
 
@@ -52,6 +54,59 @@ def partition_for_key(key: bytes, partitions: int) -> int:
         3
     """
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def partitions_for_keys(keys: Sequence[bytes], partitions: int) -> list[int]:
+    """Return `partition_for_key` of each key; for many keys of few lengths at a fraction of the cost.
+
+    Example:
+        >>> partitions_for_keys([b"abc", b"abd", b"abcdefgh"], 12) == [partition_for_key(key, 12) for key in (b"abc", b"abd", b"abcdefgh")]
+        True
+    """
+    if partitions == 1:
+        return [0] * len(keys)
+    if len(keys) >= _FEW and len(lengths := set(map(len, keys))) == 1:
+        return [number % partitions for number in _positive_murmur2_of_many(keys, lengths.pop())]
+    by_length: dict[int, list[int]] = {}
+    for at, length in enumerate(map(len, keys)):
+        by_length.setdefault(length, []).append(at)
+    found = [0] * len(keys)
+    for length, places in by_length.items():
+        if len(places) < _FEW:
+            for at in places:
+                found[at] = partition_for_key(keys[at], partitions)
+            continue
+        for at, number in zip(places, _positive_murmur2_of_many([keys[at] for at in places], length), strict=True):
+            found[at] = number % partitions
+    return found
+
+
+def _positive_murmur2_of_many(keys: Sequence[bytes], length: int) -> tuple[int, ...]:
+    """Return the lower 31 bits of the murmur2 of keys of one length.
+
+    All keys are hashed by the same operations on one long integer, in which each key has 64 bits: a product of two 32-bit numbers stays
+    in them, and the mask removes what a shift takes from the neighbour.
+    """
+    count, joined = len(keys), b"".join(keys)
+    mask = int.from_bytes(b"\xff\xff\xff\xff\0\0\0\0" * count, "little")
+    h = int.from_bytes(((_SEED ^ length) & _MASK).to_bytes(8, "little") * count, "little")
+
+    def column(first: int, last: int) -> int:
+        """The bytes first to last of each key, as little-endian numbers."""
+        lanes = bytearray(8 * count)
+        for at in range(first, last):
+            lanes[at - first :: 8] = joined[at::length]
+        return int.from_bytes(lanes, "little")
+
+    whole = length & ~3
+    for first in range(0, whole, 4):
+        k = column(first, first + 4) * _M & mask
+        h = (h * _M & mask) ^ (((k ^ k >> 24) & mask) * _M & mask)
+    if length > whole:
+        h = (h ^ column(whole, length)) * _M & mask
+    h = ((h ^ h >> 13) & mask) * _M & mask
+    h = (h ^ h >> 15) & int.from_bytes(b"\xff\xff\xff\x7f\0\0\0\0" * count, "little")
+    return struct.unpack(f"<{count}Q", h.to_bytes(8 * count, "little"))
 
 
 def partitioner(partitions: int) -> Callable[[bytes], int]:

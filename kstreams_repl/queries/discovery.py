@@ -19,7 +19,7 @@ from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import InvalidStateStoreError, did_you_mean
 from kstreams_repl.kafka.journal_state import JournalState
-from kstreams_repl.kafka.partitioning import partition_for_key
+from kstreams_repl.kafka.partitioning import partition_for_key, partitions_for_keys
 from kstreams_repl.queries.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
 from kstreams_repl.queries.store_catalogue import StorePart
 from kstreams_repl.topology.names import internal_topic
@@ -193,8 +193,9 @@ class Discovery:
             return {0: list(keys)}
         serialize = serdes.resolve(builder.key_serde, self._config["default.key.serde"]).serialize
         groups: dict[int, list[Any]] = {}
-        for key in keys:
-            groups.setdefault(partition_for_key(serialize(key) or b"", count), []).append(key)
+        wanted = list(keys)
+        for key, partition in zip(wanted, partitions_for_keys([serialize(key) or b"" for key in wanted], count), strict=True):
+            groups.setdefault(partition, []).append(key)
         return groups
 
     def metadata_for_partition(self, store: str, partition: int) -> KeyQueryMetadata:

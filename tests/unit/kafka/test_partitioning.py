@@ -13,6 +13,7 @@ from kstreams_repl.kafka.partitioning import (
     partition_for_key,
     partition_for_windowed_key,
     partitioner,
+    partitions_for_keys,
 )
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "data" / "golden.json").read_text(encoding="utf-8"))
@@ -68,3 +69,14 @@ def _reference(data: bytes) -> int:
     h = (h ^ h >> 13) * m & 0xFFFFFFFF
     h ^= h >> 15
     return h - (1 << 32) if h >> 31 else h
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7, 1000])
+def test_many_keys_have_the_partition_of_each(partitions: int) -> None:
+    dice = random.Random(5)
+    keys = [dice.randbytes(dice.choice((0, 1, 2, 3, 4, 5, 7, 8, 13, 64, 300))) for _ in range(2_000)]
+    keys += [b"\xff" * length for length in (4, 4, 7, 8, 64) for _ in range(9)] + [dice.randbytes(length) for length in range(40)]
+    assert partitions_for_keys(keys, partitions) == [partition_for_key(key, partitions) for key in keys]
+    assert partitions_for_keys([], partitions) == []
+    same = [dice.randbytes(13) for _ in range(500)]
+    assert partitions_for_keys(same, partitions) == [partition_for_key(key, partitions) for key in same]
