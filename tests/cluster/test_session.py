@@ -47,6 +47,7 @@ def test_failed_records_are_tried_and_dropped_on_executors(broker: Any, cluster:
         session.topic_configs["retention.ms"] = "-1"
         for topic in ("in", "out"):
             session.create_topic(f"{name}-{topic}", partitions=2)
+        session.spark.range(2).count()  # waits for the executors, however long they take to start
         texts = [("x" if number == 7 else "n" if number % 4 == 0 else "") + str(number) for number in range(40)]
         session.produce(f"{name}-in", [(f"k{number}", text) for number, text in enumerate(texts)])
         settings = {"processing.guarantee": "exactly_once_v2", "commit.interval.ms": 50, "num.stream.threads": 2}

@@ -30,7 +30,9 @@ def main(arguments: list[str]) -> int:
             print("digest", verdict.digest)
         if verdict.violations:
             bad += 1
-            print(f"seed {seed}: " + "\n  ".join(verdict.violations[:4]))
+            print(f"seed {seed}: " + "\n  ".join(verdict.violations[:4]), flush=True)
+        if (done := seed + 1 - first) % 50 == 0 and done < count:  # what an interrupted run has shown
+            print(f"{done} seeds, {bad} with violations so far", flush=True)
     print(f"{count} seeds, {bad} with violations, {time.process_time() - started:.1f} CPU seconds")
     return 1 if bad else 0
 
