@@ -16,7 +16,6 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.instance.calls.fine_timers import new_event_loop
 from kstreams_repl.instance.calls.node_caller import NodeCaller
 from kstreams_repl.log_context import carried
 from kstreams_repl.operators.stream_async import StreamAsync
@@ -113,7 +112,7 @@ class InstanceCallRunner:
         self._inbox: deque[tuple[NodeCaller, Call, Done]] = deque()
         self._taking = False
         self._closed = False
-        self._loop = new_event_loop()
+        self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=carried(self._loop.run_forever), name=f"calls-{name}", daemon=True)
         self._thread.start()
 
