@@ -51,7 +51,7 @@ def test_a_run_ends_when_no_record_waits_and_makes_the_calls_that_a_stream_left(
 
         write(0, 30)
         stream = session.deploy(asking(name, never), name, **SETTINGS)
-        assert stream.wait(60)
+        assert stream.wait(180)
         stream.stop()
         assert results() == []
 
