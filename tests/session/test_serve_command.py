@@ -34,7 +34,8 @@ words = builder.stream({topic!r}, key_serde="string", value_serde="string")
 words.group_by_key(key_serde="string", value_serde="string").count(store="counts")
 app = session.deploy(builder, {name!r}, config={{"processing.guarantee": "exactly_once_v2", "commit.interval.ms": 50}})
 assert app.wait(120), app
-for line in ["", *sys.stdin]:
+print(app.status, flush=True)
+for line in sys.stdin:
     print(app.status, flush=True)
 session.close()
 """
