@@ -57,8 +57,8 @@ MUTANTS: dict[str, Mutant] = {
         "kstreams_repl.runtime.task",
         (
             (
-                "                    store.flush()\n                if not self.cache.dirty:\n",
-                "                    pass\n                if True:\n",
+                "                    store.flush()\n                if not self.services.drain() and not self.cache.dirty:\n",
+                "                    pass\n                if not self.services.drain():\n",
             ),
         ),
         "commit 2: flush the caches",

@@ -159,6 +159,20 @@ class SnapshotView:
     def __init__(self, snapshot: LmdbSnapshot, transaction: Any) -> None:
         self._snapshot = snapshot
         self._transaction = transaction
+        self._present: set[str] = set()
+
+    def _tree(self, name: str) -> LmdbTree:
+        """Return an engine that this transaction contains; LMDB refuses a handle of one that was created since it began.
+
+        Raises:
+            InvalidStateStoreError: nothing was written to it as of this view's commit.
+        """
+        tree = self._snapshot.tree(name)
+        if name not in self._present:
+            if not self._transaction.cursor().set_key((ENGINE_PREFIX + name).encode()):
+                raise InvalidStateStoreError(f"no store {name!r} in {self._snapshot.path} yet", store=name, path=self._snapshot.path)
+            self._present.add(name)
+        return tree
 
     def _meta_value(self, key: bytes) -> bytes | None:
         return self._transaction.get(key, None, self._snapshot.meta())  # type: ignore[no-any-return]
@@ -194,16 +208,16 @@ class SnapshotView:
         return self._meta_value(b"a:" + name.encode())
 
     def get(self, name: str, key: bytes) -> bytes | None:
-        return self._snapshot.tree(name).get(self._transaction, key)
+        return self._tree(name).get(self._transaction, key)
 
     def count(self, name: str) -> int:
-        return self._snapshot.tree(name).count(self._transaction)
+        return self._tree(name).count(self._transaction)
 
     def columns(
         self, name: str, *, limit: int | None = None, seconds: float = DEFAULT_SECONDS
     ) -> tuple[Sequence[bytes], Sequence[bytes], bool]:
         """Return (keys, values, whether these are all): `read` in columns, which is several times faster for large stores."""
-        tree = self._snapshot.tree(name)
+        tree = self._tree(name)
         if limit is None or tree.count(self._transaction) < limit:
             cursor = self._transaction.cursor(db=tree.database)
             keys: list[bytes] = list(cursor.iternext(True, False))
@@ -222,7 +236,7 @@ class SnapshotView:
         limit: int | None = None,
         seconds: float = DEFAULT_SECONDS,
     ) -> tuple[list[Row], bool]:
-        rows = self._snapshot.tree(name).range(self._transaction, low, high, reverse)
+        rows = self._tree(name).range(self._transaction, low, high, reverse)
         found: list[Row] = []
         deadline = time.monotonic() + seconds
         while True:

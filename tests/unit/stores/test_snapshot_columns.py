@@ -94,3 +94,18 @@ def test_a_window_without_an_end_ends_with_the_last_time_there_is(open_kind: Any
     opened = open_kind(kind, inside=disk, retention_ms=30, window_size_ms=2**63 - 1)
     opened.store.put("a", (1, 20), 5)
     assert seen(opened, disk) == [("a", 5, 2**63 - 1, 1, 20)]
+
+
+def test_a_store_that_is_made_after_the_view_began_is_not_in_it(disk: LmdbEnvironment) -> None:
+    """LMDB refuses its handle in an older transaction: a reader of an application that had just started failed with that."""
+    disk.engine("early").put(b"a", b"1")
+    disk.commit({}, 1)
+    with LmdbSnapshot(disk.path or "") as snapshot, snapshot.transaction() as view:
+        disk.engine("late").put(b"b", b"2")
+        disk.commit({}, 2)
+        for read in (view.columns, view.read, view.count):
+            with pytest.raises(InvalidStateStoreError, match="no store 'late'"):
+                read("late")
+        assert view.columns("early") == ([b"a"], [b"1"], True)
+    with LmdbSnapshot(disk.path or "") as snapshot, snapshot.transaction() as view:
+        assert view.columns("late") == ([b"b"], [b"2"], True)
