@@ -203,11 +203,11 @@ class Router:
             call = asyncio.to_thread if len(keys) > 100 else _at_once
             return self._answered(store, partition, await call(self._local.get_many, store, keys, partition, copy), copy)
 
-        content = {"keys": [to_wire(key) for key in keys], "stale": stale}
-        target = f"/state/stores/{store}"
-        return await self._route(
-            store, partition, stale, forwarded, here, lambda host: self._there(host, "POST", target, content), None
-        )
+        async def there(host: HostInfo) -> Answer:
+            content = {"keys": [to_wire(key) for key in keys], "stale": stale}
+            return await self._there(host, "POST", f"/state/stores/{store}", content)
+
+        return await self._route(store, partition, stale, forwarded, here, there, None)
 
     async def _route(
         self,
