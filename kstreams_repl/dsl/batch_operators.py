@@ -9,10 +9,9 @@ from kstreams_repl import serdes
 from kstreams_repl.dsl.async_operators import AsyncOperators
 from kstreams_repl.dsl.call_log import logged
 from kstreams_repl.dsl.stream_base import check_callable
-from kstreams_repl.operators.record_columns import declared
+from kstreams_repl.operators.record_columns import Fields, declared, kind_of
 from kstreams_repl.operators.stream_map_batches import StreamMapBatches
 from kstreams_repl.operators.stream_sql import StreamSql
-from kstreams_repl.serdes import Serde
 
 
 class BatchOperators(AsyncOperators):
@@ -48,7 +47,7 @@ class BatchOperators(AsyncOperators):
             >>> orders.map_batches(large, columns={"user": int, "amount": int}).to("large", value_serde="json")
         """
         check_callable(mapper, "mapper", "map_batches", "batch")
-        operator = StreamMapBatches(mapper, declared(columns, "map_batches"), *self._known_serdes())
+        operator = StreamMapBatches(*self._column_types(columns, "map_batches"), mapper)
         return self._put(operator, "KSTREAM-MAPBATCHES-", name, key_serde=self.key_serde, value_changing=True)
 
     @logged
@@ -75,10 +74,10 @@ class BatchOperators(AsyncOperators):
             >>> query = "SELECT user, amount * 2 AS double FROM this WHERE amount > 100"
             >>> orders.sql(query, columns={"user": int, "amount": int}).to("large", value_serde="json")
         """
-        operator = StreamSql(query, declared(columns, "sql"), *self._known_serdes())
+        operator = StreamSql(*self._column_types(columns, "sql"), query)
         operator.check()
         return self._put(operator, "KSTREAM-SQL-", name, key_serde=self.key_serde, value_changing=True)
 
-    def _known_serdes(self) -> tuple[Serde | None, Serde | None]:
-        key, value = (None if one is None else serdes.resolve(one) for one in (self.key_serde, self.value_serde))
-        return key, value
+    def _column_types(self, columns: Mapping[str, Any] | None, operator: str) -> tuple[Fields, str | None, str | None]:
+        key, value = (None if one is None else kind_of(serdes.resolve(one)) for one in (self.key_serde, self.value_serde))
+        return declared(columns, operator), key, value

@@ -55,7 +55,7 @@ class TaskContext(Protocol):
         """Return the entry of an asynchronous node (`operators.stream_async`)."""
 
     def batch_node(self, operator: Any, node: NodeContext, forward: Process) -> Process:
-        """Return the entry of a node that takes many records at once (`operators.stream_map_batches`)."""
+        """Return the entry of a node that takes many records at once (`operators.batch_operator`)."""
 
 
 class NodeContext(Protocol):

@@ -81,6 +81,71 @@ class RecordColumns:
         found = self.values() if self.texts is None else self.texts
         return [value is not None for value in found] if None in found else None
 
+    def coordinate(self, name: str, kind: str | None) -> Any:
+        """Return one of `COORDINATES` as an Arrow array.
+
+        Args:
+            kind: the type of the keys.
+        """
+        pa = arrow("a batch")
+        if name == "key":
+            return self._keys(kind)
+        if name == "timestamp":
+            return pa.array(self.timestamps, pa.int64()).cast(pa.timestamp("ms"))
+        if name == "offset":
+            offsets = self.offsets
+            if isinstance(self.partitions, int) and offsets and offsets[-1] - offsets[0] == self.count - 1:  # of one partition, no gaps
+                return pa.compute.add(self.numbers().cast(pa.int64()), offsets[0])
+            return pa.array(offsets, pa.int64())
+        if name == "partition":
+            at = self.partitions
+            return pa.repeat(pa.scalar(at, pa.int32()), self.count) if isinstance(at, int) else pa.array(at, pa.int32())
+        entry = pa.struct([("name", pa.string()), ("value", pa.binary())])
+        if self.headers is None or not any(self.headers):
+            return pa.ListArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), self.count + 1), pa.array([], entry))
+        return pa.array([[{"name": one, "value": value} for one, value in found] for found in self.headers], pa.list_(entry))
+
+    def _keys(self, kind: str | None) -> Any:
+        pa = arrow("a batch")
+        if self.key_texts is not None and kind == "string":
+            try:
+                return pa.array(self.key_texts, pa.binary()).cast(pa.string())
+            except pa.ArrowInvalid:  # no UTF-8; the serde replaces it
+                pass
+        return typed(self.keys(), kind, "key")
+
+    def numbers(self) -> Any:
+        """Return the numbers of the records, from 0, as an Arrow array."""
+        return _numbers(max(self.count, 8192)).slice(0, self.count)
+
+    def fields(self, schema: Any) -> dict[str, Any]:
+        """Return the declared fields of JSON objects as columns: a missing field and a value None are null, other fields are not read.
+
+        Raises:
+            InvalidRecordError: a value is not an object, or a field has another type.
+        """
+        pa = arrow("a batch")
+        if not self.count:
+            return {field.name: pa.array([], field.type) for field in schema}
+        data = self.lines()
+        lines = self.count - 1
+        if not (data.startswith(b"{") and data.count(b"\n") == lines == data.count(b"\n{") and b"\r" not in data):
+            values = list(map(serdes.json.deserialize, self.json()))
+            self.texts = [None if value is None else _one_line(value) for value in values]  # so that a line is a value
+            self.complete = False
+            data = self.lines()
+        try:
+            table = pa.json.read_json(
+                pa.BufferReader(data),
+                read_options=pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+                parse_options=pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+            )
+        except pa.ArrowException as cause:
+            raise _misfit(schema, str(cause)) from cause
+        if table.num_rows != self.count:
+            raise _misfit(schema, f"{self.count} values contain {table.num_rows} objects")
+        return {name: table.column(name) for name in schema.names}
+
 
 @dataclass(slots=True)
 class BatchResult:
@@ -158,12 +223,6 @@ def _declared_type(name: str, kind: Any, operator: str) -> Any:
     return alias
 
 
-def schema_of(fields: Fields) -> Any:
-    """Return the Arrow schema of declared fields."""
-    pa = arrow("a declared column")
-    return pa.schema([(name, pa.type_for_alias(kind) if isinstance(kind, str) else kind) for name, kind in fields])
-
-
 def kind_of(serde: Serde | None) -> str | None:
     """Return the type of a serde's objects: an Arrow alias, "json" for those that are written as JSON, None if only the values tell."""
     return None if serde is None else _BY_SERDE.get(serde.name)
@@ -175,17 +234,17 @@ def kind_of_values(values: Sequence[Any]) -> str:
     return _BY_VALUE.get(type(first), "json")
 
 
-def typed(values: Sequence[Any], kind: str, name: str) -> Any:
+def typed(values: Sequence[Any], kind: str | None, name: str) -> Any:
     """Return objects as an Arrow array.
 
     Args:
-        kind: an Arrow alias, or "json": the type is inferred.
+        kind: an Arrow alias, or "json": the type is inferred; None: that of the first object.
         name: of the column, for errors.
 
     Raises:
         InvalidRecordError: an object does not fit.
     """
-    pa = arrow("a batch")
+    pa, kind = arrow("a batch"), kind or kind_of_values(values)
     try:
         return pa.array(values) if kind == "json" else pa.array(values, pa.type_for_alias(kind))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as cause:
@@ -195,79 +254,10 @@ def typed(values: Sequence[Any], kind: str, name: str) -> Any:
         ) from cause
 
 
-def coordinate(rows: RecordColumns, name: str, kind: str | None) -> Any:
-    """Return one of `COORDINATES` as an Arrow array.
-
-    Args:
-        kind: the type of the keys.
-    """
-    pa = arrow("a batch")
-    if name == "key":
-        return _keys(rows, kind)
-    if name == "timestamp":
-        return pa.array(rows.timestamps, pa.int64()).cast(pa.timestamp("ms"))
-    if name == "offset":
-        offsets = rows.offsets
-        if isinstance(rows.partitions, int) and offsets and offsets[-1] - offsets[0] == rows.count - 1:  # of one partition, no gaps
-            return pa.compute.add(numbered(rows.count).cast(pa.int64()), offsets[0])
-        return pa.array(offsets, pa.int64())
-    if name == "partition":
-        at = rows.partitions
-        return pa.repeat(pa.scalar(at, pa.int32()), rows.count) if isinstance(at, int) else pa.array(at, pa.int32())
-    entry = pa.struct([("name", pa.string()), ("value", pa.binary())])
-    if rows.headers is None or not any(rows.headers):
-        return pa.ListArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows.count + 1), pa.array([], entry))
-    return pa.array([[{"name": one, "value": value} for one, value in found] for found in rows.headers], pa.list_(entry))
-
-
-def _keys(rows: RecordColumns, kind: str | None) -> Any:
-    pa = arrow("a batch")
-    if rows.key_texts is not None and kind == "string":
-        try:
-            return pa.array(rows.key_texts, pa.binary()).cast(pa.string())
-        except pa.ArrowInvalid:  # no UTF-8; the serde replaces it
-            pass
-    keys = rows.keys()
-    return typed(keys, kind or kind_of_values(keys), "key")
-
-
-def numbered(count: int) -> Any:
-    """Return the numbers of a batch's rows as an Arrow array."""
-    numbers = _numbers(max(count, 8192))
-    return numbers if len(numbers) == count else numbers.slice(0, count)
-
-
 @lru_cache(maxsize=4)
 def _numbers(count: int) -> Any:
     pa = arrow("a batch")
     return pa.array(range(count), pa.int32())
-
-
-def read_fields(rows: RecordColumns, schema: Any) -> Any:
-    """Return the declared fields of JSON objects as a table: a missing field and a value None are null, other fields are not read.
-
-    Raises:
-        InvalidRecordError: a value is not an object, or a field has another type.
-    """
-    pa = arrow("a batch")
-    data = rows.lines()
-    lines = rows.count - 1
-    if not (data.startswith(b"{") and data.count(b"\n") == lines == data.count(b"\n{") and b"\r" not in data):
-        values = list(map(serdes.json.deserialize, rows.json()))
-        rows.texts = [None if value is None else _one_line(value) for value in values]  # so that a line is a value
-        rows.complete = False
-        data = rows.lines()
-    try:
-        table = pa.json.read_json(
-            pa.BufferReader(data),
-            read_options=pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            parse_options=pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
-    except pa.ArrowException as cause:
-        raise _misfit(schema, str(cause)) from cause
-    if table.num_rows != rows.count:
-        raise _misfit(schema, f"{rows.count} values contain {table.num_rows} objects")
-    return table
 
 
 def _one_line(value: Any) -> bytes:

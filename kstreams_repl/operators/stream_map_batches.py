@@ -5,68 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from kstreams_repl import serdes
 from kstreams_repl.errors import TopologyError
-from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.batch_database import JsonWriter
-from kstreams_repl.operators.record_columns import (
-    COORDINATES,
-    VALUE,
-    BatchResult,
-    Fields,
-    RecordColumns,
-    arrow,
-    coordinate,
-    kind_of,
-    kind_of_values,
-    numbered,
-    read_fields,
-    schema_of,
-    typed,
-)
-from kstreams_repl.serdes import Serde
+from kstreams_repl.operators.batch_operator import BatchOperator, BatchWork, without_deleted
+from kstreams_repl.operators.record_columns import COORDINATES, VALUE, BatchResult, RecordColumns, arrow, typed
 
 ROW = "row"
 """The column that tells the input record of an output record."""
 
 
-class BatchWork(Protocol):
-    """What a node does with a batch, in one task."""
-
-    reads_fields: bool
-    """It reads declared fields of JSON, and no values."""
-
-    def __call__(self, rows: RecordColumns) -> BatchResult: ...
-
-    def close(self) -> None: ...
-
-
-class BatchOperator(Protocol):
-    """An operator that takes many records at once (`runtime.batch_node`)."""
-
-    def work(self, node: str) -> BatchWork:
-        """Return what one task's node does with a batch."""
-
-
 @dataclass(slots=True)
-class StreamMapBatches(Operator):
+class StreamMapBatches(BatchOperator):
     """Call `mapper` with each batch.
 
     Attributes:
         mapper: record batch -> record batch or table.
-        fields: the declared fields of the values, which are then JSON objects.
-        key_serde, value_serde: of the records; None if not known.
     """
 
     mapper: Callable[[Any], Any]
-    fields: Fields = ()
-    key_serde: Serde | None = None
-    value_serde: Serde | None = None
-
-    def build(self, node: NodeContext, forward: Process) -> Process:
-        return node.task.batch_node(self, node, forward)
 
     def work(self, node: str) -> BatchWork:
         """Return what one task's node does with a batch."""
@@ -79,12 +38,11 @@ class _MapBatches:
     def __init__(self, operator: StreamMapBatches, node: str) -> None:
         self._pa = arrow("map_batches()")
         self._mapper, self._node = operator.mapper, node
-        self._key, self._value = kind_of(operator.key_serde), kind_of(operator.value_serde)
-        self._schema = schema_of(operator.fields) if operator.fields else None
+        self._key, self._value = operator.key, operator.value
+        self._schema = operator.schema()
         self.reads_fields = self._schema is not None
-        own = {name for name, _ in operator.fields} or {VALUE}
         self._writer = JsonWriter()
-        self._given = [name for name in (*COORDINATES, ROW) if name not in own]
+        self._given = operator.not_declared((*COORDINATES, ROW))
 
     def __call__(self, rows: RecordColumns) -> BatchResult:
         batch = self._batch(rows)
@@ -94,15 +52,12 @@ class _MapBatches:
         self._writer.close()
 
     def _batch(self, rows: RecordColumns) -> Any:
-        columns = {}
         if self._schema is not None:
-            table = read_fields(rows, self._schema).combine_chunks()
-            columns = {name: _one(table.column(name)) for name in self._schema.names}
+            columns = {name: _one(column) for name, column in rows.fields(self._schema).items()}
         else:
-            values = rows.values()
-            columns[VALUE] = typed(values, self._value or kind_of_values(values), VALUE)
+            columns = {VALUE: typed(rows.values(), self._value, VALUE)}
         for name in self._given:
-            columns[name] = numbered(rows.count) if name == ROW else coordinate(rows, name, self._key)
+            columns[name] = rows.numbers() if name == ROW else rows.coordinate(name, self._key)
         return self._pa.RecordBatch.from_pydict(columns)
 
     def _checked(self, result: Any, batch: Any, rows: RecordColumns) -> BatchResult:
@@ -174,12 +129,6 @@ class _MapBatches:
 
 
 _KEEP = "keep the column as it is, in order: batch.filter(...), batch.take(...) with ascending indices"
-
-
-def without_deleted(values: Sequence[Any], indices: Sequence[int], rows: RecordColumns) -> list[Any]:
-    """Return the values with None for those that come from a record whose value is None: a deletion stays one."""
-    has_value = rows.has_value()
-    return list(values) if has_value is None else [value if has_value[at] else None for value, at in zip(values, indices, strict=True)]
 
 
 @lru_cache(maxsize=64)

@@ -14,25 +14,9 @@ from typing import Any
 
 from kstreams_repl import serdes
 from kstreams_repl.errors import InvalidRecordError, TopologyError
-from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.batch_database import Statement, literal, open_database, quoted
-from kstreams_repl.operators.record_columns import (
-    COORDINATES,
-    VALUE,
-    BatchResult,
-    Fields,
-    RecordColumns,
-    arrow,
-    coordinate,
-    kind_of,
-    kind_of_values,
-    numbered,
-    read_fields,
-    schema_of,
-    typed,
-)
-from kstreams_repl.operators.stream_map_batches import BatchWork, without_deleted
-from kstreams_repl.serdes import Serde
+from kstreams_repl.operators.batch_operator import BatchOperator, BatchWork, without_deleted
+from kstreams_repl.operators.record_columns import COORDINATES, VALUE, BatchResult, RecordColumns, arrow, kind_of_values, typed
 
 _ROW = "__row"
 _ONE_SELECT = "write SELECT columns FROM this WHERE condition"
@@ -40,22 +24,14 @@ _NOT_BY_RECORD = "a batch is an arbitrary part of the stream: use group_by_key()
 
 
 @dataclass(slots=True)
-class StreamSql(Operator):
+class StreamSql(BatchOperator):
     """Run `query` over each batch.
 
     Attributes:
         query: the SELECT.
-        fields: the declared fields of the values, which are then JSON objects.
-        key_serde, value_serde: of the records; None if not known.
     """
 
     query: str
-    fields: Fields = ()
-    key_serde: Serde | None = None
-    value_serde: Serde | None = None
-
-    def build(self, node: NodeContext, forward: Process) -> Process:
-        return node.task.batch_node(self, node, forward)
 
     def work(self, node: str) -> BatchWork:
         """Return what one task's node does with a batch."""
@@ -95,15 +71,14 @@ class _Sql:
     def __init__(self, operator: StreamSql, database: Any) -> None:
         self._pa, self._database = arrow("sql()"), database
         self._query = operator.query
-        self._key, self._value = kind_of(operator.key_serde), kind_of(operator.value_serde)
+        self._key, self._value = operator.key, operator.value
         parsed = _parsed(self._database, operator.query)
-        self._text, names, everything = _with_row(self._database, parsed, [name for name, _ in operator.fields] or [VALUE])
-        fields = [(name, kind) for name, kind in operator.fields if everything or name.lower() in names]
-        own = {name for name, _ in operator.fields}
-        self._schema = schema_of(tuple(fields)) if fields else None
-        self._reads_value = not own and (everything or VALUE in names)
-        self._given = [name for name in COORDINATES if name in names and name not in own]
-        self.reads_fields = bool(own)
+        given = operator.not_declared(COORDINATES)
+        self._text, names, everything = _with_row(self._database, parsed, given)
+        self._schema = operator.schema(None if everything else names)
+        self.reads_fields = bool(operator.fields)
+        self._reads_value = not self.reads_fields and (everything or VALUE in names)
+        self._given = [name for name in given if name in names]
         self._plans: dict[tuple[str | None, str | None], _Plan] = {}
 
     def close(self) -> None:
@@ -134,13 +109,8 @@ class _Sql:
 
     def _planned(self, rows: RecordColumns) -> tuple[_Plan, Any]:
         """Return the plan for the types of these records, and the records."""
-        pa, columns = self._pa, {}
         key, value = self._key, self._value
-        if self._schema is not None and rows.count:
-            table = read_fields(rows, self._schema)
-            columns = {name: table.column(name) for name in self._schema.names}
-        elif self._schema is not None:
-            columns = {field.name: pa.array([], field.type) for field in self._schema}
+        columns = {} if self._schema is None else rows.fields(self._schema)
         if self._reads_value:
             if value is None:
                 value = kind_of_values(rows.values())
@@ -151,9 +121,9 @@ class _Sql:
             if name == "key" and key == "json":
                 columns[name] = _json_texts(list(map(serdes.json.serialize, rows.keys())))
             else:
-                columns[name] = coordinate(rows, name, key)
-        columns[_ROW] = numbered(rows.count)
-        records = pa.table(columns)
+                columns[name] = rows.coordinate(name, key)
+        columns[_ROW] = rows.numbers()
+        records = self._pa.table(columns)
         if (key, value) not in self._plans:
             self._plans[key, value] = self._plan(records, {"key": key, VALUE: value})
         return self._plans[key, value], records
@@ -222,7 +192,7 @@ def _parsed(database: Any, query: Any) -> dict[str, Any]:
     return tree  # type: ignore[no-any-return]
 
 
-def _with_row(database: Any, tree: dict[str, Any], own: Sequence[str]) -> tuple[str, frozenset[str], bool]:
+def _with_row(database: Any, tree: dict[str, Any], given: Sequence[str]) -> tuple[str, frozenset[str], bool]:
     """Return the query that also selects the row's number, the names of columns in it, and whether it selects all by ``*``."""
     node = tree["statements"][0]["node"]
     names: set[str] = set()
@@ -234,7 +204,7 @@ def _with_row(database: Any, tree: dict[str, Any], own: Sequence[str]) -> tuple[
             everything = True
             part["exclude_list"] = [*part.get("exclude_list", ()), _ROW]
     if everything:  # `*` is what the values consist of
-        hidden = [name for name in COORDINATES if name in names and name not in own]
+        hidden = [name for name in given if name in names]
         for part in _dicts(node):
             if part.get("class") == "STAR":
                 part["exclude_list"] += [name for name in hidden if name not in part["exclude_list"]]

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Protocol
 from kstreams_repl import serdes
 from kstreams_repl.errors import TopologyError, is_interrupt
 from kstreams_repl.operators.base import NodeContext, Process
+from kstreams_repl.operators.batch_operator import BatchOperator
 from kstreams_repl.operators.record_columns import BatchResult, RecordColumns
-from kstreams_repl.operators.stream_map_batches import BatchOperator
 from kstreams_repl.runtime.batch_mixing import Mixing
 from kstreams_repl.runtime.record_queue import StreamClock
 from kstreams_repl.serdes import Serde

@@ -13,8 +13,8 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.metrics.custom import StreamsMetrics
 from kstreams_repl.operators.base import NodeContext, Process
+from kstreams_repl.operators.batch_operator import BatchOperator
 from kstreams_repl.operators.stream_async import StreamAsync
-from kstreams_repl.operators.stream_map_batches import BatchOperator
 from kstreams_repl.processor.punctuation import PunctuationType
 from kstreams_repl.runtime.async_calls import TaskCalls
 from kstreams_repl.runtime.batch_mixing import Mixing, mixing_of
