@@ -87,16 +87,19 @@ class QueryClient(ClientRequests):
         pages = self.pages_of_many(store, keys, stale=stale)
         return {row["key"]: value_of(row) for page in pages for row in page.rows}
 
-    def pages_of_many(self, store: str, keys: Iterable[Any], *, stale: bool = False) -> list[RemoteResult]:
+    def pages_of_many(
+        self, store: str, keys: Iterable[Any], *, stale: bool = False, partition: int | None = None
+    ) -> list[RemoteResult]:
         """Return the answers of which `get_many` is made.
 
         Args:
             store, keys, stale: as `get_many`.
+            partition: the only one to look in; None: all.
 
         Example:
             >>> [page.position for page in state.pages_of_many("counts", ["UA", "AA"])]     # doctest: +SKIP
         """
-        asks = [Ask(self.url, "POST", target, body) for target, body in many_asks(store, keys, stale)]
+        asks = [Ask(self.url, "POST", target, body) for target, body in many_asks(store, keys, stale, partition)]
         return [self._result(self._ask(lambda turn, ask=ask: ask)) for ask in asks]
 
     def query(self, kind: str, store: str, key: Any = None, **options: Any) -> RemoteResult:

@@ -224,10 +224,10 @@ def subscription(url: str, store: str, after: str | None, snapshot: bool | None)
     return Ask(url, "GET", f"/subscribe/{store}?{httpx.QueryParams(query)}")
 
 
-def many_asks(store: str, keys: Iterable[Any], stale: bool) -> Iterator[tuple[str, bytes]]:
+def many_asks(store: str, keys: Iterable[Any], stale: bool, partition: int | None = None) -> Iterator[tuple[str, bytes]]:
     wanted = list(keys)
     for at in range(0, len(wanted), _MANY):
-        content = {"keys": [to_wire(key) for key in wanted[at : at + _MANY]], "stale": stale}
+        content = {"keys": [to_wire(key) for key in wanted[at : at + _MANY]], "stale": stale, "partition": partition}
         yield f"/state/stores/{store}", json.dumps(content).encode()
 
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstreams_repl.errors import CallError, StateStoreNotAvailableError
-from kstreams_repl.kafka.partitioning import partition_for_key
 from kstreams_repl.queries.client_requests import pair, value_of
 from kstreams_repl.queries.local_stores import LocalStores
 from kstreams_repl.queries.position import Position
@@ -167,13 +166,9 @@ class RemotePart:
 
     def get_many(self, keys: Sequence[Any]) -> list[Any]:
         """Return the value of each key, None if it has none; of one partition: if that has it."""
-        wanted = list(keys)
-        if self.partition is not None:
-            serialize = self._stores.key_serde(self._builder).serialize
-            count = self._stores.partition_count(self._builder.name)
-            wanted = [key for key in keys if partition_for_key(serialize(key) or b"", count) == self.partition]
         found: dict[Any, Any] = {}
-        for page in self._stores.call(lambda client: client.pages_of_many(self._builder.name, wanted, stale=self._with["stale"])):
+        name, options = self._builder.name, {"stale": self._with["stale"], "partition": self.partition}
+        for page in self._stores.call(lambda client: client.pages_of_many(name, keys, **options)):
             self.position = self.position.merge(page.position)
             found |= {row["key"]: value_of(row) for row in page.rows}
         return [found.get(key) for key in keys]

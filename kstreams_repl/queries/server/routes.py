@@ -123,14 +123,14 @@ async def _many(served: Served, request: Request) -> Response:
     served.builder(store)
     try:
         content = json.loads(await request.body())
-        keys, stale = content["keys"], content.get("stale", False)
+        keys, stale, partition = content["keys"], content.get("stale", False), content.get("partition")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CallError("the body must be JSON with the keys", hint='{"keys": ["a", "b"]}', argument="body") from error
-    if not isinstance(keys, list) or not isinstance(stale, bool):
-        raise CallError("keys must be a list, stale true or false", argument="keys")
+    if not isinstance(keys, list) or not isinstance(stale, bool) or not (partition is None or type(partition) is int and partition >= 0):
+        raise CallError("keys must be a list, stale true or false, partition a number", argument="keys")
     if len(keys) > _MOST_KEYS:
         raise QueryLimitError(f"at most {_MOST_KEYS} keys at once, got {len(keys)}", limit=_MOST_KEYS)
-    answer = await served.router.get_many(store, keys_from_wire(keys), stale=stale, forwarded=_forwarded(request))
+    answer = await served.router.get_many(store, keys_from_wire(keys), partition, stale=stale, forwarded=_forwarded(request))
     return _answer(Read("many", store), answer, request)
 
 
@@ -274,7 +274,7 @@ ROUTES: tuple[RouteEntry, ...] = (
     RouteEntry("GET", "/state/instance/{store}/{key:path}", _instance_of_key, "The hosts that have the row of a key.", ("key_format",)),
     RouteEntry("GET", "/state/stores", _stores, "The stores that can be queried."),
     RouteEntry("GET", "/state/stores/{store}/{key:path}", _reading("get"), "The value of a key.", ("as_of", "key_format", *_BOUND)),
-    RouteEntry("POST", "/state/stores/{store}", _many, 'The values of many keys: {"keys": [...], "stale": false}.'),
+    RouteEntry("POST", "/state/stores/{store}", _many, 'The values of many keys: {"keys": [...], "stale": false, "partition": null}.'),
     RouteEntry("GET", "/state/range/{store}", _reading("range"), "Keys in a range.", (*_SPAN, "as_of")),
     RouteEntry("GET", "/state/prefix/{store}", _reading("prefix"), "Keys with a prefix.", ("prefix", *_PAGED, *_BOUND)),
     RouteEntry("GET", "/state/windows/{store}/{key:path}", _reading("windows"), "Windows of a key.", _SPAN),

@@ -133,10 +133,38 @@ class Router:
                 return Answer(rows, position, part.next or (partition + 1, 0, None), stale, lag, tuple(taken))
         return Answer(rows, position, None, stale, lag, tuple(taken))
 
-    async def get_many(self, store: str, keys: list[Any], *, stale: bool = False, forwarded: bool = False) -> Answer:
-        """Return one row per key that is there, from all partitions at once."""
-        self._expect_partitions(store)
+    async def get_many(
+        self, store: str, keys: list[Any], partition: int | None = None, *, stale: bool = False, forwarded: bool = False
+    ) -> Answer:
+        """Return one row per key that is there, from all partitions at once.
+
+        A key that is not where Kafka's default partitioner puts it is looked for in the others: the input may have a partitioner
+        of its own.
+
+        Args:
+            partition: the only one to look in; None: all.
+        """
+        count = self._expect_partitions(store)
+        if partition is not None:
+            _expect_partition(store, partition, count)
+            return await self._many(store, keys, partition, stale, forwarded)
         by_partition = self.discovery.keys_by_partition(store, keys)
+        answer = await self._from_partitions(store, by_partition, stale, forwarded)
+        if count < 2 or len(answer.rows) >= len(keys):
+            return answer
+        found = {repr(row["key"]) for row in answer.rows}  # keys may be lists
+        elsewhere: dict[int, list[Any]] = {}
+        for asked, group in by_partition.items():
+            missing = [key for key in group if repr(key) not in found]
+            for other in range(count):
+                if missing and other != asked:
+                    elsewhere.setdefault(other, []).extend(missing)
+        rest = await self._from_partitions(store, elsewhere, stale, forwarded)
+        merge_positions(answer.position, rest.position)
+        partitions = tuple(sorted({*answer.partitions, *rest.partitions}))
+        return Answer(answer.rows + rest.rows, answer.position, None, answer.stale or rest.stale, max(answer.lag, rest.lag), partitions)
+
+    async def _from_partitions(self, store: str, by_partition: dict[int, list[Any]], stale: bool, forwarded: bool) -> Answer:
         parts = await asyncio.gather(
             *(self._many(store, group, partition, stale, forwarded) for partition, group in sorted(by_partition.items()))
         )
@@ -163,13 +191,7 @@ class Router:
         if store in self.discovery.global_stores:
             return [0]
         if read.partition is not None:
-            if read.partition >= count:
-                raise InvalidStateStorePartitionError(
-                    f"store {store!r} has partitions 0 to {count - 1}, not {read.partition}",
-                    store=store,
-                    partition=read.partition,
-                    status=404,
-                )
+            _expect_partition(store, read.partition, count)
             return [read.partition]
         if read.has_key:
             return [self.discovery.query_metadata_for_key(store, read.key).partition]
@@ -204,7 +226,7 @@ class Router:
             return self._answered(store, partition, await call(self._local.get_many, store, keys, partition, copy), copy)
 
         async def there(host: HostInfo) -> Answer:
-            content = {"keys": [to_wire(key) for key in keys], "stale": stale}
+            content = {"keys": [to_wire(key) for key in keys], "stale": stale, "partition": partition}
             return await self._there(host, "POST", f"/state/stores/{store}", content)
 
         return await self._route(store, partition, stale, forwarded, here, there, None)
@@ -349,6 +371,12 @@ class Router:
             tuple(plain.get("partitions", ())),
             len(response.content),
         )
+
+
+def _expect_partition(store: str, partition: int, count: int) -> None:
+    if partition >= count:
+        message = f"store {store!r} has partitions 0 to {count - 1}, not {partition}"
+        raise InvalidStateStorePartitionError(message, store=store, partition=partition, status=404)
 
 
 def merge_positions(into: dict[str, dict[str, int]], other: Mapping[str, Mapping[str, int]]) -> None:

@@ -127,6 +127,32 @@ def test_many_keys_at_once_and_arrow(hosts: Hosts) -> None:
     assert json.loads(table.schema.metadata[b"kstreams"])["position"] == {"in": {"0": 10, "1": 20}}
 
 
+def test_many_keys_of_an_input_with_a_partitioner_of_its_own(hosts: Hosts) -> None:
+    at = {key: 1 - partition_for_key(key.encode(), 2) for key in (f"odd-{number}" for number in range(8))}
+
+    def put(stores: Any, here: int) -> None:
+        for key in at:
+            if at[key] == here:
+                stores["plain"].put(key, 7)
+
+    for partition, owner in ((0, "a"), (1, "b")):
+        hosts.state.write(partition, lambda stores, here=partition: put(stores, here), offset=30, executor=owner)
+    assert set(at.values()) == {0, 1}
+    for server in hosts.servers.values():
+
+        def rows(server: Server = server, **content: Any) -> list[str]:
+            answer = hosts.web.post(f"{server.url}/state/stores/plain", headers=server.headers, json=content)
+            assert answer.status_code == 200, answer.text
+            return sorted(row["key"] for row in answer.json()["rows"])
+
+        assert rows(keys=[*at, KEYS[0], "none"]) == [KEYS[0], *at]
+        assert rows(keys=[*at, KEYS[0], "none"], partition=0) == sorted(
+            [key for key in at if at[key] == 0] + [KEYS[0]] * (partition_for_key(KEYS[0].encode(), 2) == 0)
+        )
+        wrong = hosts.web.post(f"{server.url}/state/stores/plain", headers=server.headers, json={"keys": ["a"], "partition": 2})
+        assert wrong.status_code == 404 and wrong.json()["error"] == "InvalidStateStorePartitionError"
+
+
 def test_a_position_that_is_not_reached_is_an_error_or_waited_for(hosts: Hosts) -> None:
     key = next(key for key in KEYS if partition_for_key(key.encode(), 2) == 1)
     reached = {"position": '{"in": {"1": 20}}'}
