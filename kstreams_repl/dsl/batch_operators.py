@@ -1,4 +1,4 @@
-"""The operators of a stream that take many records at once: `map_batches`, `sql`. They have no counterpart in Kafka Streams."""
+"""The operator of a stream that calls a function with many records at once: `map_batches`. Kafka Streams has no counterpart."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Any, Self
 from kstreams_repl import serdes
 from kstreams_repl.dsl.async_operators import AsyncOperators
 from kstreams_repl.dsl.call_log import logged
-from kstreams_repl.dsl.stream_base import check_callable
+from kstreams_repl.dsl.stream_base import AbstractStream, check_callable
 from kstreams_repl.operators.record_columns import Fields, declared, kind_of
 from kstreams_repl.operators.stream_map_batches import StreamMapBatches
-from kstreams_repl.operators.stream_sql import StreamSql
 
 
 class BatchOperators(AsyncOperators):
-    """The operators of `KStream` that take many records at once."""
+    """`KStream.map_batches`."""
 
     @logged
     def map_batches(self, mapper: Callable[[Any], Any], *, columns: Mapping[str, Any] | None = None, name: str | None = None) -> Self:
@@ -47,37 +46,11 @@ class BatchOperators(AsyncOperators):
             >>> orders.map_batches(large, columns={"user": int, "amount": int}).to("large", value_serde="json")
         """
         check_callable(mapper, "mapper", "map_batches", "batch")
-        operator = StreamMapBatches(*self._column_types(columns, "map_batches"), mapper)
+        operator = StreamMapBatches(*column_types(self, columns, "map_batches"), mapper)
         return self._put(operator, "KSTREAM-MAPBATCHES-", name, key_serde=self.key_serde, value_changing=True)
 
-    @logged
-    def sql(self, query: str, *, columns: Mapping[str, Any] | None = None, name: str | None = None) -> Self:
-        """Filter records and change their values with a SELECT of DuckDB. Records keep key, time, headers and order.
 
-        The stream is the table `this`. Its columns are `value`, or the declared fields of JSON objects, and key, timestamp, partition,
-        offset and headers, which `*` leaves out. A selected column `value` alone is the new value; otherwise it is a dict of the columns.
-
-        Args:
-            query: SELECT ... FROM this WHERE ..., without aggregates, window functions, subqueries, ORDER BY, DISTINCT and LIMIT.
-            columns: field of the JSON object -> int, float, str, bool, an Arrow or SQL name of a type, or an Arrow type; None = the
-                table has a column `value`.
-            name: name of the node; None = generated.
-
-        Raises:
-            TopologyError: the query does not parse, is not such a SELECT or names an unknown column, or a type is unknown.
-            KStreamsError: duckdb is not installed.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> orders = builder.stream("orders", key_serde="string", value_serde="json")
-            >>> query = "SELECT user, amount * 2 AS double FROM this WHERE amount > 100"
-            >>> orders.sql(query, columns={"user": int, "amount": int}).to("large", value_serde="json")
-        """
-        operator = StreamSql(*self._column_types(columns, "sql"), query)
-        operator.check()
-        return self._put(operator, "KSTREAM-SQL-", name, key_serde=self.key_serde, value_changing=True)
-
-    def _column_types(self, columns: Mapping[str, Any] | None, operator: str) -> tuple[Fields, str | None, str | None]:
-        key, value = (None if one is None else kind_of(serdes.resolve(one)) for one in (self.key_serde, self.value_serde))
-        return declared(columns, operator), key, value
+def column_types(stream: AbstractStream, columns: Mapping[str, Any] | None, operator: str) -> tuple[Fields, str | None, str | None]:
+    """Return the declared fields of an operator's argument `columns`, and the types of the stream's keys and values."""
+    key, value = (None if one is None else kind_of(serdes.resolve(one)) for one in (stream.key_serde, stream.value_serde))
+    return declared(columns, operator), key, value

@@ -26,6 +26,7 @@ from kstreams_repl.dsl.grouped_table import GroupedTable
 from kstreams_repl.dsl.joinable_stream import JoinableStream
 from kstreams_repl.dsl.joinable_table import JoinableTable
 from kstreams_repl.dsl.options import Materialized, materialized
+from kstreams_repl.dsl.sql_operators import SqlOperators
 from kstreams_repl.dsl.store_plans import table_store
 from kstreams_repl.dsl.stream_base import check_callable, check_kind, first_known, serde_or_none
 from kstreams_repl.dsl.stream_operators import Predicate
@@ -43,7 +44,7 @@ from kstreams_repl.operators.table_to_stream import TableToStream
 from kstreams_repl.topology.names import validate_name
 
 
-class KStream(JoinableStream, TableFilesStream):
+class KStream(JoinableStream, TableFilesStream, SqlOperators["KTable"]):
     """A stream of records. Get one from `StreamsBuilder.stream` or another stream or table.
 
     Example:
@@ -154,18 +155,19 @@ class KStream(JoinableStream, TableFilesStream):
             >>> words = builder.stream("words", key_serde="string", value_serde="string")
             >>> counts = words.group_by_key().count(store="counts")
         """
-        key, value = self._serdes(key_serde, value_serde)
         if name is not None:
             validate_name(name, "node")
+        return self._grouped(key_serde, value_serde, name)
+
+    def _grouped(self, key_serde: Any, value_serde: Any, topic_name: str | None = None) -> KGroupedStream:
         return KGroupedStream(
             self._log,
             self.name,
-            key,
-            value,
+            *self._serdes(key_serde, value_serde),
             self._sources,
             self._node,
             repartition_required=self._repartition_required,
-            topic_name=name,
+            topic_name=topic_name,
         )
 
     @logged
@@ -190,17 +192,7 @@ class KStream(JoinableStream, TableFilesStream):
         """
         check_callable(selector, "selector", "group_by")
         keyed = self._put(StreamSelectKey(selector), "KSTREAM-KEY-SELECT-", name, key_changing=True)
-        value = first_known(serde_or_none(value_serde), self.value_serde)
-        return KGroupedStream(
-            self._log,
-            keyed.name,
-            serde_or_none(key_serde),
-            value,
-            self._sources,
-            keyed._node,
-            repartition_required=True,
-            topic_name=name,
-        )
+        return keyed._grouped(key_serde, first_known(value_serde, self.value_serde), name)
 
 
 class KTable(TableOperators, JoinableTable):

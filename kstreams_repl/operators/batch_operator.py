@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.record_columns import BatchResult, Fields, RecordColumns, arrow
@@ -30,6 +30,9 @@ class BatchOperator(Operator):
         fields: the declared fields of the values, which are then JSON objects.
         key, value: the types of keys and values (`record_columns.kind_of`); None if only the objects tell.
     """
+
+    rekeys: ClassVar[bool] = False
+    """Its results have keys of their own (`BatchResult.keys`)."""
 
     fields: Fields
     key: str | None

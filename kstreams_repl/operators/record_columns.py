@@ -7,7 +7,7 @@ with declared types, so that a type never depends on which records share a batch
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -155,11 +155,15 @@ class BatchResult:
         rows: for each output record the index of its input record, ascending.
         values: returns the values of the output; None: read `texts`.
         texts: returns them as the json serde writes them; None: write `values`.
+        keys: of the output records; None: those of their input records.
+        dropped: how many input records were dropped, by reason.
     """
 
     rows: Sequence[int]
     values: Callable[[], Sequence[Any]] | None = None
     texts: Callable[[], Sequence[bytes | None]] | None = None
+    keys: Sequence[Any] | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
     def objects(self) -> Sequence[Any]:
         """Return the values as objects."""

@@ -74,6 +74,7 @@ class BatchNode:
         self.name, self.mixing = node.name, mixing
         self._node, self._forward, self._clock, self._errors = node, forward, clock, errors
         self._work = work = operator.work(node.name)
+        self._rekeys = operator.rekeys
 
         def run(rows: RecordColumns) -> BatchResult:
             return work(rows)
@@ -120,7 +121,8 @@ class BatchNode:
     def _process(self, waiting: Sequence[WaitingRecord]) -> None:
         try:
             result = self.run(_columns_of(waiting))
-            found = list(zip(result.rows, result.objects(), strict=True))
+            keys = [waiting[at].key for at in result.rows] if result.keys is None else result.keys
+            found = list(zip(result.rows, keys, result.objects(), strict=True))
         except BaseException as error:
             if is_interrupt(error):
                 raise
@@ -131,15 +133,21 @@ class BatchNode:
             self._process(waiting[:half])
             self._process(waiting[half:])
             return
+        self._drop(result)
         forward, record = self._forward, self._node.record
         try:
-            for at, value in found:
+            for at, key, value in found:
                 one = waiting[at]
                 self._locate(one)
-                forward(one.key, value, one.timestamp, one.headers)
+                forward(key, value, one.timestamp, one.headers)
         except BaseException as error:
             record.raised(error)
             raise
+
+    def _drop(self, result: BatchResult) -> None:
+        for reason, count in result.dropped.items():
+            for _ in range(count):
+                self._node.drop(reason)
 
     def _locate(self, one: WaitingRecord) -> None:
         record = self._node.record
@@ -171,7 +179,7 @@ class BatchNode:
         """
         texts = self.reads_texts(values)
         # the partition of a windowed key is found by its bytes, so a null key cannot be sent that way
-        outlet = None if keys.base_key_suffix else self._node.outlet(keys, serdes.json)
+        outlet = None if keys.base_key_suffix or self._rekeys else self._node.outlet(keys, serdes.json)
 
         def run(
             all_keys: Sequence[Any],
@@ -205,8 +213,8 @@ class BatchNode:
 
     def _result_of(
         self, chunk: _Chunk, keys: Serde, *, texts: bool, as_json: bool
-    ) -> tuple[Sequence[int], Sequence[Any]] | None:
-        """Return for each output record the index of its input record and the value, or its JSON; None if a record of the chunk fails."""
+    ) -> tuple[BatchResult, Sequence[Any]] | None:
+        """Return what the chunk became, and the values or their JSON; None if a record of the chunk fails."""
         count = len(chunk.timestamps)
         columns = RecordColumns(
             count,
@@ -221,14 +229,16 @@ class BatchNode:
         )
         try:
             result = self.run(columns)
-            return result.rows, result.json() if as_json else result.objects()
+            return result, result.json() if as_json else result.objects()
         except BaseException as error:  # raised again when the record enters alone
             if is_interrupt(error):
                 raise
             return None
 
-    def _emit(self, chunk: _Chunk, rows: Sequence[int], values: Sequence[Any], keys: Serde, outlet: Outlet | None) -> None:
+    def _emit(self, chunk: _Chunk, result: BatchResult, values: Sequence[Any], keys: Serde, outlet: Outlet | None) -> None:
         """Forward a result, and advance the stream time to that of its records."""
+        self._drop(result)
+        rows = result.rows
         clock, timestamps = self._clock, chunk.timestamps
         before, headers = clock.now, chunk.headers
         if outlet is not None:
@@ -238,13 +248,14 @@ class BatchNode:
                 outlet(_picked(chunk.key_data(keys), rows), values, _picked(timestamps, rows), own)
             return
         forward, record = self._forward, self._node.record
-        objects, times = chunk.key_objects(keys), list(accumulate(timestamps, max, initial=before))
-        for at, value in zip(rows, values, strict=True):
+        of_results = chunk.key_objects(keys, rows) if result.keys is None else result.keys
+        times = list(accumulate(timestamps, max, initial=before))
+        for at, key, value in zip(rows, of_results, values, strict=True):
             record.offset, record.timestamp = chunk.offsets[at], timestamps[at]
             record.raw_key, record.raw_value = chunk.raw_keys[at], chunk.raw_values[at]
             record.headers = own_headers = chunk.no_headers if headers is None else headers[at]
             clock.now = times[at + 1]
-            forward(objects[at], value, timestamps[at], own_headers)
+            forward(key, value, timestamps[at], own_headers)
         clock.now = times[-1]
 
 
@@ -276,9 +287,10 @@ class _Chunk(NamedTuple):
             self.raw_keys[at], self.raw_values[at],
         )  # fmt: skip
 
-    def key_objects(self, serde: Serde) -> Sequence[Any]:
-        """Return the keys."""
-        return self.keys if self.are_read else list(map(serde.deserialize, self.keys))
+    def key_objects(self, serde: Serde, rows: Sequence[int] | None = None) -> Sequence[Any]:
+        """Return the keys, those of some rows or all."""
+        keys = self.keys if rows is None else _picked(self.keys, rows)
+        return keys if self.are_read else list(map(serde.deserialize, keys))
 
     def key_data(self, serde: Serde) -> Sequence[bytes | None]:
         """Return the keys as the serde writes them."""

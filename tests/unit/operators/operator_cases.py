@@ -85,9 +85,13 @@ def more() -> dict[str, Callable[[], Any]]:
     def sql_of_texts(builder: Any) -> None:
         builder.stream("in", **string).sql("SELECT upper(value) AS value FROM this").to("out")
 
+    def groups_of_texts(builder: Any) -> None:
+        query = "SELECT count(*) AS n, max(value) AS last FROM this GROUP BY key"
+        builder.stream("in", **string).sql(query, store="groups").to_stream().to("out")
+
     found = [
-        batches_of_texts, sql_of_texts, joined_with_itself, global_join, stored_views, sliding, tumbling, on_close, session, suppressed,
-        inner_join, table_join_with_grace, foreign_key_join, versioned,
+        batches_of_texts, sql_of_texts, groups_of_texts, joined_with_itself, global_join, stored_views, sliding, tumbling, on_close,
+        session, suppressed, inner_join, table_join_with_grace, foreign_key_join, versioned,
     ]  # fmt: skip
     return {one.__name__: functools.partial(_built, one) for one in found}
 

@@ -141,7 +141,7 @@ NOT_FUSED: Exempt = {
     "TableSuppress": CHANGES,
     **dict.fromkeys(("StreamStreamJoin", "StreamStreamSelfJoin", "StreamJoinWindow"), SEARCHES),
     **dict.fromkeys(("StreamSessionWindowAggregate", "StreamSlidingWindowAggregate"), SEARCHES),
-    **dict.fromkeys(("StreamMapBatches", "StreamSql"), WHOLE),
+    **dict.fromkeys(("StreamMapBatches", "StreamSql", "StreamSqlPartials"), WHOLE),
     **dict.fromkeys(("SubscriptionSend", "SubscriptionReceive", "SubscriptionJoin", "ForeignTableJoin", "ResponseJoin"), BYTES),
 }
 

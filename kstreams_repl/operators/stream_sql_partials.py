@@ -1,0 +1,276 @@
+"""Aggregate with a SELECT ... GROUP BY of DuckDB, many records at once. Kafka Streams has no counterpart.
+
+The query runs over each batch and returns one row per group, a *partial*: a tuple of the results for the group's records in this batch.
+It leaves under the group's key, with time, coordinates and headers of the group's record with the largest timestamp. Behind it, after a
+repartition if the key is another one than the record's, a `StreamAggregate` merges the partials of a key into its row (`MergePartials`).
+Invariant: merging the partials of any division into batches gives the result of the query over all records; sums of DOUBLE up to the
+order of addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from kstreams_repl import serdes
+from kstreams_repl.errors import InvalidRecordError, KStreamsError, TopologyError
+from kstreams_repl.operators.batch_database import Statement, literal, open_database, quoted
+from kstreams_repl.operators.batch_operator import BatchOperator, BatchWork
+from kstreams_repl.operators.record_columns import COORDINATES, VALUE, BatchResult, RecordColumns
+from kstreams_repl.operators.sql_grouping import AT, ORDER, Grouping, Merge, group, key_name
+from kstreams_repl.operators.sql_syntax import parsed
+from kstreams_repl.operators.stream_sql import NO_RECORDS, Kinds, Query, braced
+from kstreams_repl.serdes import Serde
+
+
+@dataclass(slots=True)
+class StreamSqlPartials(BatchOperator):
+    """Run `query` over each batch; forward one partial per group.
+
+    Attributes:
+        query: a SELECT with GROUP BY.
+    """
+
+    rekeys = True
+
+    query: str
+
+    def work(self, node: str) -> BatchWork:
+        """Return what one task's node does with a batch."""
+        return _Partials(self, open_database())
+
+    def table(self) -> SqlTable:
+        """Return what the query makes of the stream.
+
+        Raises:
+            TopologyError: the query cannot run, or its result cannot be merged.
+        """
+        database = open_database()
+        try:
+            return _Partials(self, database).table()
+        finally:
+            database.close()
+
+
+@dataclass(frozen=True, slots=True)
+class MergePartials:
+    """The aggregator (key, partial, row) -> row of a table's rows.
+
+    Attributes:
+        names, merges: of the selected columns.
+    """
+
+    names: tuple[str, ...]
+    merges: tuple[Merge, ...]
+
+    @property
+    def is_value(self) -> bool:
+        """Whether a row is the single column `value`, and not a dict."""
+        return self.names == (VALUE,) and not self.averages
+
+    @property
+    def averages(self) -> tuple[str, ...]:
+        """Return the names of averages: rows have a sum and a count of each, too."""
+        return tuple(name for name, merge in zip(self.names, self.merges, strict=True) if merge is Merge.AVERAGE)
+
+    def __call__(self, key: Any, partial: Sequence[Any], row: Any) -> Any:
+        is_value = self.is_value
+        if row is not None and is_value is isinstance(row, dict):
+            raise KStreamsError(
+                f"the row of {key!r} has another form than the query's results: {str(row)[:60]}",
+                hint="an earlier query selected other columns: reset the store, or give the table a new one",
+            )
+        old = {} if row is None else {VALUE: row} if is_value else row
+        new: dict[str, Any] = {}
+        for name, merge, found in zip(self.names, self.merges, partial, strict=False):
+            if merge is Merge.AVERAGE:
+                new[name] = found
+            else:
+                new[name] = _MERGED[merge](old.get(name), found)
+        for name, count in zip(self.averages, partial[len(self.names) :], strict=True):
+            total, count = _sum(old.get(f"{name}_sum"), new[name]), _count(old.get(f"{name}_count"), count)
+            new |= {name: total / count if count else None, f"{name}_sum": total, f"{name}_count": count}
+        return new[VALUE] if is_value else new
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedColumns:
+    """The mapper row -> value of a table whose rows have the sums and counts of averages, too.
+
+    Attributes:
+        names: of the selected columns.
+    """
+
+    names: tuple[str, ...]
+
+    def __call__(self, row: Any) -> Any:
+        return row[VALUE] if self.names == (VALUE,) else {name: row[name] for name in self.names}
+
+
+@dataclass(frozen=True, slots=True)
+class SqlTable:
+    """What a query with GROUP BY makes of a stream.
+
+    Attributes:
+        merge: merges partials into rows.
+        key_serde: of the group key; None: it is the record's key.
+    """
+
+    merge: MergePartials
+    key_serde: Serde | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The query for one type of keys and values.
+
+    Attributes:
+        names: of the selected columns.
+        key_kinds: the types of the group keys.
+        as_json: the numbers of the columns that are JSON.
+    """
+
+    statement: Statement
+    names: tuple[str, ...]
+    key_kinds: tuple[str, ...]
+    as_json: Sequence[int]
+
+
+class _Partials(Query[_Plan]):
+    """`StreamSqlPartials` in one task."""
+
+    grouping: Grouping
+
+    def __init__(self, operator: StreamSqlPartials, database: Any) -> None:
+        self._columns = [name.lower() for name, _ in operator.fields] or [VALUE], operator.not_declared(COORDINATES)
+        super().__init__(operator, database, parsed(database, operator.query))
+
+    def complete(self, tree: dict[str, Any]) -> None:
+        self.grouping = group(self.database, tree, self.query, *self._columns)
+
+    def table(self) -> SqlTable:
+        """Return what the query makes of the stream."""
+        by_key = self.grouping.by_key
+        if not self.is_typed and not by_key:
+            raise TopologyError(
+                f"sql() cannot tell the types of the columns that it groups: {self.query}",
+                hint="give the stream its serdes, or declare the fields of JSON objects with columns=",
+            )
+        plan, _ = self.planned(NO_RECORDS)
+        serde = None if by_key else serdes.json if len(plan.key_kinds) > 1 else _KEY_SERDES[plan.key_kinds[0]]
+        return SqlTable(MergePartials(plan.names, self.grouping.merges), serde)
+
+    def more(self, rows: RecordColumns) -> dict[str, Any]:
+        pa = self.pa
+        return super().more(rows) | {ORDER: pa.compute.rank(pa.array(rows.timestamps, pa.int64()), tiebreaker="first")}
+
+    def plan(self, records: Any, kinds: Kinds) -> _Plan:
+        statement, names, types = self.statement(records, kinds)
+        grouping = self.grouping
+        of_key = {key_name(number) for number in range(len(grouping.keys))}
+        stored = [_stored_kind(kind) for kind in types]
+        same = [number for number, merge in enumerate(grouping.merges) if merge is Merge.SAME]
+        as_json = [number for number in same if types[number] == "JSON"]
+        for number in as_json:
+            stored[number] = "VARCHAR"
+        for name, kind, to in zip(names, types, stored, strict=True):
+            if to is None and not (grouping.by_key and name in of_key):
+                raise TopologyError(
+                    f"sql() cannot keep a {kind} in a table, as the column {name}: {self.query}",
+                    hint="CAST it to a number, a text, a time or a truth value (of JSON: ->> instead of ->)",
+                )
+        columns = ", ".join(_cast(name, to) for name, to in zip(names, stored, strict=True))
+        statement.prepare(f"SELECT {braced(columns)} FROM ({{query}}) ORDER BY {AT}")
+        key_kinds = tuple(to or "" for name, to in zip(names, stored, strict=True) if name in of_key)
+        return _Plan(statement, tuple(names[: len(grouping.merges)]), key_kinds, as_json)
+
+    def __call__(self, rows: RecordColumns) -> BatchResult:
+        grouping, dropped = self.grouping, {}
+        plan, records = self.planned(rows)
+        has_value = rows.has_value()
+        if has_value is not None:
+            records = records.filter(self.pa.array(has_value))
+            dropped["null value"] = has_value.count(False)
+        found = self.run(plan.statement, records)
+        for number in plan.as_json:
+            found[number] = [None if text is None else serdes.json.deserialize(text.encode()) for text in found[number]]
+        width = len(grouping.merges) + len(grouping.averages)
+        partials = list(zip(*found[:width], strict=True))
+        keys, counts, at = found[width:-2], found[-2], found[-1]
+        whole: Sequence[Any]
+        if len(keys) > 1:
+            whole = [dict(zip(grouping.keys, each, strict=True)) for each in zip(*keys, strict=True)]
+        else:
+            (whole,) = keys
+            if None in whole:  # a table has no row for it
+                dropped["null key"] = sum(count for key, count in zip(whole, counts, strict=True) if key is None)
+                kept = [key is not None for key in whole]
+                at, partials, whole = ([each for each, keep in zip(column, kept, strict=True) if keep] for column in (at, partials, whole))
+        return BatchResult(at, lambda: partials, keys=None if grouping.by_key else whole, dropped=dropped)
+
+
+_KEY_SERDES = {"BIGINT": serdes.long, "INTEGER": serdes.integer, "SMALLINT": serdes.short, "DOUBLE": serdes.double,
+               "BOOLEAN": serdes.boolean, "VARCHAR": serdes.string}  # fmt: skip
+_STORED = {
+    "TINYINT": "SMALLINT", "UTINYINT": "SMALLINT", "SMALLINT": "SMALLINT", "USMALLINT": "INTEGER", "INTEGER": "INTEGER",
+    "UINTEGER": "BIGINT", "BIGINT": "BIGINT", "UBIGINT": "BIGINT", "HUGEINT": "BIGINT", "UHUGEINT": "BIGINT", "FLOAT": "DOUBLE",
+    "DOUBLE": "DOUBLE", "BOOLEAN": "BOOLEAN", "VARCHAR": "VARCHAR", "UUID": "VARCHAR", "DATE": "VARCHAR", '"NULL"': "INTEGER",
+}  # fmt: skip
+"""Types of results, and as what JSON keeps them. Times as texts are in their order."""
+
+
+def _stored_kind(kind: str) -> str | None:
+    if kind.startswith("DECIMAL"):
+        return "DOUBLE"
+    return "VARCHAR" if kind.startswith("TIME") else _STORED.get(kind)
+
+
+def _cast(name: str, kind: str | None) -> str:
+    """Return the column as it is kept. JSON has no infinity and no NaN."""
+    column = quoted(name)
+    if kind is None:
+        return column
+    if kind != "DOUBLE":
+        return f"{column}::{kind} AS {column}"
+    refused = literal(f"the column {name} is not a finite number")
+    return f"CASE WHEN isfinite({column}::DOUBLE) OR {column} IS NULL THEN {column}::DOUBLE ELSE error({refused})::DOUBLE END AS {column}"
+
+
+# ---- merging -------------------------------------------------------------------------------------------------------------------------
+
+
+def _same(old: Any, new: Any) -> Any:
+    return new
+
+
+def _count(old: Any, new: Any) -> Any:
+    return _sum(old or 0, new)
+
+
+def _sum(old: Any, new: Any) -> Any:
+    if old is None or new is None:
+        return new if old is None else old
+    total = old + new
+    if not (isfinite(total) if type(total) is float else -(2**63) <= total < 2**63):
+        raise InvalidRecordError(f"the sum {old} + {new} is out of range", hint="sum DOUBLE instead of integers, or smaller numbers")
+    return total
+
+
+def _nulls_aside(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def merged(old: Any, new: Any) -> Any:
+        return new if old is None else old if new is None else choose(old, new)
+
+    return merged
+
+
+_MERGED: dict[Merge, Callable[[Any, Any], Any]] = {
+    Merge.SAME: _same,
+    Merge.COUNT: _count,
+    Merge.SUM: _sum,
+    Merge.MIN: _nulls_aside(min),
+    Merge.MAX: _nulls_aside(max),
+    Merge.AND: _nulls_aside(lambda old, new: old and new),
+    Merge.OR: _nulls_aside(lambda old, new: old or new),
+}
