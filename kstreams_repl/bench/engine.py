@@ -169,8 +169,25 @@ def _by_batches(stream: Any) -> Any:
     return stream.map_batches(large, columns=_COLUMNS)
 
 
-QUERIES: dict[str, Callable[[Any], Any]] = {"functions": _by_functions, "sql": _by_sql, "map_batches": _by_batches}
-"""The same query over JSON values in three ways: filter and projection."""
+def _groups_by_functions(stream: Any) -> Any:
+    def add(key: str, value: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+        amount = value["amount"]
+        return {"orders": row["orders"] + 1, "total": row["total"] + amount, "high": max(row["high"], amount)}
+
+    first = {"orders": 0, "total": 0, "high": 0}
+    return stream.group_by_key().aggregate(lambda: first, add, value_serde="json").to_stream()
+
+
+def _groups_by_sql(stream: Any) -> Any:
+    query = "SELECT count(*) AS orders, sum(amount) AS total, max(amount) AS high FROM this GROUP BY key"
+    return stream.sql(query, columns={"amount": int}, store="totals").to_stream()
+
+
+QUERIES: dict[str, Callable[[Any], Any]] = {
+    "functions": _by_functions, "sql": _by_sql, "map_batches": _by_batches, "groups-functions": _groups_by_functions,
+    "groups-sql": _groups_by_sql,
+}  # fmt: skip
+"""The same query over JSON values in three ways: filter and projection; and an aggregate by key in two."""
 
 
 def query_topology(case: str) -> Any:

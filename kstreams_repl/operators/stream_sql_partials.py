@@ -10,7 +10,7 @@ order of addition.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
@@ -64,18 +64,20 @@ class MergePartials:
 
     names: tuple[str, ...]
     merges: tuple[Merge, ...]
+    averages: tuple[str, ...] = field(init=False)
+    """The names of averages: rows have a sum and a count of each, too."""
+    is_value: bool = field(init=False)
+    """A row is the single column `value`, and not a dict."""
+    merged: tuple[Callable[[Any, Any], Any], ...] = field(init=False, repr=False, compare=False)
 
-    @property
-    def is_value(self) -> bool:
-        """Whether a row is the single column `value`, and not a dict."""
-        return self.names == (VALUE,) and not self.averages
-
-    @property
-    def averages(self) -> tuple[str, ...]:
-        """Return the names of averages: rows have a sum and a count of each, too."""
-        return tuple(name for name, merge in zip(self.names, self.merges, strict=True) if merge is Merge.AVERAGE)
+    def __post_init__(self) -> None:
+        averages = tuple(name for name, merge in zip(self.names, self.merges, strict=True) if merge is Merge.AVERAGE)
+        object.__setattr__(self, "averages", averages)
+        object.__setattr__(self, "is_value", self.names == (VALUE,) and not averages)
+        object.__setattr__(self, "merged", tuple(map(_MERGED.__getitem__, self.merges)))
 
     def __call__(self, key: Any, partial: Sequence[Any], row: Any) -> Any:
+        """Return the new row."""
         is_value = self.is_value
         if row is not None and is_value is isinstance(row, dict):
             raise KStreamsError(
@@ -83,14 +85,9 @@ class MergePartials:
                 hint="an earlier query selected other columns: reset the store, or give the table a new one",
             )
         old = {} if row is None else {VALUE: row} if is_value else row
-        new: dict[str, Any] = {}
-        for name, merge, found in zip(self.names, self.merges, partial, strict=False):
-            if merge is Merge.AVERAGE:
-                new[name] = found
-            else:
-                new[name] = _MERGED[merge](old.get(name), found)
-        for name, count in zip(self.averages, partial[len(self.names) :], strict=True):
-            total, count = _sum(old.get(f"{name}_sum"), new[name]), _count(old.get(f"{name}_count"), count)
+        new = {name: merged(old.get(name), found) for name, merged, found in zip(self.names, self.merged, partial, strict=False)}
+        for name, counted in zip(self.averages, partial[len(self.names) :], strict=True):
+            total, count = _sum(old.get(f"{name}_sum"), new[name]), _count(old.get(f"{name}_count"), counted)
             new |= {name: total / count if count else None, f"{name}_sum": total, f"{name}_count": count}
         return new[VALUE] if is_value else new
 
@@ -241,7 +238,7 @@ def _cast(name: str, kind: str | None) -> str:
 # ---- merging -------------------------------------------------------------------------------------------------------------------------
 
 
-def _same(old: Any, new: Any) -> Any:
+def _newer(old: Any, new: Any) -> Any:
     return new
 
 
@@ -253,24 +250,27 @@ def _sum(old: Any, new: Any) -> Any:
     if old is None or new is None:
         return new if old is None else old
     total = old + new
-    if not (isfinite(total) if type(total) is float else -(2**63) <= total < 2**63):
+    if not (_LEAST <= total <= _MOST if type(total) is int else isfinite(total)):
         raise InvalidRecordError(f"the sum {old} + {new} is out of range", hint="sum DOUBLE instead of integers, or smaller numbers")
     return total
 
 
-def _nulls_aside(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def merged(old: Any, new: Any) -> Any:
-        return new if old is None else old if new is None else choose(old, new)
-
-    return merged
+def _least(old: Any, new: Any) -> Any:
+    return old if new is None or (old is not None and old <= new) else new
 
 
+def _most(old: Any, new: Any) -> Any:
+    return old if new is None or (old is not None and old >= new) else new
+
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
 _MERGED: dict[Merge, Callable[[Any, Any], Any]] = {
-    Merge.SAME: _same,
+    Merge.SAME: _newer,
+    Merge.AVERAGE: _newer,  # the batch's sum
     Merge.COUNT: _count,
     Merge.SUM: _sum,
-    Merge.MIN: _nulls_aside(min),
-    Merge.MAX: _nulls_aside(max),
-    Merge.AND: _nulls_aside(lambda old, new: old and new),
-    Merge.OR: _nulls_aside(lambda old, new: old or new),
+    Merge.MIN: _least,
+    Merge.MAX: _most,
+    Merge.AND: _least,  # False is less than True
+    Merge.OR: _most,
 }
