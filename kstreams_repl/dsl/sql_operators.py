@@ -66,8 +66,9 @@ class SqlOperators(StreamOperators, Generic[T]):
                 table has a column `value`.
             name: name of the node, with GROUP BY of the one that has the store; None = generated.
             store: GROUP BY only, and needed there: name of the store, for queries; or a `Materialized`.
-            key_serde, value_serde, caching, logging, history, persistent, topic_config: options of the table's store, as in
-                `Materialized`; None = its default, for values JSON.
+            key_serde: of the table, and of the repartition topic if one is needed; None = the stream's, or that of the group key's type.
+            value_serde, caching, logging, history, persistent, topic_config: options of the table's store, as in `Materialized`; None =
+                its default, for values JSON.
 
         Raises:
             TopologyError: the query does not parse, is not such a SELECT or names an unknown column, or a type is unknown; GROUP BY
@@ -107,7 +108,7 @@ class SqlOperators(StreamOperators, Generic[T]):
         def merge(store: str) -> StreamAggregate:
             return StreamAggregate(store, nothing, made.merge, versioned=options.versioned)
 
-        table = partials._grouped(None, None)._table(merge, options, AGGREGATE, name)
+        table = partials._grouped(options.key_serde, None)._table(merge, options, AGGREGATE, name)
         if not made.merge.averages:
             return table
         selected = table.map_values(SelectedColumns(made.merge.names), value_serde=options.value_serde)

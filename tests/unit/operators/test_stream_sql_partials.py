@@ -202,6 +202,19 @@ def test_default_serdes_will_do_for_the_records_key() -> None:
     assert driver.create_output_topic("out", "string", "json").read_key_values() == [("a", {"key": "a", "n": 1})]
 
 
+@pytest.mark.parametrize("optimization", ["none", "all"])
+def test_a_changed_key_is_repartitioned_and_joins_a_table_of_that_key(optimization: str) -> None:
+    builder = ks.StreamsBuilder()
+    changed = builder.stream("in", key_serde="string", value_serde="json").select_key(lambda key, value: str(value["user"]))
+    rows = changed.sql("SELECT count(*) AS n FROM this GROUP BY key", columns=COLUMNS, store="rows", key_serde="string")
+    counts = changed.group_by_key(key_serde="string", value_serde="json").count(store="counts")
+    rows.join(counts, lambda row, count: [row["n"], count]).to_stream().to("out", key_serde="string", value_serde="json")
+    driver = ks.TopologyTestDriver(builder.build({"topology.optimization": optimization}))
+    driver.create_input_topic("in", "string", "json").pipe_records([("a", {"user": at % 2}, at) for at in range(10)])
+    found = dict(driver.create_output_topic("out", "string", "json").read_key_values())
+    assert found == {"0": [5, 5], "1": [5, 5]}
+
+
 def test_a_key_that_is_json_stays_json() -> None:
     builder = ks.StreamsBuilder()
     stream = builder.stream("in", key_serde="json", value_serde="json")
