@@ -45,6 +45,12 @@ def test_throughput_tells_each_workload_and_leaves_only_its_input(broker: Any) -
 
 
 @pytest.mark.slow
+def test_a_query_of_nexmark_has_a_line_after_each_run(broker: Any) -> None:
+    lines = bench(broker, "nexmark", "--query", "q1", "--events", "5000", "--runs", "2")
+    assert [(line["case"], line["runs"], line["records"]) for line in lines] == [("q1", 1, 4600), ("q1", 2, 4600)]
+
+
+@pytest.mark.slow
 @with_peer
 def test_kafka_streams_beside_us_puts_out_the_same(broker: Any) -> None:
     tiny = ["--records", "20000", "--keys", "500", "--runs", "1", "--guarantee", "exactly_once_v2"]
