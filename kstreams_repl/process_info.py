@@ -8,7 +8,7 @@ PROC = Path("/proc")
 
 
 def start_time(pid: int) -> str:
-    """Return when a process was started, as text that no later process with the same id has; "" when there is no such process."""
+    """Return when a process was started, as text that no later process of this boot has with this id; "" when there is none."""
     if not _has_proc():
         import psutil
 
@@ -18,6 +18,22 @@ def start_time(pid: int) -> str:
             return ""
     fields = _stat(pid)
     return fields[19] if fields else ""
+
+
+def running_since(pid: int) -> str:
+    """Return when a process was started, as text that no later process with the same id has, in a later boot neither; "" when there is
+    no such process, or it has ended and its parent does not know yet (a zombie).
+    """
+    if not _has_proc():
+        import psutil
+
+        try:
+            process = psutil.Process(pid)
+            return "" if process.status() == psutil.STATUS_ZOMBIE else repr(process.create_time())
+        except psutil.Error:
+            return ""
+    fields = _stat(pid)
+    return f"{fields[19]}@{boot_id().decode()}" if fields and fields[0] not in "ZX" else ""
 
 
 def parent(pid: int) -> int | None:

@@ -1,6 +1,6 @@
 """Processes that outlive their parent: how to start and to identify them.
 
-A process id alone is not unique over time. A `ProcessMark` contains the id *and* the start time, so that a reader of a stored mark never
+A process id alone is not unique over time. A `ProcessMark` contains the id *and* the start, so that a reader of a stored mark never
 mistakes another process for the one that wrote it, and never ends it.
 """
 
@@ -17,33 +17,36 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
+from kstreams_repl.process_info import running_since
 
-_CLOCK_SECONDS = 2.0
-"""Maximal difference in seconds of two readings of one process's start time: the boot time it is based on gets adjusted."""
 _POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessMark:
-    """A process of this machine, identified by id and start time (epoch seconds)."""
+    """A process of this machine.
+
+    Attributes:
+        born: its start (`process_info.running_since`). A mark whose start has another form, as older versions wrote it, fits no process.
+    """
 
     pid: int
-    born: float
+    born: str
 
     @classmethod
     def own(cls) -> ProcessMark:
         """Return the mark of this process."""
-        return cls(os.getpid(), psutil.Process().create_time())
+        return cls.of(os.getpid())
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessMark:
+        """Return the mark of a running process; if there is none, a mark that fits no process."""
+        return cls(pid, running_since(pid))
 
     @property
     def is_alive(self) -> bool:
         """Return whether the process is still running; a zombie is not."""
-        try:
-            process = psutil.Process(self.pid)
-            return bool(abs(process.create_time() - self.born) < _CLOCK_SECONDS and process.status() != psutil.STATUS_ZOMBIE)
-        except psutil.NoSuchProcess:
-            return False
+        return running_since(self.pid) == self.born != ""
 
     def ask_to_end(self) -> None:
         """Send SIGTERM if the process is still the same."""
@@ -59,14 +62,6 @@ class ProcessMark:
                 return False
             time.sleep(_POLL_SECONDS)
         return True
-
-
-def process_mark(pid: int) -> ProcessMark | None:
-    """Return the mark of a running process; None if there is none."""
-    try:
-        return ProcessMark(pid, psutil.Process(pid).create_time())
-    except psutil.NoSuchProcess:
-        return None
 
 
 def open_log(path: Path) -> int:

@@ -36,14 +36,14 @@ class BackgroundDemo:
     """The content of ``background.json``.
 
     Attributes:
-        pid, born: the driver's process id and start time (seconds since 1970).
+        pid, born: the driver's process (`ProcessMark`).
         state: ``starting``, ``ready``, or ``ended`` before it was ready.
         verdict: the result of the demo's own check, as ``--json`` prints it.
         failure: if it ended with an error: message, hint, worker's traceback.
     """
 
     pid: int
-    born: float
+    born: str
     directory: str
     state: str = STARTING
     bootstrap_servers: str = ""

@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kstreams_repl import process_info
 from kstreams_repl.instance.executor_directory import executor_process
 from kstreams_repl.instance.state.owner_token import end_process, is_alive, owner_token
 from kstreams_repl.process_info import boot_id, parent, start_time
+from kstreams_repl.processes import ProcessMark
 
 
 @pytest.fixture(params=["/proc", "psutil"])
@@ -55,6 +57,26 @@ def test_only_the_process_of_a_token_is_killed_for_it(system: str, child: subpro
     assert is_alive(own) and end_process(own)
     child.wait(10)
     assert not is_alive(own)
+
+
+def test_a_mark_fits_one_process_until_it_ends(system: str, child: subprocess.Popen[bytes]) -> None:
+    mark = ProcessMark.of(child.pid)
+    assert mark.is_alive and mark == ProcessMark.of(child.pid) != ProcessMark.of(os.getpid())
+    for born in ("", start_time(os.getpid()), psutil.Process(child.pid).create_time()):  # the last as older versions wrote it
+        ProcessMark(child.pid, born).ask_to_end()  # type: ignore[arg-type]
+    assert child.poll() is None
+    mark.ask_to_end()
+    assert mark.wait(10)  # a zombie does not run
+    child.wait()
+    assert not mark.is_alive and not ProcessMark.of(child.pid).is_alive
+
+
+def test_a_mark_of_another_boot_fits_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not Path("/proc/self").exists():
+        pytest.skip("this system has no /proc")
+    mark = ProcessMark.own()
+    monkeypatch.setattr(process_info, "boot_id", lambda: b"another")
+    assert not mark.is_alive
 
 
 def test_the_boot_has_an_id_everywhere(system: str) -> None:

@@ -66,7 +66,7 @@ class ServerRecord:
     """A server process, as it has written it down."""
 
     pid: int
-    born: float
+    born: str
     host: str
     port: int
     tls: bool

@@ -27,7 +27,7 @@ from kstreams_repl.instance.gc_tuning import relax_collector
 from kstreams_repl.instance.instance_cache import InstanceCache
 from kstreams_repl.instance.instance_runner import run_instance
 from kstreams_repl.log_context import write_to_stderr
-from kstreams_repl.processes import process_mark
+from kstreams_repl.processes import ProcessMark
 from kstreams_repl.spark.epochs.epoch_rows import report_batch
 from kstreams_repl.spark.planning.plan_serialization import Shipment, unpack
 
@@ -103,7 +103,7 @@ def _server_kept(plan: ApplicationPlan, shipment: Shipment, place: str, state_di
     from kstreams_repl.queries.metadata import HostInfo
     from kstreams_repl.queries.server.launch import ServeRequest, server_kept
 
-    owner = process_mark(executor_process())
+    owner = ProcessMark.of(executor_process())
     return server_kept(
         ServeRequest(
             shipment,
@@ -113,7 +113,7 @@ def _server_kept(plan: ApplicationPlan, shipment: Shipment, place: str, state_di
             HostInfo.build_from_endpoint(plan.config["application.server"]),
             owner=owner,
             with_application=True,
-            version=f"{plan.version}/{owner.pid if owner else 0}",
+            version=f"{plan.version}/{owner.pid}",
             certfile=plan.config["repl.server.certfile"],
             keyfile=plan.config["repl.server.keyfile"],
             insecure=plan.config["repl.server.insecure"],

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from click.testing import CliRunner
 
@@ -16,12 +15,13 @@ from kstreams_repl.demo import background
 from kstreams_repl.demo.background import BackgroundDemo, read_background_demo, refuse_background_demo, start, stop
 from kstreams_repl.demo.main import main
 from kstreams_repl.errors import KStreamsError
+from kstreams_repl.processes import ProcessMark
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> BackgroundDemo:
     """A record that names this very process."""
-    return BackgroundDemo(os.getpid(), psutil.Process().create_time(), str(tmp_path), background.READY, "127.0.0.1:1", "flights-demo")
+    return BackgroundDemo(os.getpid(), ProcessMark.own().born, str(tmp_path), background.READY, "127.0.0.1:1", "flights-demo")
 
 
 def test_a_living_driver_refuses_another_demo(here: BackgroundDemo, tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_driver_that_is_still_starting_refuses_too(here: BackgroundDemo, tmp_p
 
 
 def test_another_process_with_the_number_is_not_the_driver_and_is_not_ended(here: BackgroundDemo, tmp_path: Path) -> None:
-    replace(here, born=here.born - 3600).write()
+    replace(here, born=ProcessMark.of(os.getppid()).born).write()
     refuse_background_demo(tmp_path)
     demo, stopped = stop(tmp_path)
     assert demo is not None and not stopped

@@ -50,9 +50,18 @@ def test_the_folder_is_its_users_alone(box: Mailbox) -> None:
 def test_another_process_with_the_number_drives_nothing(box: Mailbox) -> None:
     box.write(own(state="running"))
     assert box.driven is not None
-    box.write(DriverRecord("app", os.getpid(), ProcessMark.own().born - 3600, "running"))
-    assert box.driven is None
-    assert not boxes.end(box)  # and is not ended for it
+    for other in (ProcessMark.of(os.getppid()).born, ""):
+        box.write(DriverRecord("app", os.getpid(), other, "running"))
+        assert box.driven is None
+        assert not boxes.end(box)  # and is not ended for it
+
+
+def test_a_record_of_an_older_version_names_no_process(box: Mailbox) -> None:
+    """It has the start as seconds since 1970, which move with the clock."""
+    content = {"application": "app", "pid": os.getpid(), "born": psutil.Process().create_time(), "state": "running"}
+    (box.folder / "driver.json").write_text(json.dumps(content))
+    assert box.record is not None and box.driven is None
+    assert not boxes.end(box)
 
 
 def test_there_is_one_driver_process_at_a_time(box: Mailbox) -> None:
@@ -66,7 +75,7 @@ def test_there_is_one_driver_process_at_a_time(box: Mailbox) -> None:
 
 def test_a_change_is_for_the_process_it_names_and_is_carried_out_once(box: Mailbox) -> None:
     record = own(state="running")
-    wanted = {"id": "1", "pid": record.pid, "born": 1.0, "state": "stopped"}
+    wanted = {"id": "1", "pid": record.pid, "born": "1", "state": "stopped"}
     (box.folder / "desired.json").write_text(json.dumps(wanted))
     assert box.desired(record) is None
     (box.folder / "desired.json").write_text(json.dumps(wanted | {"born": record.born, "state": "paused"}))
@@ -101,7 +110,7 @@ def test_changes_of_two_clients_are_carried_out_one_after_the_other_and_nothing_
 
 def test_a_change_for_a_process_that_ends_raises(box: Mailbox) -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    record = DriverRecord("app", process.pid, psutil.Process(process.pid).create_time(), "running")
+    record = DriverRecord("app", process.pid, ProcessMark.of(process.pid).born, "running")
     process.communicate()
     with pytest.raises(DetachedApplicationError, match="ended before it had done what was asked \\(paused\\)") as caught:
         box.change(record, "paused")
@@ -119,7 +128,7 @@ def test_a_process_that_ended_by_itself_is_a_failed_application(tmp_path: Path) 
     config = ks.StreamsConfig({"application.id": "app", "bootstrap.servers": "nowhere:9092", "state.dir": str(tmp_path)})
     apart = DetachedDeployment(ks.Topology(), config, cluster.settings, tmp_path, None)
     assert apart.status == "created" and apart.error is None
-    apart.mailbox.make().write(DriverRecord("app", os.getpid(), 1.0, "running", generation=3, restarts=["12:00:00 started again"]))
+    apart.mailbox.make().write(DriverRecord("app", os.getpid(), "1", "running", generation=3, restarts=["12:00:00 started again"]))
     assert apart.restarts == ["12:00:00 started again"]
     assert apart.status == "failed" and "has ended by itself (it was running)" in str(apart.error)
     assert apart.plan is not None and apart.plan.generation == 3

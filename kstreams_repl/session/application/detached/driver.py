@@ -106,7 +106,7 @@ class Driver:
                     refused = _failure_of(error)
                 self._report(observed=wanted.id, refused=refused)
             record = self._mailbox.record
-            if record is None or (record.pid, record.born) != (self._own.pid, self._own.born):
+            if record is None or record.process != self._own:
                 return
             if isinstance(self._deployment.error, TaskMigratedError):
                 self._failed = self._deployment.error

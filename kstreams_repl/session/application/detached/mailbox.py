@@ -43,7 +43,7 @@ class DriverRecord:
     """Contents of ``driver.json``.
 
     Attributes:
-        pid, born: the driver process, and when it was started (seconds since 1970).
+        pid, born: the driver process (`ProcessMark`).
         state: as an `Application`'s status.
         version: which version of the session file runs, or would run.
         session: the directory whose session file it runs from.
@@ -56,7 +56,7 @@ class DriverRecord:
 
     application: str
     pid: int
-    born: float
+    born: str
     state: str = STARTING
     generation: int = 0
     version: int = 0
@@ -90,7 +90,7 @@ class DesiredChange:
 
     id: str
     pid: int
-    born: float
+    born: str
     state: str = ""
     version: int = 0
     hash: str = ""
