@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from kstreams_repl.errors import NullKeyError
 
@@ -55,10 +55,9 @@ def _key(key: Any) -> Any:
 @dataclass(frozen=True)
 class _OfKey(Query):
     key: Any
-    cache_skipped: bool = False
 
     @classmethod
-    def with_key(cls, key: Any) -> Any:
+    def with_key(cls, key: Any) -> Self:
         """Return the query of one key.
 
         Args:
@@ -71,7 +70,12 @@ class _OfKey(Query):
         """
         return cls(_key(key))
 
-    def skip_cache(self) -> Any:
+
+@dataclass(frozen=True)
+class _OfLatest(_OfKey):
+    cache_skipped: bool = False
+
+    def skip_cache(self) -> Self:
         """Return the query that does not read a cache. Queries read commits, which no cache holds, so the result is the same.
 
         Example:
@@ -83,7 +87,7 @@ class _OfKey(Query):
 
 
 @dataclass(frozen=True)
-class KeyQuery(_OfKey):
+class KeyQuery(_OfLatest):
     """The value of a key.
 
     Example:
@@ -94,7 +98,7 @@ class KeyQuery(_OfKey):
 
 
 @dataclass(frozen=True)
-class TimestampedKeyQuery(_OfKey):
+class TimestampedKeyQuery(_OfLatest):
     """The value of a key with its timestamp.
 
     Example:
@@ -111,7 +115,7 @@ class _OfRange(Query):
     order: ResultOrder = ResultOrder.ANY
 
     @classmethod
-    def with_range(cls, lower: Any = None, upper: Any = None) -> Any:
+    def with_range(cls, lower: Any = None, upper: Any = None) -> Self:
         """Return the query of lower <= key <= upper.
 
         Args:
@@ -125,7 +129,7 @@ class _OfRange(Query):
         return cls(lower, upper)
 
     @classmethod
-    def with_lower_bound(cls, lower: Any) -> Any:
+    def with_lower_bound(cls, lower: Any) -> Self:
         """Return the query of lower <= key.
 
         Args:
@@ -139,7 +143,7 @@ class _OfRange(Query):
         return cls(lower)
 
     @classmethod
-    def with_upper_bound(cls, upper: Any) -> Any:
+    def with_upper_bound(cls, upper: Any) -> Self:
         """Return the query of key <= upper.
 
         Args:
@@ -153,7 +157,7 @@ class _OfRange(Query):
         return cls(None, upper)
 
     @classmethod
-    def with_no_bounds(cls) -> Any:
+    def with_no_bounds(cls) -> Self:
         """Return the query of all keys.
 
         Example:
@@ -163,7 +167,7 @@ class _OfRange(Query):
         """
         return cls()
 
-    def with_ascending_keys(self) -> Any:
+    def with_ascending_keys(self) -> Self:
         """Return the query with the smallest serialized key first.
 
         Example:
@@ -173,7 +177,7 @@ class _OfRange(Query):
         """
         return replace(self, order=ResultOrder.ASCENDING)
 
-    def with_descending_keys(self) -> Any:
+    def with_descending_keys(self) -> Self:
         """Return the query with the largest serialized key first.
 
         Example:
@@ -237,7 +241,7 @@ class WindowKeyQuery(Query):
 
 
 @dataclass(frozen=True)
-class WindowRangeQuery(Query):
+class WindowRangeQuery(_OfKey):
     """(windowed key, value): of a window store the windows that start in a range, of a session store the sessions of a key.
 
     Example:
@@ -249,20 +253,6 @@ class WindowRangeQuery(Query):
     key: Any = None
     time_from: int | None = None
     time_to: int | None = None
-
-    @classmethod
-    def with_key(cls, key: Any) -> WindowRangeQuery:
-        """Return the query of the sessions of a key.
-
-        Args:
-            key: not None.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> ks.WindowRangeQuery.with_key("a").time_from is None
-            True
-        """
-        return cls(_key(key))
 
     @classmethod
     def with_window_start_range(cls, time_from: int, time_to: int) -> WindowRangeQuery:
@@ -280,34 +270,11 @@ class WindowRangeQuery(Query):
 
 
 @dataclass(frozen=True)
-class VersionedKeyQuery(Query):
-    """The version of a key as of a time.
-
-    Example:
-        >>> import kstreams_repl as ks
-        >>> ks.VersionedKeyQuery.with_key("a").as_of(10).as_of_time
-        10
-    """
-
-    key: Any
+class _AsOf(Query):
     as_of_time: int | None = None
 
-    @classmethod
-    def with_key(cls, key: Any) -> VersionedKeyQuery:
-        """Return the query of the latest version.
-
-        Args:
-            key: not None.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> ks.VersionedKeyQuery.with_key("a").as_of_time is None
-            True
-        """
-        return cls(_key(key))
-
-    def as_of(self, time: int) -> VersionedKeyQuery:
-        """Return the query of the version at a time.
+    def as_of(self, time: int) -> Self:
+        """Return the query of the version at a time, of each key.
 
         Args:
             time: in milliseconds.
@@ -321,7 +288,18 @@ class VersionedKeyQuery(Query):
 
 
 @dataclass(frozen=True)
-class MultiVersionedKeyQuery(Query):
+class VersionedKeyQuery(_AsOf, _OfKey):
+    """The version of a key as of a time; the latest if none is given.
+
+    Example:
+        >>> import kstreams_repl as ks
+        >>> ks.VersionedKeyQuery.with_key("a").as_of(10).as_of_time
+        10
+    """
+
+
+@dataclass(frozen=True)
+class MultiVersionedKeyQuery(_OfKey):
     """The versions of a key that were valid at some time in a range.
 
     Example:
@@ -330,24 +308,9 @@ class MultiVersionedKeyQuery(Query):
         10
     """
 
-    key: Any
     time_from: int | None = None
     time_to: int | None = None
     order: ResultOrder = ResultOrder.ANY
-
-    @classmethod
-    def with_key(cls, key: Any) -> MultiVersionedKeyQuery:
-        """Return the query of all versions.
-
-        Args:
-            key: not None.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> ks.MultiVersionedKeyQuery.with_key("a").order
-            <ResultOrder.ANY: 'any'>
-        """
-        return cls(_key(key))
 
     def from_time(self, time: int | None) -> MultiVersionedKeyQuery:
         """Return the query from a time on.
@@ -397,7 +360,7 @@ class MultiVersionedKeyQuery(Query):
 
 
 @dataclass(frozen=True)
-class VersionedRangeQuery(_OfRange):
+class VersionedRangeQuery(_AsOf, _OfRange):
     """Beyond Kafka Streams: (key, version) of a range of keys as of a time.
 
     Example:
@@ -405,21 +368,6 @@ class VersionedRangeQuery(_OfRange):
         >>> ks.VersionedRangeQuery.with_range("a", "c").as_of(10).as_of_time
         10
     """
-
-    as_of_time: int | None = None
-
-    def as_of(self, time: int) -> VersionedRangeQuery:
-        """Return the query of the versions at a time.
-
-        Args:
-            time: in milliseconds.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> ks.VersionedRangeQuery.with_no_bounds().as_of(10).as_of_time
-            10
-        """
-        return replace(self, as_of_time=time)
 
 
 @dataclass(frozen=True)
