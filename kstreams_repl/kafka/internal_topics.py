@@ -35,15 +35,19 @@ def journal_topic_name(application_id: str) -> str:
     return f"{application_id}-journal"
 
 
-def ensure_internal_topics(admin: Admin, topics: Iterable[NewTopicSpec]) -> tuple[str, ...]:
+def ensure_internal_topics(admin: Admin, topics: Iterable[NewTopicSpec], existing: Mapping[str, int] | None = None) -> tuple[str, ...]:
     """Create the missing topics, check the existing ones, and return the names of those created.
+
+    Args:
+        existing: partitions of all topics on the broker, Kafka's own included; None: ask.
 
     Raises:
         DeployError: a topic of that name exists with another number of partitions or a cleanup policy that would lose state. Nothing is
             created in that case.
     """
     wanted = list(topics)
-    existing = admin.topics(internal=True)
+    if existing is None:
+        existing = admin.topics(internal=True)
     present = [spec for spec in wanted if spec.name in existing]
     configs = admin.topic_configs(spec.name for spec in present)
     for spec in present:

@@ -82,15 +82,17 @@ def missing_topics(topology: Any, counts: Mapping[str, int]) -> tuple[tuple[str,
     return read, tuple(dict.fromkeys(name for name in topology.sink_topics() if name not in known and name not in read))
 
 
-def create_internal_topics(admin: Admin, resolved: ResolvedTopology, config: StreamsConfig) -> dict[str, int]:
-    """Create missing internal topics, check existing ones, and return the partition counts of all."""
+def create_internal_topics(
+    admin: Admin, resolved: ResolvedTopology, config: StreamsConfig, existing: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """Create missing internal topics, check existing ones (see `ensure_internal_topics`), and return the partition counts of all."""
     replication = config["replication.factor"]
     topics = (*resolved.repartition_topics, *resolved.changelog_topics)
     specs = [
         NewTopicSpec(topic.name, topic.partitions or 1, dict(topic.config), None if replication == -1 else replication)
         for topic in topics
     ]
-    ensure_internal_topics(admin, specs)
+    ensure_internal_topics(admin, specs, existing)
     return {spec.name: spec.partitions for spec in specs}
 
 
@@ -120,11 +122,12 @@ def make_plan(
         ConfigError, SnapshotError: the snapshot directory cannot be used.
     """
     application_id = application_id_of(config)
-    counts = admin.topics()
+    existing = admin.topics(internal=True)
+    counts = {name: count for name, count in existing.items() if not name.startswith("__")}
     check_topics(admin, topology, counts)
     _check_snapshots(config, new=generation == 1 and not remote)
     resolved = resolve_partitions(topology, application_id, counts, grouper=config["partition.grouper"], topic_configs=config.topic_configs)
-    known = counts | create_internal_topics(admin, resolved, config)
+    known = counts | create_internal_topics(admin, resolved, config, existing)
     _check_rights(admin, application_id, topology, resolved)
     specs = _task_specs(topology, application_id, config, resolved)
     before = Previous() if previous is None else previous
