@@ -8,16 +8,13 @@ be called in any state. Source: Kafka Streams' StreamTask, KIP-28.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from kstreams_repl.config import SKIPPED_RECORDS, StreamsConfig
-from kstreams_repl.errors import (
-    KStreamsError,
-    is_interrupt,
-)
+from kstreams_repl.errors import KStreamsError, is_interrupt
 from kstreams_repl.operators.base import Operator, Process
 from kstreams_repl.operators.stream_aggregate import StreamCount
 from kstreams_repl.runtime.async_calls import WAITING, TaskCalls
@@ -42,8 +39,6 @@ from kstreams_repl.types import RecordBatch, RecordPosition, TaskId, TopicPartit
 
 WINDOWS_CLOSED = "repl.closed"
 """Processor metadata: the number of the bounded run at whose end the task has closed its windows."""
-TABLE_HEAD = "repl.table."
-"""Prefix of processor metadata: the staged rows of a sink up to the commit (`RowSink.stage`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +150,10 @@ class StreamTask:
 
     def initialize(self) -> None:
         """Run the processors' `init` in topology order. Call it once, after the stores are restored and before the first record."""
-        order = {node.name: index for index, node in enumerate(self.spec.subtopology.nodes)}
         self.services.record.restore(NOWHERE)
         self.services.remembered.restore(self.services.metadata)
         self.services.metadata.pop(WAITING, None)  # counted again at each commit
-        for node, callback in sorted(self.services.init_callbacks, key=lambda entry: order[entry[0]]):
+        for node, callback in self._in_order(self.services.init_callbacks):
             self._call(node, callback, "its init")
         self.services.record.known = True
         if self.calls is not None:
@@ -262,8 +256,7 @@ class StreamTask:
         """At the end of a bounded run, emit what waits in open windows, in topology order, and advance the operators' own stream
         times to the end of those windows. The task's own stream time stays, so no punctuation runs."""
         self.errors.check()
-        order = {node.name: index for index, node in enumerate(self.spec.subtopology.nodes)}
-        for node, callback in sorted(self.services.window_callbacks, key=lambda entry: order[entry[0]]):
+        for node, callback in self._in_order(self.services.window_callbacks):
             self._flush()  # results that are still in a cache upstream
             self.services.record.timestamp = max(self.services.clock.now, 0)  # the timestamp with which plain stores log
             self._call(node, callback, "the end of a bounded run, which closes windows")
@@ -309,29 +302,19 @@ class StreamTask:
 
     def _stage_tables(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Stage the rows of sinks that write tables; their heads are committed as processor metadata."""
-        tables = self.services.tables
-        if not tables:
-            return
         try:
-            for rows in tables.values():
-                rows.convert()
+            self.services.tables.convert()
         except BaseException as error:
             self.errors.fail(error, None)
-        passed = {str(partition): offset for partition, offset in offsets.items()}
-        for node, rows in tables.items():
-            head = rows.stage(passed)
-            if head is not None:
-                self.services.metadata[TABLE_HEAD + node] = head
+        self.services.metadata |= self.services.tables.stage(offsets)
 
     def recover_tables(self) -> None:
         """Continue the tables from the committed heads; call it after `set_metadata`."""
-        for node, rows in self.services.tables.items():
-            rows.recover(self.services.metadata.get(TABLE_HEAD + node, 0))
+        self.services.tables.recover(self.services.metadata)
 
     def tables_committed(self) -> None:
         """Take note that the commit succeeded, so that staged rows may enter their tables."""
-        for rows in self.services.tables.values():
-            rows.committed()
+        self.services.tables.committed()
 
     def post_commit(self, commit_id: int, changelog_positions: Mapping[str, int]) -> None:
         """Step 5: commit the local stores with their positions, atomically."""
@@ -350,8 +333,7 @@ class StreamTask:
         self._closed = True
         errors: list[Exception] = []
         self.services.record.restore(NOWHERE)
-        order = {node.name: index for index, node in enumerate(self.spec.subtopology.nodes)}
-        for node, callback in sorted(self.services.close_callbacks, key=lambda entry: order[entry[0]]):
+        for node, callback in self._in_order(self.services.close_callbacks):
             try:
                 callback()
             except BaseException as error:  # the first one is raised below, after all others are closed
@@ -469,6 +451,11 @@ class StreamTask:
                 return node
             frame = frame.f_back
         return None
+
+    def _in_order(self, callbacks: Iterable[tuple[str, Callable[[], None]]]) -> list[tuple[str, Callable[[], None]]]:
+        """Return the callbacks of nodes in topology order."""
+        order = {node.name: index for index, node in enumerate(self.spec.subtopology.nodes)}
+        return sorted(callbacks, key=lambda entry: order[entry[0]])
 
     def _trace_on(self, node: str | None) -> None:
         if self._trace is not None:

@@ -19,7 +19,7 @@ from kstreams_repl.processor.punctuation import PunctuationType
 from kstreams_repl.runtime.async_calls import TaskCalls
 from kstreams_repl.runtime.batch_mixing import Mixing, mixing_of
 from kstreams_repl.runtime.batch_node import BatchNode
-from kstreams_repl.runtime.collector import RecordCollector, RowSink
+from kstreams_repl.runtime.collector import RecordCollector
 from kstreams_repl.runtime.handlers import ErrorContext, dead_letter_headers
 from kstreams_repl.runtime.metering import Meter
 from kstreams_repl.runtime.node_counts import TaskCounts
@@ -28,6 +28,7 @@ from kstreams_repl.runtime.punctuation import PunctuationQueue
 from kstreams_repl.runtime.record_context import RecordContext
 from kstreams_repl.runtime.record_queue import StreamClock
 from kstreams_repl.runtime.tap_points import TapPoints
+from kstreams_repl.runtime.task_tables import TaskTables
 from kstreams_repl.runtime.task_threads import TaskThreads
 from kstreams_repl.serdes.base import Serde
 from kstreams_repl.serdes.deferred import DeferredSerde
@@ -75,8 +76,7 @@ class TaskServices:
         self.clock = StreamClock()
         self.stores: dict[str, Any] = {}
         self.dropped: dict[str, int] = {}
-        self.tables: dict[str, RowSink] = {}
-        """The rows of sinks that write tables, by node."""
+        self.tables = TaskTables()
         self.counts = TaskCounts(nodes)
         self.metrics = StreamsMetrics(config["metrics.recording.level"])
         self.make_state_dir: Callable[[], Path] | None = None
