@@ -34,6 +34,7 @@ from typing import Any
 from kstreams_repl.errors import WorkerDiedError
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.background_threads import PeriodicThread
+from kstreams_repl.instance.failures.careful_period import CarefulPeriod
 from kstreams_repl.instance.failures.crash_location import WorkerCrash, crash_of_stack, user_line_of
 from kstreams_repl.instance.state.state_directory import tasks_folder
 from kstreams_repl.process_info import start_time
@@ -82,7 +83,7 @@ class TaskCrashMarks:
         self._watchdog.write_location(None if node is None else WorkerCrash(self._task, node, topic, partition, offset))
 
 
-class CrashWatchdog:
+class CrashWatchdog(CarefulPeriod):
     """The crash detection of one slot in this process.
 
     Args:
@@ -93,6 +94,7 @@ class CrashWatchdog:
     """
 
     def __init__(self, plan: ApplicationPlan, slot: int, executor: str) -> None:
+        super().__init__()
         folder = tasks_folder(Path(plan.state_directory), plan.application_id, executor)
         self._plan = plan
         self._slot = slot
@@ -106,10 +108,8 @@ class CrashWatchdog:
         self._file: int | None = None
         self._stack_file: Any = None
         self._deaths: list[WorkerCrash] = []
-        self._calm_at = 0.0
         self._calls: dict[str, tuple[object, float]] = {}
         self._tasks: list[TaskCrashMarks] = []
-        self.careful = False
 
     # ---- the runner's side
 
@@ -121,12 +121,12 @@ class CrashWatchdog:
         """
         self._deaths = self._read()
         self._tasks.clear()
-        self.careful = bool(self._deaths)
+        self.careful = False
         if self._deaths:
+            self.take_care(CALM_SECONDS)
             last = self._deaths[-1]
             if sum(last.is_same(other) for other in self._deaths) >= self._retries:
                 raise self._error(last)
-            self._calm_at = time.monotonic() + CALM_SECONDS
         self.close()
         history = {"generation": self._plan.generation, **self._me, "deaths": [death.plain() for death in self._deaths]}
         try:
@@ -172,18 +172,13 @@ class CrashWatchdog:
         self._tasks.append(made)
         return made
 
-    def bound(self, until: float) -> float:
-        """Return when the run must end (monotonic): a traced instance ends early, to be reopened without tracing."""
-        return min(until, self._calm_at) if self.careful else until
-
     def calm(self) -> bool:
         """Return whether the traced period is over; if so, drop the deaths before it."""
-        if not self.careful or time.monotonic() < self._calm_at:
-            return False
-        self.careful = False
-        self._deaths.clear()
-        self.write(json.dumps({"generation": self._plan.generation, **self._me, "deaths": []}).encode().ljust(_HISTORY_BYTES), 0)
-        return True
+        over = super().calm()
+        if over:
+            self._deaths.clear()
+            self.write(json.dumps({"generation": self._plan.generation, **self._me, "deaths": []}).encode().ljust(_HISTORY_BYTES), 0)
+        return over
 
     # ---- the files
 

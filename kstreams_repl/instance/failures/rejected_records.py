@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 from typing import Any
 
 from kstreams_repl.errors import KStreamsError, ProductionError
 from kstreams_repl.instance.application_plan import ApplicationPlan
+from kstreams_repl.instance.failures.careful_period import CarefulPeriod
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.topology.nodes import SinkNode
 from kstreams_repl.types import Headers
@@ -35,7 +35,7 @@ class OutputRejectedError(KStreamsError):
     """The broker rejected a record of the open commit: process its input again, carefully, without that record."""
 
 
-class RejectedRecords:
+class RejectedRecords(CarefulPeriod):
     """The rejected records of one slot.
 
     Attributes:
@@ -43,10 +43,9 @@ class RejectedRecords:
     """
 
     def __init__(self) -> None:
-        self.careful = False
+        super().__init__()
         self._given_up: dict[bytes, KStreamsError] = {}
         self._rounds = 0
-        self._calm_at = 0.0
 
     # ---- the collector's side
 
@@ -68,8 +67,7 @@ class RejectedRecords:
         """
         if not isinstance(error, OutputRejectedError) and not error.fields.get("refused"):
             return False
-        self.careful = True
-        self._calm_at = time.monotonic() + _CALM_SECONDS
+        self.take_care(_CALM_SECONDS)
         self._rounds += 1
         if self._rounds > _MOST_ROUNDS:
             raise ProductionError(
@@ -84,17 +82,12 @@ class RejectedRecords:
         """Note that a commit succeeded."""
         self._rounds = 0
 
-    def bound(self, until: float) -> float:
-        """Return when the run must end (monotonic): a careful instance ends early, to be reopened in normal mode."""
-        return min(until, self._calm_at) if self.careful else until
-
     def calm(self) -> bool:
         """Return whether the careful period is over; if so, drop the remembered records."""
-        if not self.careful or time.monotonic() < self._calm_at:
-            return False
-        self.careful = False
-        self._given_up.clear()
-        return True
+        over = super().calm()
+        if over:
+            self._given_up.clear()
+        return over
 
 
 def producer_settings(plan: ApplicationPlan, admin: Admin, rejected: RejectedRecords) -> dict[str, Any]:
