@@ -62,8 +62,19 @@ OrderId = Annotated[str, Text(32, re.compile("[0-9a-f]{8,32}"))]
 TopicName = Annotated[str, Text(249, re.compile(r"[A-Za-z0-9._-]+"))]
 
 
+class _Single:
+    """A control record of which the journal has one."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+
+    @property
+    def key(self) -> str:
+        return f"control/{self.kind}"
+
+
 @dataclass(frozen=True, slots=True)
-class DesiredState:
+class DesiredState(_Single):
     """The desired state, generation, version and number of instances of the application. Control key ``desired``."""
 
     kind: ClassVar[str] = "desired"
@@ -73,13 +84,9 @@ class DesiredState:
     instances: Slots
     at_ms: Millis = 0
 
-    @property
-    def key(self) -> str:
-        return "control/desired"
-
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(_Single):
     """The tasks (``0_3``) of each instance slot. Control key ``assignment``.
 
     Attributes:
@@ -92,10 +99,6 @@ class Assignment:
     tasks: dict[SlotName, tuple[TaskName, ...]]
     standbys: dict[SlotName, tuple[TaskName, ...]] = field(default_factory=dict)
     places: dict[SlotName, Name] = field(default_factory=dict)
-
-    @property
-    def key(self) -> str:
-        return "control/assignment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class StopOffsets:
+class StopOffsets(_Single):
     """The offsets at which a bounded run stops (KIP-95), fixed once when the run begins. Control key ``stop-offsets``.
 
     One record holds all of them, so a reader sees all or none; a later generation of the same run reads them again.
@@ -148,10 +151,6 @@ class StopOffsets:
     at_ms: Millis = 0
     counts: Prose = ""
 
-    @property
-    def key(self) -> str:
-        return "control/stop-offsets"
-
 
 @dataclass(frozen=True, slots=True)
 class KeptOffset:
@@ -162,7 +161,7 @@ class KeptOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptOffsets:
+class KeptOffsets(_Single):
     """A copy of the group's offsets at a pause or stop, because the broker deletes them after some days. Control key ``kept-offsets``.
 
     It is empty while the application runs, when the group's own offsets advance.
@@ -176,10 +175,6 @@ class KeptOffsets:
     offsets: dict[TopicName, dict[PartitionName, KeptOffset]]
     at_ms: Millis = 0
     topics: dict[TopicName, Name] = field(default_factory=dict)
-
-    @property
-    def key(self) -> str:
-        return "control/kept-offsets"
 
 
 @dataclass(frozen=True, slots=True)

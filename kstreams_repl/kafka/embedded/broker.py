@@ -272,13 +272,7 @@ class EmbeddedBroker:
             remove = self._wanted_directory is None
             guard = SupervisedJvm(directory, replace(record, detached=detach), command, lock, remove=remove, detach=detach)
         except OSError as error:
-            if is_full(error):
-                raise directory.no_room() from error
-            raise EmbeddedBrokerError(
-                f"the broker could not be prepared in {directory.path}: {error.strerror or error}",
-                hint="pass a directory that you can write to",
-                path=str(directory.path),
-            ) from error
+            raise directory.unusable(error, f"the broker could not be prepared in {directory.path}") from error
         finally:
             os.close(lock)
         try:

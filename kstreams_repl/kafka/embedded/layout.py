@@ -153,15 +153,17 @@ class BrokerDirectory:
             self.path.chmod(0o700)
             free = shutil.disk_usage(self.path).free
         except OSError as error:
-            if is_full(error):
-                raise self.no_room() from error
-            raise EmbeddedBrokerError(
-                f"cannot use the broker's directory {self.path}: {error.strerror or error}",
-                hint="pass a directory that you can write to",
-                path=str(self.path),
-            ) from error
+            raise self.unusable(error, f"cannot use the broker's directory {self.path}") from error
         if free < MINIMUM_FREE_BYTES:
             raise self.no_room()
+
+    def unusable(self, error: OSError, what: str) -> EmbeddedBrokerError:
+        """Return the error for a directory that cannot be written."""
+        if is_full(error):
+            return self.no_room()
+        return EmbeddedBrokerError(
+            f"{what}: {error.strerror or error}", hint="pass a directory that you can write to", path=str(self.path)
+        )
 
     def no_room(self) -> EmbeddedBrokerError:
         """Return the error for a disk with too little free space for a broker."""
