@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kstreams_repl.errors import CallError, InvalidStateStoreError, InvalidStateStorePartitionError, StreamsRebalancingError
@@ -100,14 +100,7 @@ def _run(reader: TaskReader, view: TaskView, builder: StoreBuilder, query: Any) 
     """Run a query on a view, and give the view back unless rows need it."""
     found: Any = None
     try:
-        kinds, read, show = HANDLERS.get(type(query), (frozenset(), None, None))
-        store = view.store(builder)
-        if read is not None and builder.kind in kinds:
-            found = read(store, query)
-        elif read is None and isinstance(query, Query):
-            found = query.run(store)
-        else:
-            found = NotImplemented
+        found, show = answer(view.store(builder), builder, query)
         if found is NotImplemented:
             return unknown_query(builder, query)
         if isinstance(found, Iterator):
@@ -124,6 +117,14 @@ def _run(reader: TaskReader, view: TaskView, builder: StoreBuilder, query: Any) 
     finally:
         if not isinstance(found, Iterator):
             reader.give(view)
+
+
+def answer(store: Any, builder: StoreBuilder, query: Any) -> tuple[Any, Callable[[Any], Any] | None]:
+    """Return what a store answers, and what is applied to each row; `NotImplemented` if it does not answer the query."""
+    kinds, read, show = HANDLERS.get(type(query), (frozenset(), None, None))
+    if read is not None and builder.kind in kinds:
+        return read(store, query), show
+    return (query.run(store) if read is None and isinstance(query, Query) else NotImplemented), None
 
 
 def refused_for_global_store() -> StateQueryResult:
@@ -162,7 +163,8 @@ def _version_range(store: Any, query: VersionedRangeQuery) -> Iterator[Any]:
 
 
 def _keys(store: Any, query: KeysQuery) -> Any:
-    return {key: without_timestamp(value) for key, value in zip(query.keys, map(store.get, query.keys), strict=True) if value is not None}
+    found = store.get_many(query.keys) if hasattr(store, "get_many") else map(store.get, query.keys)  # a server's store: one request
+    return {key: without_timestamp(value) for key, value in zip(query.keys, found, strict=True) if value is not None}
 
 
 HANDLERS: dict[Any, Any] = {

@@ -14,11 +14,9 @@ from kstreams_repl.errors import (
     StreamsRebalancingError,
 )
 from kstreams_repl.queries.position import Position, PositionBound
-from kstreams_repl.queries.query_types import KeysQuery, Query
-from kstreams_repl.queries.read_only_stores import without_timestamp
 from kstreams_repl.queries.remote_stores import RemotePart, RemoteStores
 from kstreams_repl.queries.row_iterator import RowIterator
-from kstreams_repl.queries.run_query import HANDLERS, refused_for_global_store, unknown_query
+from kstreams_repl.queries.run_query import answer, refused_for_global_store, unknown_query
 from kstreams_repl.queries.server.reads import BEHIND
 from kstreams_repl.queries.state_query import FailureReason, QueryResult, StateQueryRequest, StateQueryResult
 from kstreams_repl.topology.stores import StoreBuilder
@@ -70,16 +68,8 @@ def _answer(
 
 
 def _run(part: RemotePart, builder: StoreBuilder, query: Any, bound: PositionBound, partition: int) -> QueryResult:
-    kinds, read, show = HANDLERS.get(type(query), (frozenset(), None, None))
     try:
-        if type(query) is KeysQuery and builder.kind in kinds:
-            found: Any = _keys(part, query)
-        elif read is not None and builder.kind in kinds:
-            found = read(part, query)
-        elif read is None and isinstance(query, Query):
-            found = query.run(part)
-        else:
-            found = NotImplemented
+        found, show = answer(part, builder, query)
         if found is NotImplemented:
             return unknown_query(builder, query)
     except NotImplementedError:
@@ -114,8 +104,3 @@ def _failure(error: KStreamsError) -> QueryResult:
     if isinstance(error, InvalidStateStorePartitionError) or (isinstance(error, InvalidStateStoreError) and error.retriable):
         return QueryResult.for_failure(FailureReason.NOT_PRESENT, error.message)
     raise error
-
-
-def _keys(part: RemotePart, query: KeysQuery) -> dict[Any, Any]:
-    found = part.get_many(query.keys)
-    return {key: without_timestamp(value) for key, value in zip(query.keys, found, strict=True) if value is not None}
