@@ -64,6 +64,23 @@ class ProcessMark:
         return True
 
 
+class ProcessRecord:
+    """A stored record of a process, which has the fields of its mark."""
+
+    __slots__ = ()
+    pid: int
+    born: str
+
+    @property
+    def process(self) -> ProcessMark:
+        return ProcessMark(self.pid, self.born)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still runs: the same process, not a later one with the same id."""
+        return self.process.is_alive
+
+
 def open_log(path: Path) -> int:
     """Create an empty log file that only its user can read; return a file descriptor that children do not inherit by default."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)

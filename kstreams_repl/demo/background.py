@@ -22,7 +22,7 @@ from typing import Any
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.control.control_files import read_whole
 from kstreams_repl.kafka.embedded.layout import write_atomically
-from kstreams_repl.processes import ProcessMark, open_log, start_apart
+from kstreams_repl.processes import ProcessRecord, open_log, start_apart
 
 RECORD = "background.json"
 LOG = "background.log"
@@ -32,7 +32,7 @@ _STOP_SECONDS = 90.0
 
 
 @dataclass(frozen=True, slots=True)
-class BackgroundDemo:
+class BackgroundDemo(ProcessRecord):
     """The content of ``background.json``.
 
     Attributes:
@@ -51,15 +51,6 @@ class BackgroundDemo:
     instructions: str = ""
     verdict: Mapping[str, Any] = field(default_factory=dict)
     failure: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def is_alive(self) -> bool:
-        """Return whether the driver is alive."""
-        return self.process.is_alive
-
-    @property
-    def process(self) -> ProcessMark:
-        return ProcessMark(self.pid, self.born)
 
     def write(self) -> None:
         """Replace ``background.json`` atomically; only its user can read it."""

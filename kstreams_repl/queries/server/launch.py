@@ -20,7 +20,7 @@ from pathlib import Path
 from kstreams_repl.errors import QueryServerError
 from kstreams_repl.instance.control.control_files import locked, read_whole, write_whole
 from kstreams_repl.instance.state.state_directory import application_directory
-from kstreams_repl.processes import ProcessMark, let_go, open_log, start_apart
+from kstreams_repl.processes import ProcessMark, ProcessRecord, let_go, open_log, start_apart
 from kstreams_repl.queries.metadata import HostInfo
 from kstreams_repl.spark.planning.plan_serialization import Shipment
 
@@ -62,7 +62,7 @@ class ServeRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerRecord:
+class ServerRecord(ProcessRecord):
     """A server process, as it has written it down."""
 
     pid: int
@@ -75,11 +75,6 @@ class ServerRecord:
     @property
     def address(self) -> HostInfo:
         return HostInfo(self.host, self.port, self.tls)
-
-    @property
-    def process(self) -> ProcessMark:
-        return ProcessMark(self.pid, self.born)
-
 
 def servers_directory(root: Path, application_id: str) -> Path:
     """Return the directory of records and logs of an application's servers on this host."""
@@ -98,7 +93,7 @@ def read_record(path: Path) -> ServerRecord | None:
         record = None if content is None else ServerRecord(**content)
     except TypeError:
         return None
-    return record if record is not None and record.process.is_alive else None
+    return record if record is not None and record.is_alive else None
 
 
 def write_record(request: ServeRequest, address: HostInfo) -> None:
@@ -158,7 +153,7 @@ def start_server(request: ServeRequest) -> ServerRecord:
 def end_server(record: ServerRecord) -> None:
     """End a server: it answers what it is answering, then closes."""
     record.process.ask_to_end()
-    if not record.process.wait(_END_SECONDS) and record.process.is_alive:
+    if not record.process.wait(_END_SECONDS) and record.is_alive:
         with suppress(ProcessLookupError):
             os.kill(record.pid, 9)
 

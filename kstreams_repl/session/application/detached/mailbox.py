@@ -30,7 +30,7 @@ from kstreams_repl.errors import DetachedApplicationError
 from kstreams_repl.instance.control.control_files import locked, read_whole
 from kstreams_repl.instance.state.state_directory import control_directory
 from kstreams_repl.kafka.embedded.layout import write_atomically
-from kstreams_repl.processes import ProcessMark
+from kstreams_repl.processes import ProcessRecord
 
 STARTING, STOPPED, FAILED = "starting", "stopped", "failed"
 ANSWER_SECONDS = 120.0
@@ -39,7 +39,7 @@ _POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class DriverRecord:
+class DriverRecord(ProcessRecord):
     """Contents of ``driver.json``.
 
     Attributes:
@@ -66,15 +66,6 @@ class DriverRecord:
     restarts: Sequence[str] = ()
     observed: str = ""
     refused: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def process(self) -> ProcessMark:
-        return ProcessMark(self.pid, self.born)
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether its driver process still runs: the same process, not a later one with the same id."""
-        return self.process.is_alive
 
 
 @dataclass(frozen=True, slots=True)
