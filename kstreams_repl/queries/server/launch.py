@@ -76,6 +76,7 @@ class ServerRecord(ProcessRecord):
     def address(self) -> HostInfo:
         return HostInfo(self.host, self.port, self.tls)
 
+
 def servers_directory(root: Path, application_id: str) -> Path:
     """Return the directory of records and logs of an application's servers on this host."""
     return application_directory(root, application_id) / "servers"
