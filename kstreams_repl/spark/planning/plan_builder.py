@@ -123,7 +123,7 @@ def make_plan(
     """
     application_id = application_id_of(config)
     existing = admin.topics(internal=True)
-    counts = {name: count for name, count in existing.items() if not name.startswith("__")}
+    counts = {name: count for name, count in existing.items() if not name.startswith("__")}  # without Kafka's own
     check_topics(admin, topology, counts)
     _check_snapshots(config, new=generation == 1 and not remote)
     resolved = resolve_partitions(topology, application_id, counts, grouper=config["partition.grouper"], topic_configs=config.topic_configs)
