@@ -38,7 +38,7 @@ def test_a_driver_that_is_still_starting_refuses_too(here: BackgroundDemo, tmp_p
 
 
 def test_another_process_with_the_number_is_not_the_driver_and_is_not_ended(here: BackgroundDemo, tmp_path: Path) -> None:
-    replace(here, born=ProcessMark.of(os.getppid()).born).write()
+    replace(here, born=ProcessMark.of(1).born).write()
     refuse_background_demo(tmp_path)
     demo, stopped = stop(tmp_path)
     assert demo is not None and not stopped
