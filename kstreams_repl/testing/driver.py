@@ -1,8 +1,8 @@
 """`TopologyTestDriver`: run a topology in-process, one record at a time, without a broker and without Spark.
 
 It runs the *real* task: one task, one partition, one stream time for the whole topology, a commit after every record; records
-written to a topic that the topology reads are processed again. It does not cover partitioning, time across tasks, or restore.
-Source: Kafka Streams' TopologyTestDriver.
+written to a topic that the topology reads are processed again. With `partitions=` it runs the tasks of a deployment, each with a stream
+time of its own (KIP-1238). It does not cover restore. Source: Kafka Streams' TopologyTestDriver.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, get_args
@@ -25,6 +26,7 @@ from kstreams_repl.runtime.node_counts import NodeCount, added
 from kstreams_repl.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.testing.driver_retries import RetriesReader
+from kstreams_repl.testing.driver_tasks import DriverTask, DriverTasks, DriverTopics, Partitions
 from kstreams_repl.testing.driver_topics import ProducedRecord as ProducedRecord
 from kstreams_repl.testing.driver_topics import TestInputTopic as TestInputTopic
 from kstreams_repl.testing.driver_topics import TestOutputTopic as TestOutputTopic
@@ -32,9 +34,7 @@ from kstreams_repl.testing.driver_topics import TestRecord as TestRecord
 from kstreams_repl.testing.driver_topics import serdes_of_topic, span_ms, time_ms
 from kstreams_repl.testing.host import DriverCollector, DriverHost
 from kstreams_repl.topology.names import validate_name
-from kstreams_repl.topology.nodes import SinkNode, SourceNode
-from kstreams_repl.topology.subtopologies import Subtopology
-from kstreams_repl.types import Headers, RecordBatch, TaskId, TopicPartition
+from kstreams_repl.types import Headers, RecordBatch
 
 Mode = Literal["exact", "deployed"]
 
@@ -56,9 +56,12 @@ class TopologyTestDriver(RetriesReader):
             one changelog record per key and commit. Results are the same; changelogs have fewer records.
         tap: returns an observer for each node's output, to inspect the values between nodes.
         call_latency: (CallContext) -> ms that a call of an asynchronous node takes (besides its own `asyncio.sleep`); None: 0.
+        partitions: numbers of partitions by topic (1 for others), or one for all: one task for each sub-topology and partition, records
+            go to the partition of their key, also through repartition topics. None: one task for the whole topology.
 
     Raises:
-        ValueError: `mode` is neither "exact" nor "deployed".
+        ValueError: `mode` is neither "exact" nor "deployed", or a number of partitions is less than 1.
+        TopologyError: topics that must be co-partitioned have different numbers of partitions.
         KStreamsError: "deployed" is requested and lmdb is not installed.
 
     Example:
@@ -81,6 +84,7 @@ class TopologyTestDriver(RetriesReader):
         mode: Mode = "exact",
         tap: Tap | None = None,
         call_latency: Callable[[CallContext], int] | None = None,
+        partitions: Partitions | None = None,
     ) -> None:
         if mode not in get_args(Mode):
             raise ValueError(f"mode must be 'exact' or 'deployed', got {mode!r}")
@@ -90,53 +94,32 @@ class TopologyTestDriver(RetriesReader):
         topology = topology.build(self.config) if callable(getattr(topology, "build", None)) else topology
         self._now = int(time.time() * 1000) if start_ms is None else time_ms(start_ms, "start_ms")
         self._closed = False
-        self._collector = DriverCollector()
         self._outputs: dict[str, deque[ProducedRecord]] = {}
-        self._offsets: dict[str, int] = {}
+        self._offsets: dict[tuple[str, int], int] = {}
         self._commits = 0
         self._tap = tap
         application = validate_name(self.config["application.id"], "application.id")
-        self._internal = frozenset(topology.internal_topics)
-        self._application = application
-        subtopologies = topology.subtopologies()
-        global_subs = [sub for sub in subtopologies if sub.global_]
+        global_subs = [sub for sub in topology.subtopologies() if sub.global_]
         self._global = None
         if global_subs:
             environment = MemoryEnvironment()
             self._global = GlobalTask(application, global_subs, config=self.config, environment=environment, wall_clock=self._clock)
-        self._task: StreamTask | None = None
-        self._host = DriverHost(self.config, self._clock, call_latency)
-        active = [sub for sub in subtopologies if not sub.global_]
-        self._inputs: dict[str, TopicPartition] = {}
-        self._patterns: list[tuple[Any, TopicPartition]] = []
-        if active:
-            self._task = self._make_task(topology, active)
-        self.sink_topics = {
-            self._real(node.topic) for sub in active for node in sub.nodes if isinstance(node, SinkNode) and node.topic
-        }
-        if self._task is not None:
-            self._host.give(self._task).initialize()
-            self._capture()
+        self._call_latency = call_latency
+        self._topics = DriverTopics(topology, application, self.config, partitions)
+        self._collector = DriverCollector(self._topics)
+        self._tasks = DriverTasks(self._topics, self._make_task)
+        self._task = self._tasks.all[0].task if self._tasks.all else None
+        self._host = self._tasks.all[0].host if self._tasks.all else DriverHost(self.config, self._clock, call_latency)
+        self.sink_topics = self._topics.sinks
+        for task, host in self._tasks.all:
+            host.give(task).initialize()
+        self._capture()
 
-    def _make_task(self, topology: Any, active: list[Subtopology]) -> StreamTask:
-        order = {name: index for index, name in enumerate(topology.nodes)}
-        nodes = sorted((node for sub in active for node in sub.nodes), key=lambda node: order[node.name])
-        stores = {builder.name: builder for sub in active for builder in sub.stores}
-        partitions: dict[TopicPartition, str] = {}
-        for node in nodes:
-            if isinstance(node, SourceNode):
-                for topic in node.topics:
-                    self._inputs[self._real(topic)] = at = TopicPartition(self._real(topic), 0)
-                    partitions[at] = node.name
-                if node.pattern is not None:
-                    at = TopicPartition(node.pattern.pattern, 0)
-                    self._patterns.append((node.pattern, at))
-                    partitions[at] = node.name
-        merged = Subtopology(id=0, nodes=tuple(nodes), stores=tuple(stores.values()), global_=False)
-        spec = TaskSpec(self._application, merged, TaskId(0, 0), partitions, self.config, self._internal)
-        return StreamTask(
+    def _make_task(self, spec: TaskSpec) -> DriverTask:
+        host = DriverHost(self.config, self._clock, self._call_latency)
+        task = StreamTask(
             spec,
-            environment=self._host.environment() if self._mode == "deployed" else MemoryEnvironment(),
+            environment=host.environment() if self._mode == "deployed" else MemoryEnvironment(),
             collector=self._collector,
             wall_clock=self._clock,
             global_stores={} if self._global is None else self._global.stores,
@@ -144,9 +127,7 @@ class TopologyTestDriver(RetriesReader):
             loop_threshold=LOOP_THRESHOLD if self._mode == "exact" else 1,
             tap=self._tap,
         )
-
-    def _real(self, topic: str) -> str:
-        return f"{self._application}-{topic}" if topic in self._internal else topic
+        return DriverTask(task, host)
 
     def _clock(self) -> int:
         return self._now
@@ -188,12 +169,15 @@ class TopologyTestDriver(RetriesReader):
             start = self._now
         return TestInputTopic(self, topic, *serdes_of_topic(self.config, topic, key_serde, value_serde), start, advance)
 
-    def create_output_topic(self, topic: str, key_serde: Any = None, value_serde: Any = None) -> TestOutputTopic:
+    def create_output_topic(
+        self, topic: str, key_serde: Any = None, value_serde: Any = None, *, partition: int | None = None
+    ) -> TestOutputTopic:
         """Return an output topic that reads what was written to `topic`, oldest first, each record once.
 
         Args:
             topic: name of the topic.
             key_serde, value_serde: a serde or its name; None = bytes.
+            partition: only this one; None: all.
 
         Example:
             >>> import kstreams_repl as ks
@@ -201,12 +185,11 @@ class TopologyTestDriver(RetriesReader):
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
             >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
-            >>> words_in = driver.create_input_topic("words", "string", "string")
-            >>> words_in.pipe_input("a", "to")
+            >>> driver.create_input_topic("words", "string", "string").pipe_input("a", "to")
             >>> driver.create_output_topic("counted", "string", "long").read_key_value()
             ('a', 1)
         """
-        return TestOutputTopic(self, topic, *serdes_of_topic(self.config, topic, key_serde, value_serde))
+        return TestOutputTopic(self, topic, *serdes_of_topic(self.config, topic, key_serde, value_serde), partition)
 
     def produced_topic_names(self) -> set[str]:
         """Return every topic written to so far, including changelogs and repartition topics.
@@ -217,8 +200,7 @@ class TopologyTestDriver(RetriesReader):
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
             >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
-            >>> words_in = driver.create_input_topic("words", "string", "string")
-            >>> words_in.pipe_input("a", "to")
+            >>> driver.create_input_topic("words", "string", "string").pipe_input("a", "to")
             >>> sorted(driver.produced_topic_names())
             ['counted', 'test-counts-changelog']
         """
@@ -239,24 +221,27 @@ class TopologyTestDriver(RetriesReader):
             5000
         """
         self._check_open()
-        self._host.fold()
+        tasks = self._tasks.all
+        for _, host in tasks:
+            host.fold()
         end = self._now + span_ms(by, "the advance of the wall clock")
-        for now in self._host.times_of_calls(end):
-            self._now = now
+        while due := [at for _, host in tasks if (at := host.time_of_calls(end)) is not None]:
+            self._now = min(due)
             self._complete()
         self._now = end
-        if self._task is not None:
-            self._task.punctuate_wall_clock()
-            self._commit()
+        for task, _ in tasks:
+            task.punctuate_wall_clock()
+            self._commit(task)
         self._complete()
 
     # ---- state -----------------------------------------------------------------------------------------------------------------
 
-    def state_store(self, name: str) -> Any:
+    def state_store(self, name: str, *, partition: int = 0) -> Any:
         """Return a store of the topology, readable and writable, as processors see it.
 
         Args:
             name: name of the store.
+            partition: that of its task; a global store is the same in all.
 
         Raises:
             InvalidStateStoreError: the topology has no such store.
@@ -267,22 +252,24 @@ class TopologyTestDriver(RetriesReader):
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
             >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
-            >>> words_in = driver.create_input_topic("words", "string", "string")
-            >>> words_in.pipe_input("a", "to")
+            >>> driver.create_input_topic("words", "string", "string").pipe_input("a", "to")
             >>> driver.state_store("counts").get("a").value
             1
         """
-        stores = self.all_state_stores()
+        stores = self.all_state_stores(partition=partition)
         if name in stores:
             return stores[name]
         raise InvalidStateStoreError(
-            f"the topology has no store {name!r}",
+            f"the topology has no store {name!r}" + (f" in partition {partition}" if partition else ""),
             hint=did_you_mean(name, stores) or f"its stores: {', '.join(sorted(stores)) or 'none'}",
             store=name,
         )
 
-    def all_state_stores(self) -> dict[str, Any]:
+    def all_state_stores(self, *, partition: int = 0) -> dict[str, Any]:
         """Return all stores by name, including global ones.
+
+        Args:
+            partition: that of the tasks.
 
         Example:
             >>> import kstreams_repl as ks
@@ -290,11 +277,11 @@ class TopologyTestDriver(RetriesReader):
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
             >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
-            >>> words_in = driver.create_input_topic("words", "string", "string")
             >>> list(driver.all_state_stores())
             ['counts']
         """
-        return {**({} if self._task is None else self._task.stores), **({} if self._global is None else self._global.stores)}
+        found = {name: store for task, _ in self._tasks.with_partition(partition) for name, store in task.stores.items()}
+        return found | dict({} if self._global is None else self._global.stores)
 
     @property
     def dropped(self) -> int:
@@ -306,12 +293,11 @@ class TopologyTestDriver(RetriesReader):
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
             >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
-            >>> words_in = driver.create_input_topic("words", "string", "string")
-            >>> words_in.pipe_input(None, "to")
+            >>> driver.create_input_topic("words", "string", "string").pipe_input(None, "to")
             >>> driver.dropped
             1
         """
-        total = sum(self._task.dropped.values()) if self._task is not None else 0
+        total = sum(sum(task.dropped.values()) for task, _ in self._tasks.all)
         return total + (sum(self._global.services.dropped.values()) if self._global is not None else 0)
 
     @property
@@ -324,12 +310,11 @@ class TopologyTestDriver(RetriesReader):
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
             >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
-            >>> words_in = driver.create_input_topic("words", "string", "string")
-            >>> words_in.pipe_input("a", "to")
+            >>> driver.create_input_topic("words", "string", "string").pipe_input("a", "to")
             >>> driver.node_counts["words"].taken
             1
         """
-        tasks = [*([] if self._task is None else [self._task.counts]), *([] if self._global is None else [self._global.services.counts])]
+        tasks = [*(task.counts for task, _ in self._tasks.all), *([] if self._global is None else [self._global.services.counts])]
         return added(counts.read() for counts in tasks)
 
     def metrics(self) -> list[Metric]:
@@ -341,12 +326,11 @@ class TopologyTestDriver(RetriesReader):
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
             >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
-            >>> words_in = driver.create_input_topic("words", "string", "string")
-            >>> words_in.pipe_input(None, "no key")
+            >>> driver.create_input_topic("words", "string", "string").pipe_input(None, "no key")
             >>> [metric.value for metric in driver.metrics() if metric.name == "dropped-records-total"]
             [1]
         """
-        return self._host.metrics()
+        return [metric for _, host in self._tasks.all for metric in host.metrics()] if self._tasks.all else self._host.metrics()
 
     def close(self) -> None:
         """Close processors and stores; idempotent. The output can still be read.
@@ -360,13 +344,13 @@ class TopologyTestDriver(RetriesReader):
             >>> driver.close()
         """
         self._closed = True
-        try:
-            if self._task is not None:
-                self._task.close()
-        finally:
-            self._host.close()
+        with ExitStack() as closing:
+            closing.callback(self._host.close)
             if self._global is not None:
-                self._global.close()
+                closing.callback(self._global.close)
+            for task, host in self._tasks.all:
+                closing.callback(host.close)
+                closing.callback(task.close)
 
     def __enter__(self) -> TopologyTestDriver:
         return self
@@ -376,7 +360,16 @@ class TopologyTestDriver(RetriesReader):
 
     # ---- inside ----------------------------------------------------------------------------------------------------------------
 
-    def pipe_bytes(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None = None) -> None:
+    def pipe_bytes(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers | None = None,
+        *,
+        partition: int | None = None,
+    ) -> None:
         """Pipe one record as it would be on the broker, and run until all records are processed.
 
         Args:
@@ -384,9 +377,10 @@ class TopologyTestDriver(RetriesReader):
             key, value: serialized; None = no key, or a tombstone.
             timestamp: milliseconds since 1970.
             headers: (name, bytes) pairs; None = none.
+            partition: None: that of the key.
 
         Raises:
-            UnknownTopicError: the topology does not read the topic.
+            UnknownTopicError: the topology does not read the topic, or the topic has no such partition.
             IllegalStateTransitionError: the driver is closed.
 
         Example:
@@ -395,24 +389,22 @@ class TopologyTestDriver(RetriesReader):
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
             >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
-            >>> words_in = driver.create_input_topic("words", "string", "string")
             >>> driver.pipe_bytes("words", b"a", b"to", 1000)
             >>> driver.state_store("counts").get("a").value
             1
         """
         self._check_open()
-        at, known = self._partition(topic), False
-        if at is not None:
-            self._enqueue(at, topic, key, value, timestamp, headers or [])
+        number = self._topics.partition_of(topic, key) if partition is None else partition
+        known = self._enqueue(topic, number, key, value, timestamp, headers or [])
+        if known:
             self._complete()
-            known = True
         if self._global is not None and topic in self._global.topics:
             self._apply_global(topic, key, value, timestamp, headers or [])
             known = True
         if not known:
-            topics = [*self._inputs, *(self._global.topics if self._global else ())]
+            topics = [*self._tasks.inputs, *(self._global.topics if self._global else ())]
             raise UnknownTopicError(
-                f"the topology does not read topic {topic!r}",
+                f"the topology does not read topic {topic!r}" + (f", partition {partition}" if partition else ""),
                 hint=did_you_mean(topic, topics) or f"it reads: {', '.join(topics)}",
                 topic=topic,
             )
@@ -430,57 +422,62 @@ class TopologyTestDriver(RetriesReader):
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
             >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
-            >>> words_in = driver.create_input_topic("words", "string", "string")
-            >>> words_in.pipe_input("a", "to")
+            >>> driver.create_input_topic("words", "string", "string").pipe_input("a", "to")
             >>> driver.output("counted")[0].key
             b'a'
         """
         return self._outputs.get(topic) or deque()
 
-    def _partition(self, topic: str) -> TopicPartition | None:
-        return self._inputs.get(topic) or next((place for pattern, place in self._patterns if pattern.fullmatch(topic)), None)
+    def _enqueue(self, topic: str, partition: int, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> bool:
+        """Give a record to the task that reads it; return whether there is one."""
+        route = self._tasks.route(topic, partition)
+        if route is not None:
+            task, at = route
+            offset = self._next_offset(*at)
+            task.add_records(at, RecordBatch([key], [value], [timestamp], [offset], [headers], topic))
+        return route is not None
 
-    def _enqueue(self, at: TopicPartition, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
-        assert self._task is not None
-        offset = self._offsets.get(at.topic, 0)
-        self._offsets[at.topic] = offset + 1
-        self._task.add_records(at, RecordBatch([key], [value], [timestamp], [offset], [headers], topic))
+    def _next_offset(self, topic: str, partition: int) -> int:
+        offset = self._offsets.get((topic, partition), 0)
+        self._offsets[topic, partition] = offset + 1
+        return offset
 
     def _complete(self) -> None:
         self._capture()
-        task = self._task
-        if task is None:
-            return
-        for at in task.group.queues:
-            task.set_lag(at, 0)
-        while self._host.run_calls() | bool(task.process(1)):
-            task.punctuate_stream_time()
-            self._commit()
-            self._capture()
+        for task, _ in self._tasks.all:
+            for at in task.group.queues:
+                task.set_lag(at, 0)
+        while any([self._step(task, host) for task, host in self._tasks.all]):
+            pass
 
-    def _commit(self) -> None:
-        assert self._task is not None
-        self._task.prepare_commit()
+    def _step(self, task: StreamTask, host: DriverHost) -> bool:
+        """Process one record of a task; return whether there was something to do."""
+        if not (host.run_calls() | bool(task.process(1))):
+            return False
+        task.punctuate_stream_time()
+        self._commit(task)
+        self._capture()
+        return True
+
+    def _commit(self, task: StreamTask) -> None:
+        task.prepare_commit()
         self._commits += 1
-        self._task.post_commit(self._commits, {})
+        task.post_commit(self._commits, {})
 
     def _capture(self) -> None:
         sent = self._collector.sent
         if not sent:
             return
         self._collector.sent[:], sent = [], list(sent)
-        for topic, key, value, timestamp, headers in sent:
-            self._outputs.setdefault(topic, deque()).append(ProducedRecord(key, value, timestamp, headers))
-            at = self._partition(topic)
-            if at is not None:
-                self._enqueue(at, topic, key, value, timestamp, list(headers))
+        for topic, key, value, timestamp, headers, partition in sent:
+            self._outputs.setdefault(topic, deque()).append(ProducedRecord(key, value, timestamp, headers, partition))
+            self._enqueue(topic, partition, key, value, timestamp, list(headers))
             if self._global is not None and topic in self._global.topics:
                 self._apply_global(topic, key, value, timestamp, list(headers))
 
     def _apply_global(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
         assert self._global is not None
-        offset = self._offsets.get(topic, 0)
-        self._offsets[topic] = offset + 1
+        offset = self._next_offset(topic, 0)
         self._global.update(topic, 0, RecordBatch([key], [value], [timestamp], [offset], [headers]))
         self._global.commit({}, offset)
 

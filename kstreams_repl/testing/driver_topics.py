@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
@@ -25,6 +25,7 @@ class ProducedRecord(NamedTuple):
     value: bytes | None
     timestamp: int
     headers: Headers
+    partition: int = 0
 
 
 class Driver(Protocol):
@@ -34,7 +35,14 @@ class Driver(Protocol):
 
     def now(self) -> int: ...
     def pipe_bytes(
-        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers | None = None
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers | None = None,
+        *,
+        partition: int | None = None,
     ) -> None: ...
     def output(self, topic: str) -> deque[ProducedRecord]: ...
     def produced_topic_names(self) -> set[str]: ...
@@ -72,6 +80,8 @@ class TestInputTopic:
         value: Any = None,
         timestamp: int | datetime | None = None,
         headers: Headers | Mapping[str, bytes | None] | None = None,
+        *,
+        partition: int | None = None,
     ) -> None:
         """Pipe one record and run until all records are processed.
 
@@ -80,6 +90,7 @@ class TestInputTopic:
             timestamp: ms, or a datetime (naive ones are UTC); None: the start timestamp (advanced by `auto_advance` each time),
                 else the mocked wall clock.
             headers: (name, bytes) pairs, or a dict.
+            partition: None: that of the key, as a producer chooses it; without a key the next one.
 
         Example:
             >>> import kstreams_repl as ks
@@ -96,7 +107,8 @@ class TestInputTopic:
                 timestamp = self._next
                 self._next += self._advance
         pairs = list(headers.items() if isinstance(headers, Mapping) else headers or ())
-        self._driver.pipe_bytes(self.topic, self._key(key), self._value(value), time_ms(timestamp, "timestamp"), pairs)
+        at = time_ms(timestamp, "timestamp")
+        self._driver.pipe_bytes(self.topic, self._key(key), self._value(value), at, pairs, partition=partition)
 
     def advance_time(self, by: int | timedelta) -> None:
         """Advance the time of later records without their own timestamp (ms or timedelta).
@@ -186,10 +198,15 @@ class TestOutputTopic:
 
     __test__ = False
 
-    def __init__(self, driver: Driver, topic: str, key_serde: Any, value_serde: Any) -> None:
+    def __init__(self, driver: Driver, topic: str, key_serde: Any, value_serde: Any, partition: int | None = None) -> None:
         self._driver = driver
         self.topic = topic
         self._key, self._value = key_serde.deserialize, value_serde.deserialize
+        self._partition = partition
+
+    def _waiting(self) -> Sequence[ProducedRecord]:
+        waiting = self._driver.output(self.topic)
+        return waiting if self._partition is None else [record for record in waiting if record.partition == self._partition]
 
     def is_empty(self) -> bool:
         """Return whether all records have been read.
@@ -205,7 +222,7 @@ class TestOutputTopic:
             >>> loud.is_empty()
             False
         """
-        return not self._driver.output(self.topic)
+        return not self._waiting()
 
     def queue_size(self) -> int:
         """Return the number of unread records.
@@ -221,7 +238,7 @@ class TestOutputTopic:
             >>> loud.queue_size()
             2
         """
-        return len(self._driver.output(self.topic))
+        return len(self._waiting())
 
     def read_record(self) -> TestRecord:
         """Return the oldest unread record; raise if there is none.
@@ -240,7 +257,7 @@ class TestOutputTopic:
             >>> loud.read_record().value
             'TO'
         """
-        waiting = self._driver.output(self.topic)
+        waiting = self._waiting()
         if not waiting:
             known = self.topic in self._driver.sink_topics | self._driver.produced_topic_names()
             raise KStreamsError(
@@ -248,7 +265,8 @@ class TestOutputTopic:
                 hint=(None if known else did_you_mean(self.topic, self._driver.sink_topics)) or "check is_empty() first",
                 topic=self.topic,
             )
-        record = waiting.popleft()
+        record = waiting[0]
+        self._driver.output(self.topic).remove(record)  # the first one that is equal
         return TestRecord(self._key(record.key), self._value(record.value), record.timestamp, record.headers)
 
     def read_key_value(self) -> tuple[Any, Any]:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.extras import extras
@@ -28,29 +28,33 @@ _MAP_BYTES = 1 << 30
 """Size of the address space of a test's stores; the file grows with its rows."""
 
 
-class DriverCollector:
-    """Collects the task's output in order; every topic has one partition."""
+class Topics(Protocol):
+    """What the collector asks about topics (`testing.driver_tasks.DriverTopics`)."""
 
-    def __init__(self) -> None:
-        self.sent: list[tuple[str, bytes | None, bytes | None, int, Headers]] = []
-        self.tables: dict[str, DriverRows] = {}
+    def partitions(self, topic: str) -> int: ...
+
+    def partition_of(self, topic: str, key: bytes | None) -> int: ...
+
+
+class DriverCollector:
+    """Collects the output of the driver's tasks, in order."""
+
+    def __init__(self, topics: Topics) -> None:
+        self.sent: list[tuple[str, bytes | None, bytes | None, int, Headers, int]] = []
+        self.tables: dict[tuple[str, int], DriverRows] = {}
+        self.partitions, self.partition_of = topics.partitions, topics.partition_of
 
     def sender(self, topic: str, site: Site | None = None) -> Send:
-        append = self.sent.append
+        append, partition_of = self.sent.append, self.partition_of
 
         def send(key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int | None = None) -> None:
-            append((topic, key, value, timestamp, list(headers) if headers else []))
+            at = partition_of(topic, key) if partition is None else partition
+            append((topic, key, value, timestamp, list(headers) if headers else [], at))
 
         return send
 
-    def partitions(self, topic: str) -> int:
-        return 1
-
-    def partition_of(self, topic: str, key: bytes) -> int:
-        return 0
-
     def rows(self, node: str, table: TableFiles, partition: int, misfit: Any, context: Any = None) -> DriverRows:
-        rows = self.tables[node] = DriverRows(table, misfit, context)
+        rows = self.tables[node, partition] = DriverRows(table, misfit, context)
         return rows
 
 
@@ -120,13 +124,12 @@ class DriverHost:
         due = self._task.calls.next_due
         return bool(self._task.calls.arrived) or due is not None and due <= self._wall_clock()
 
-    def times_of_calls(self, until: int) -> Iterator[int]:
-        """Yield the times up to `until` (ms) at which calls have something to do, in order; the clock must follow."""
-        while self.calls is not None and self._task is not None and self._task.calls is not None:
-            due = [at for at in (self.calls.next_due, self._task.calls.next_due) if at is not None and at <= until]
-            if not due:
-                return
-            yield max(min(due), self._wall_clock())
+    def time_of_calls(self, until: int) -> int | None:
+        """Return the next time up to `until` (ms) at which calls have something to do; None: they have not."""
+        if self.calls is None or self._task is None or self._task.calls is None:
+            return None
+        due = [at for at in (self.calls.next_due, self._task.calls.next_due) if at is not None and at <= until]
+        return max(min(due), self._wall_clock()) if due else None
 
     def fold(self) -> None:
         """Add what was recorded so far to the metrics: before the clock advances, and before metrics are read."""

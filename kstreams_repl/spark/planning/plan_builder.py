@@ -4,7 +4,6 @@ Spark.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +19,12 @@ from kstreams_repl.kafka.admin import Admin, NewTopicSpec
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.internal_topics import ensure_internal_topics
 from kstreams_repl.kafka.query_tokens import tokens_in
-from kstreams_repl.runtime.task import TaskSpec
+from kstreams_repl.runtime.task_specs import task_specs
 from kstreams_repl.spark.fencing.generation_fencing import Previous
 from kstreams_repl.spark.planning.task_assignment import assign_standbys, assign_tasks, needs_copies
 from kstreams_repl.topology.names import validate_application_id
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.topology.partitions import ResolvedTopology, resolve_partitions
-from kstreams_repl.topology.subtopologies import Subtopology
-from kstreams_repl.types import TaskId, TopicPartition
 
 
 def application_id_of(config: StreamsConfig) -> str:
@@ -129,7 +126,7 @@ def make_plan(
     resolved = resolve_partitions(topology, application_id, counts, grouper=config["partition.grouper"], topic_configs=config.topic_configs)
     known = counts | create_internal_topics(admin, resolved, config, existing)
     _check_rights(admin, application_id, topology, resolved)
-    specs = _task_specs(topology, application_id, config, resolved)
+    specs = task_specs(topology, application_id, config, resolved)
     before = Previous() if previous is None else previous
     instances = min(len(config.thread_groups), max(1, len(specs)))
     slots = assign_tasks(list(specs), instances, before.tasks, before.standbys)
@@ -192,31 +189,3 @@ def with_queries(plan: ApplicationPlan, topology: Any, version: int) -> Applicat
         ConfigError: the tokens can be read by others.
     """
     return replace(plan, version=version, topology=topology, query_tokens=tokens_in(Path(plan.control_directory)))
-
-
-def _task_specs(topology: Any, application_id: str, config: StreamsConfig, resolved: ResolvedTopology) -> dict[TaskId, TaskSpec]:
-    internal = frozenset(topology.internal_topics)
-    parts = {part.id: part for part in topology.subtopologies() if not part.global_}
-    return {
-        task: TaskSpec(
-            application_id,
-            parts[task.subtopology],
-            task,
-            {at: _source_of(parts[task.subtopology], at, application_id, internal) for at in partitions},
-            config,
-            internal,
-        )
-        for task, partitions in resolved.tasks.items()
-    }
-
-
-def _source_of(part: Subtopology, at: TopicPartition, application_id: str, internal: frozenset[str]) -> str:
-    """Return the source node that reads a topic, given its name on the broker."""
-    logical = at.topic.removeprefix(f"{application_id}-")
-    for node in part.nodes:
-        if isinstance(node, SourceNode) and (at.topic in node.topics or (logical in internal and logical in node.topics)):
-            return node.name
-    for node in part.nodes:
-        if isinstance(node, SourceNode) and node.pattern is not None and re.fullmatch(node.pattern, at.topic):
-            return node.name
-    raise TopologyError(f"no source of sub-topology {part.id} reads {at.topic}", topic=at.topic)

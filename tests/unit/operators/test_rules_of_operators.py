@@ -29,6 +29,7 @@ from kstreams_repl.operators.stream_select_key import StreamSelectKey
 from kstreams_repl.runtime.task import CommitPlan, StreamTask
 from kstreams_repl.stores.changelog_restore import Restorer
 from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.testing.driver_tasks import DriverTask
 from kstreams_repl.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.topology.stores import StoreKind
 from kstreams_repl.types import RecordBatch
@@ -60,8 +61,9 @@ class Driver(TopologyTestDriver):
     def changelog(self, store: str) -> list[Any]:
         return list(self.output(f"test-{store}-changelog"))
 
-    def _make_task(self, topology: Any, active: Any) -> StreamTask:
-        task = super()._make_task(topology, active)
+    def _make_task(self, spec: Any) -> DriverTask:
+        made = super()._make_task(spec)
+        task = made.task
         if self._before is not None:
             assert self._before.plan is not None
             for builder in task.spec.subtopology.stores:
@@ -76,13 +78,12 @@ class Driver(TopologyTestDriver):
                 task.set_partition_time(at, time)
             task.set_metadata(self._before.plan.metadata)
             self._offsets = dict(self._before._offsets)
-        return task
+        return made
 
-    def _commit(self) -> None:
-        assert self._task is not None
-        self.plan = self._task.prepare_commit()
+    def _commit(self, task: StreamTask) -> None:
+        self.plan = task.prepare_commit()
         self._commits += 1
-        self._task.post_commit(self._commits, {})
+        task.post_commit(self._commits, {})
 
     def feed(self, rows: list[tuple[int, Any, int, int]]) -> None:
         """Pipe (number of the source topic, key, number of the value, timestamp); user data of each topic's serdes."""
