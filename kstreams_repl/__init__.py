@@ -123,12 +123,22 @@ if TYPE_CHECKING:
     from kstreams_repl.topology.offset_reset import AutoOffsetReset
     from kstreams_repl.topology.stores import StoreBuilder, StoreKind
     from kstreams_repl.topology.topology import Topology
-    from kstreams_repl.types import RecordMetadata, TaskId, TopicPartition, ValueAndTimestamp, VersionedRecord, Windowed
+    from kstreams_repl.types import (
+        AggregationWithHeaders,
+        RecordMetadata,
+        TaskId,
+        TopicPartition,
+        ValueAndTimestamp,
+        ValueTimestampHeaders,
+        VersionedRecord,
+        Windowed,
+    )
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Admin", "Application", "ApplicationReport", "ApplicationState", "Applications", "AsyncOptions", "AutoOffsetReset",
+    "Admin", "AggregationWithHeaders",
+    "Application", "ApplicationReport", "ApplicationState", "Applications", "AsyncOptions", "AutoOffsetReset",
     "BatchReport", "Branched", "BranchedKStream", "CallContext", "Cancellable", "CapturedForward", "CapturedPunctuator",
     "Chart", "ChartKind", "Cleanup", "ClientSettings", "CogroupedKStream", "CommittedOffset", "Counts", "CustomSensor",
     "DescribedNode", "DescribedSubtopology", "DiffText", "EditPlan", "EmitStrategy", "ErrorContext", "FailureReason",
@@ -146,6 +156,7 @@ __all__ = [
     "Table", "TaskId", "TaskReport", "TestInputTopic", "TestOutputTopic", "TestRecord", "TimeWindowedCogroupedKStream",
     "TimeWindowedKStream", "TimeWindows", "TimestampedKeyQuery", "TimestampedRangeQuery", "TopicDescription", "TopicPartition",
     "Topology", "TopologyDescription", "TopologyTestDriver", "UncaughtResponse", "UnlimitedWindows", "ValueAndTimestamp",
+    "ValueTimestampHeaders",
     "Version", "VersionedKeyQuery", "VersionedRangeQuery", "VersionedRecord", "WaitingRecord", "WindowKeyQuery", "WindowRangeQuery",
     "Windowed", "WrittenTable", "connect", "current_call", "current_calls", "errors", "queries", "secret", "serdes", "tables",
     "timestamps",
@@ -220,7 +231,11 @@ _PLACES = {
     "kstreams_repl.topology.offset_reset": ("AutoOffsetReset",),
     "kstreams_repl.topology.stores": ("StoreBuilder", "StoreKind"),
     "kstreams_repl.topology.topology": ("Topology",),
-    "kstreams_repl.types": ("RecordMetadata", "TaskId", "TopicPartition", "ValueAndTimestamp", "VersionedRecord", "Windowed"),
+    "kstreams_repl.types": (
+        "AggregationWithHeaders", "RecordMetadata", "TaskId", "TopicPartition", "ValueAndTimestamp",
+    "ValueTimestampHeaders",
+        "VersionedRecord", "Windowed",
+    ),
 }  # fmt: skip
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 _MODULES = {"errors": "errors", "queries": "queries", "serdes": "serdes", "tables": "testing.tables", "timestamps": "dsl.timestamps"}

@@ -183,6 +183,11 @@ KEYS: dict[str, Key] = {
         "lmdb",
         "Default kind of DSL stores: lmdb (rocksDB means lmdb) or in_memory.",
     ),
+    "dsl.store.format": Key(
+        _one_of("DEFAULT", "HEADERS", "default", "headers"),
+        "DEFAULT",
+        "Format of the rows of DSL stores on disk: DEFAULT, or HEADERS: with the headers of records (KIP-1271).",
+    ),
     "topology.optimization": Key(str, "none", "none, all, or a comma separated list of optimizations."),
     "deserialization.exception.handler": Key(_anything, "fail", "fail, continue, or a DeserializationHandler."),
     "production.exception.handler": Key(_anything, "fail", "fail, continue, or a ProductionHandler."),

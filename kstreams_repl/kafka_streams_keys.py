@@ -65,7 +65,6 @@ REFUSED: Mapping[str, str] = {
     "default.list.key.serde.type": "default.key.serde = serdes.list_of(inner), which reads Python lists",
     "default.list.value.serde.inner": "default.value.serde = serdes.list_of(inner), or 'list(long)'",
     "default.list.value.serde.type": "default.value.serde = serdes.list_of(inner), which reads Python lists",
-    "dsl.store.format": "omit it: stores have Kafka Streams' DEFAULT format, without headers",
     "ensure.explicit.internal.resource.naming": "omit it; session.plan() lists the names of internal topics",
     "rocksdb.config.setter": "omit it: stores are in LMDB, which has nothing to tune except statestore.cache.max.bytes above it",
     "task.assignor.class": "repl.task.scheduler decides which task runs next; num.stream.threads is the number of instances",
@@ -77,7 +76,6 @@ REFUSED: Mapping[str, str] = {
 
 _HARMLESS: Mapping[str, tuple[str, ...]] = {
     "allow.os.group.write.access": ("false",),
-    "dsl.store.format": ("DEFAULT", "default"),
     "ensure.explicit.internal.resource.naming": ("false",),
     "config.providers": ("", "[]"),
 }

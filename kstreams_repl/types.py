@@ -72,6 +72,21 @@ class ValueAndTimestamp(NamedTuple):
     timestamp: int
 
 
+class ValueTimestampHeaders(NamedTuple):
+    """What a store with headers keeps for a key or window: value, timestamp (ms), and the headers that were put with them (KIP-1271)."""
+
+    value: Any
+    timestamp: int
+    headers: Headers = []
+
+
+class AggregationWithHeaders(NamedTuple):
+    """What a session store with headers keeps for a session: the aggregate, and the headers that were put with it (KIP-1271)."""
+
+    aggregation: Any
+    headers: Headers = []
+
+
 class RecordPosition(NamedTuple):
     """The position of one record in Kafka; as text ``orders-0@17`` (topic, partition, offset).
 

@@ -14,6 +14,7 @@ from kstreams_repl.queries.queryable_state import QueryableState
 from kstreams_repl.runtime.record_context import RecordContext
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.stores.factory import open_store
+from kstreams_repl.stores.row_format import keep_row_format
 from kstreams_repl.topology.topology import Topology
 from kstreams_repl.types import TaskId
 
@@ -72,6 +73,8 @@ class State:
         """Let a task write its stores and commit; close it, as an instance at rest."""
         environment = LmdbEnvironment(self.path(partition, executor), map_bytes=MAP_BYTES)
         environment.take_ownership(token)
+        for builder in self.builders.values():
+            keep_row_format(environment, builder)
         defaults = (ks.serdes.resolve("string"), ks.serdes.resolve("long"))
         stores = {
             name: open_store(builder, environment, record_context=RecordContext(), defaults=defaults)

@@ -31,6 +31,7 @@ class Materialized:
         persistent: False: in memory, and restored from its changelog at every start; True: on disk; None: the application's
             ``default.dsl.store`` decides.
         topic_config: settings of the changelog topic.
+        headers: whether rows keep headers (KIP-1271); None: the application's ``dsl.store.format`` decides. A versioned store keeps none.
     """
 
     name: str | None = None
@@ -42,6 +43,7 @@ class Materialized:
     history: Millis | None = None
     persistent: bool | None = None
     topic_config: Mapping[str, str] = field(default_factory=dict)
+    headers: bool | None = None
 
     def __post_init__(self) -> None:
         if self.name is not None:
@@ -91,7 +93,8 @@ class Materialized:
             return cls(store)
         history = store.retention_ms if store.kind is StoreKind.VERSIONED else None
         retention = None if store.kind is StoreKind.VERSIONED else store.retention_ms
-        return cls(store.name, store.key_serde, store.value_serde, retention=retention, history=history, persistent=store.persistent)
+        options = cls(store.name, store.key_serde, store.value_serde, retention=retention, history=history, persistent=store.persistent)
+        return replace(options, headers=store.headers)
 
     def with_key_serde(self, serde: Any) -> Materialized:
         """Return a copy with this key serde.

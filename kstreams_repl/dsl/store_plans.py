@@ -37,6 +37,7 @@ def table_store(options: Materialized, name: str, key_serde: Any, value_serde: A
         logging=options.logging,
         **_persistence(options),
         topic_config=dict(options.topic_config),
+        headers=options.headers,
     )
 
 
@@ -72,6 +73,7 @@ def windowed_store(options: Materialized, name: str, key_serde: Any, windows: An
         window_size_ms=size,
         topic_config=dict(options.topic_config),
         options={"time_ordered": True} if on_close and kind is StoreKind.SESSION else {},
+        headers=options.headers,
     )
 
 

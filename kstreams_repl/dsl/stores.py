@@ -168,6 +168,51 @@ class Stores:
         return replace(Stores.persistent_session_store(name, retention), persistent=False)
 
     @staticmethod
+    def persistent_timestamped_key_value_store_with_headers(name: str) -> StoreBuilder:
+        """Return a key-value store on disk that keeps a timestamp and headers with each value (KIP-1271).
+
+        Args:
+            name: name of the store.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> ks.Stores.persistent_timestamped_key_value_store_with_headers("seen").headers
+            True
+        """
+        return StoreBuilder(name, StoreKind.TIMESTAMPED_KEY_VALUE, headers=True)
+
+    @staticmethod
+    def persistent_timestamped_window_store_with_headers(
+        name: str, retention: Millis, window_size: Millis, retain_duplicates: bool = False
+    ) -> StoreBuilder:
+        """Return a window store on disk that keeps a timestamp and headers with each value; arguments as for `persistent_window_store`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> ks.Stores.persistent_timestamped_window_store_with_headers("visits", 3_600_000, 60_000).headers
+            True
+        """
+        return replace(_windows(name, StoreKind.TIMESTAMPED_WINDOW, retention, window_size, retain_duplicates), headers=True)
+
+    @staticmethod
+    def persistent_session_store_with_headers(name: str, retention: Millis) -> StoreBuilder:
+        """Return a session store on disk that keeps headers with each aggregate, for `retention` (ms or timedelta).
+
+        Args:
+            name: name of the store.
+            retention: how long sessions are kept (ms or timedelta).
+
+        Raises:
+            TopologyError: the time is negative.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> ks.Stores.persistent_session_store_with_headers("visits", 3_600_000).headers
+            True
+        """
+        return replace(Stores.persistent_session_store(name, retention), headers=True)
+
+    @staticmethod
     def key_value_store_builder(supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None) -> StoreBuilder:
         """Return the builder of a key-value store; serdes of None are the application's defaults.
 
@@ -270,6 +315,65 @@ class Stores:
             >>> store = ks.Stores.session_store_builder(ks.Stores.persistent_session_store("visits", 3_600_000), "string", "long")
         """
         return _built(supplier, key_serde, value_serde, StoreKind.SESSION)
+
+    @staticmethod
+    def timestamped_key_value_store_with_headers_builder(
+        supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None
+    ) -> StoreBuilder:
+        """Return the builder of a key-value store whose values are `ValueTimestampHeaders`.
+
+        Args:
+            supplier: a key-value store, from one of the functions above.
+            key_serde, value_serde: a serde or its name; None = the application's defaults.
+
+        Raises:
+            TopologyError: the supplier is of another kind of store.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> supplier = ks.Stores.persistent_timestamped_key_value_store_with_headers("seen")
+            >>> store = ks.Stores.timestamped_key_value_store_with_headers_builder(supplier, "string", "long")
+        """
+        builder = Stores.timestamped_key_value_store_builder(supplier, key_serde, value_serde)
+        return replace(builder, headers=True)
+
+    @staticmethod
+    def timestamped_window_store_with_headers_builder(
+        supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None
+    ) -> StoreBuilder:
+        """Return the builder of a window store whose values are `ValueTimestampHeaders`.
+
+        Args:
+            supplier: a window store, from one of the functions above.
+            key_serde, value_serde: a serde or its name; None = the application's defaults.
+
+        Raises:
+            TopologyError: the supplier is of another kind of store.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> supplier = ks.Stores.persistent_timestamped_window_store_with_headers("visits", 3_600_000, 60_000)
+            >>> store = ks.Stores.timestamped_window_store_with_headers_builder(supplier, "string", "long")
+        """
+        return replace(Stores.timestamped_window_store_builder(supplier, key_serde, value_serde), headers=True)
+
+    @staticmethod
+    def session_store_with_headers_builder(supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None) -> StoreBuilder:
+        """Return the builder of a session store whose values are `AggregationWithHeaders`.
+
+        Args:
+            supplier: a session store, from one of the functions above.
+            key_serde, value_serde: a serde or its name; None = the application's defaults.
+
+        Raises:
+            TopologyError: the supplier is of another kind of store.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> supplier = ks.Stores.persistent_session_store_with_headers("visits", 3_600_000)
+            >>> store = ks.Stores.session_store_with_headers_builder(supplier, "string", "long")
+        """
+        return replace(Stores.session_store_builder(supplier, key_serde, value_serde), headers=True)
 
 
 def _windows(name: str, kind: StoreKind, retention: Millis, window_size: Millis, retain_duplicates: bool) -> StoreBuilder:

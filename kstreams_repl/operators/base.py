@@ -71,8 +71,12 @@ class NodeContext(Protocol):
     @property
     def task(self) -> TaskContext: ...
 
-    def store(self, name: str) -> Any:
-        """Return the open store; raises InvalidStateStoreError if this node is not connected to it."""
+    def store(self, name: str, *, headers: bool = False) -> Any:
+        """Return the open store; raises InvalidStateStoreError if this node is not connected to it.
+
+        Args:
+            headers: a store that keeps headers shows them (a processor's); otherwise it reads and writes without them.
+        """
 
     def child(self, name: str) -> Process:
         """Return one child's entry, to forward to it alone."""

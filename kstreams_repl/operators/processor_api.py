@@ -144,7 +144,7 @@ class NodeProcessorContext:
         return self._node.record.metadata()
 
     def get_state_store(self, name: str) -> Any:
-        return self._node.store(name)
+        return self._node.store(name, headers=True)
 
     def schedule(
         self,

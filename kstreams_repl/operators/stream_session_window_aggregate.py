@@ -57,10 +57,16 @@ class StreamSessionWindowAggregate(Operator):
             emit_closed = SessionCloser(node, self.store, store, forward).emit
         else:
 
-            def flushed(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
-                forward(key, (new, old, True), key[2], headers)
+            alone = _without_headers(node, forward)
 
-            to_children = None if store.set_flush_listener(flushed, send_old) else _without_headers(node, forward)
+            def flushed(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
+                if forgets:
+                    alone(key, (new, old, True), key[2], [])
+                else:
+                    forward(key, (new, old, True), key[2], headers)
+
+            forgets = store.forgets_headers
+            to_children = None if store.set_flush_listener(flushed, send_old) else alone
         stored = as_stored(lambda *window: (store.fetch_session(*window),), initializer)
         time = StreamTime(node, self.store)
 

@@ -36,7 +36,7 @@ from kstreams_repl.process_info import start_time
 from kstreams_repl.queries.store_catalogue import NOTE, StoreCatalogue
 from kstreams_repl.queries.task_view import CHECK_SECONDS, TaskReader, TaskView, migrated
 from kstreams_repl.stores.engine.failures import RawError
-from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.topology.stores import StoreBuilder, StoreKind, in_application
 from kstreams_repl.topology.topology import Topology
 from kstreams_repl.types import TaskId
 
@@ -94,9 +94,10 @@ class LocalStores:
         self._status: dict[Path, tuple[float, TaskStatus]] = {}
         self.global_stores: frozenset[str] = frozenset()
         self._builders: dict[str, StoreBuilder] = {}
+        stores, rows = config["default.dsl.store"], config["dsl.store.format"]
         self._subtopologies: dict[str, int] = {}
         for part in topology.subtopologies():
-            self._builders |= {builder.name: builder for builder in part.stores}
+            self._builders |= {builder.name: in_application(builder, stores, rows) for builder in part.stores}
             if part.global_:
                 self.global_stores |= {builder.name for builder in part.stores}
             else:

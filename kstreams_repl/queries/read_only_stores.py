@@ -60,16 +60,25 @@ class TaskPart:
     Args:
         stale: whether a copy that is behind may answer.
         show: applied to each result; None: none.
+        headers: a store that keeps headers shows them.
     """
 
     def __init__(
-        self, local: LocalStores, builder: StoreBuilder, partition: int, *, stale: bool = False, show: Callable[[Any], Any] | None = None
+        self,
+        local: LocalStores,
+        builder: StoreBuilder,
+        partition: int,
+        *,
+        stale: bool = False,
+        show: Callable[[Any], Any] | None = None,
+        headers: bool = False,
     ) -> None:
         self.partition = partition
         self._local = local
         self._builder = builder
         self._stale = stale
         self._show = show
+        self._headers = headers
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in READS.get(self._builder.kind, ()):
@@ -88,7 +97,7 @@ class TaskPart:
         reader, view = self._local.take(self._builder.name, self.partition, stale=self._stale)
         rows = None
         try:
-            rows = getattr(view.store(self._builder), name)(*args)
+            rows = getattr(view.store(self._builder, headers=self._headers), name)(*args)
             if isinstance(rows, Iterator):
                 return (reader, view, rows), None
             return None, rows
@@ -101,8 +110,8 @@ class TaskPart:
     def get_many(self, keys: Sequence[Any]) -> list[Any]:
         """Return the value of each key, all as of one commit; for stores with `get`."""
         with self._local.view(self._builder.name, self.partition, stale=self._stale) as view:
-            found = view.get_many(self._builder, keys)
-        if self._builder.kind is StoreKind.TIMESTAMPED_KEY_VALUE:
+            found = view.get_many(self._builder, keys, headers=self._headers)
+        if self._builder.kind is StoreKind.TIMESTAMPED_KEY_VALUE and not self._headers:
             found = [None if item is None else _stamped(item) for item in found]
         return found if self._show is None else list(map(self._show, found))
 
@@ -446,7 +455,7 @@ class LocalStoreProvider:
         self._local = local
         self._partition = partition
         self._stale = stale
-        self._known: tuple[list[int], list[TaskPart]] = ([], [])
+        self._known: tuple[tuple[list[int], bool], list[TaskPart]] = (([], False), [])
 
     def stores(self, name: str, store_type: Any) -> Sequence[TaskPart]:
         """Return the parts of a store, one for each partition.
@@ -462,7 +471,8 @@ class LocalStoreProvider:
         expect_accepted(store_type, builder)
         self._local.refuse_memory(name)
         partitions = self._local.expect_any(name, stale=self._stale) if self._partition is None else [self._partition]
-        if partitions != self._known[0]:
-            parts = [TaskPart(self._local, builder, partition, stale=self._stale) for partition in partitions]
-            self._known = (partitions, parts)
+        headers = getattr(store_type, "headers", False)
+        if (partitions, headers) != self._known[0]:
+            parts = [TaskPart(self._local, builder, partition, stale=self._stale, headers=headers) for partition in partitions]
+            self._known = ((partitions, headers), parts)
         return self._known[1]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kstreams_repl.errors import CallError, StateStoreNotAvailableError
+from kstreams_repl.errors import CallError, InvalidStateStoreError, StateStoreNotAvailableError
 from kstreams_repl.queries.client_requests import pair, value_of
 from kstreams_repl.queries.local_stores import LocalStores
 from kstreams_repl.queries.position import Position
@@ -95,6 +95,12 @@ class RemoteStoreProvider:
         """
         builder = self._stores.builder(name)
         expect_accepted(store_type, builder)
+        if getattr(store_type, "headers", False):
+            raise InvalidStateStoreError(
+                f"query servers do not send the headers of store {name!r}; asking again does not help",
+                hint="read it on the host that has it (app.query), or take the type without headers",
+                store=name,
+            )
         return [self._stores.part(builder, self._partition, stale=self._stale)]
 
 

@@ -26,8 +26,10 @@ NOTE = "note"
 """The option of a store's description that says what the catalogue lacks."""
 _PLAIN = (
     "name", "kind", "caching", "logging", "persistent", "retention_ms", "window_size_ms", "retain_duplicates", "max_entries",
-    "source_topic", "follows_default",
+    "source_topic", "follows_default", "headers",
 )  # fmt: skip
+_SETTINGS = ("default.dsl.store", "dsl.store.format")
+"""The settings that descriptions of stores depend on; an earlier version wrote the first one only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def write_catalogue(root: Path, application_id: str, topology: Topology | StoreC
     """Write the catalogue of a topology's stores."""
     internal = topology.internal_topics
     content = {
-        "default.dsl.store": config["default.dsl.store"],
+        **{name: config[name] for name in _SETTINGS},
         "parts": [
             {
                 "id": part.id,
@@ -107,7 +109,7 @@ def read_catalogue(root: Path, application_id: str) -> tuple[StoreCatalogue, dic
             StorePart(int(part["id"]), tuple(map(_builder, part["stores"])), bool(part["global"]), tuple(map(str, part["topics"])))
             for part in content["parts"]
         )
-        return StoreCatalogue(parts), {"default.dsl.store": content["default.dsl.store"]}
+        return StoreCatalogue(parts), {name: content[name] for name in _SETTINGS if name in content}
     except (KeyError, TypeError, ValueError, KStreamsError) as error:
         raise ConfigError(f"the catalogue of stores in {path} cannot be read: {error}", hint="start the application again") from error
 
@@ -138,7 +140,7 @@ def _builder(plain: Mapping[str, Any]) -> StoreBuilder:
     if lacking:
         options[NOTE] = f"the serde of the {' and the '.join(lacking)} has no name that can be looked up: bytes"
     return StoreBuilder(
-        **{name: plain[name] for name in _PLAIN},
+        **{name: plain[name] for name in _PLAIN if name in plain},
         key_serde=serdes.of(plain["key"] or "bytes"),
         value_serde=serdes.of(plain["value"] or "bytes"),
         options=options,

@@ -66,12 +66,13 @@ class _BuiltIn:
     kinds: frozenset[StoreKind]
     composite: Any
     stamped: bool = False
+    headers: bool = False
 
     def accepts(self, store: StoreBuilder) -> bool:
-        return store.kind in self.kinds and (not self.stamped or is_timestamped(store))
+        return store.kind in self.kinds and (not self.stamped or is_timestamped(store)) and (not self.headers or bool(store.headers))
 
     def create(self, provider: StateStoreProvider, name: str) -> Any:
-        return self.composite(StoreParts(provider, name, self), stamped=self.stamped)
+        return self.composite(StoreParts(provider, name, self), stamped=self.stamped or self.headers)
 
     def __repr__(self) -> str:
         return f"QueryableStoreTypes.{self.name}()"
@@ -147,6 +148,39 @@ class QueryableStoreTypes:
             QueryableStoreTypes.session_store()
         """
         return _BuiltIn("session_store", frozenset({StoreKind.SESSION}), stores.ReadOnlySessionStore)
+
+    @staticmethod
+    def timestamped_key_value_store_with_headers() -> QueryableStoreType:
+        """Return the type of key-value stores with headers; the others show them without.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> ks.QueryableStoreTypes.timestamped_key_value_store_with_headers()
+            QueryableStoreTypes.timestamped_key_value_store_with_headers()
+        """
+        return _BuiltIn("timestamped_key_value_store_with_headers", _TIMESTAMPED, stores.ReadOnlyKeyValueStore, headers=True)
+
+    @staticmethod
+    def timestamped_window_store_with_headers() -> QueryableStoreType:
+        """Return the type of window stores with headers.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> ks.QueryableStoreTypes.timestamped_window_store_with_headers()
+            QueryableStoreTypes.timestamped_window_store_with_headers()
+        """
+        return _BuiltIn("timestamped_window_store_with_headers", _WINDOW, stores.ReadOnlyWindowStore, headers=True)
+
+    @staticmethod
+    def session_store_with_headers() -> QueryableStoreType:
+        """Return the type of session stores with headers.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> ks.QueryableStoreTypes.session_store_with_headers()
+            QueryableStoreTypes.session_store_with_headers()
+        """
+        return _BuiltIn("session_store_with_headers", frozenset({StoreKind.SESSION}), stores.ReadOnlySessionStore, headers=True)
 
     @staticmethod
     def versioned_key_value_store() -> QueryableStoreType:

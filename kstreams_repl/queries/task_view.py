@@ -20,6 +20,7 @@ from kstreams_repl.stores.engine.base import Row
 from kstreams_repl.stores.engine.lmdb_engine import LmdbTree
 from kstreams_repl.stores.engine.snapshot import LmdbSnapshot
 from kstreams_repl.stores.factory import open_store
+from kstreams_repl.stores.row_format import have_headers, row_format
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import TaskId, TopicPartition
 
@@ -113,6 +114,7 @@ class TaskView:
         self._lacks = False
         """Whether an engine was missing at the last commit."""
         self._stores: dict[str, Any] = {}
+        self._with_headers: dict[str, Any] = {}
         self._engines: dict[str, ReadEngine] = {}
         self._reload: list[Callable[[], None]] = []
         self._positions: dict[str, int] | None = None
@@ -168,18 +170,41 @@ class TaskView:
         self._lacks = self._lacks or found is None
         return found
 
-    def store(self, builder: StoreBuilder) -> Any:
-        """Return a store, opened at its first use. Call it after `begin`."""
-        found = self._stores.get(builder.name)
-        if found is None:
-            kind = StoreKind.KEY_VALUE if builder.kind is StoreKind.LRU else builder.kind  # reading must not change the order of use
-            plain = replace(builder, kind=kind, caching=False, persistent=True)
-            found = self._stores[builder.name] = open_store(plain, self, record_context=_NoRecord, defaults=self.reader.defaults)  # type: ignore[arg-type]
-        return found
+    def store(self, builder: StoreBuilder, *, headers: bool = False) -> Any:
+        """Return a store, opened at its first use. Call it after `begin`.
 
-    def get_many(self, builder: StoreBuilder, keys: Sequence[Any]) -> list[Any]:
+        Args:
+            headers: a store that keeps headers shows them.
+
+        Raises:
+            InvalidStateStoreError: headers are wanted, and the rows here have none yet.
+        """
+        found = self._stores.get(builder.name)
+        return self._opened(builder, headers) if found is None or builder.headers else found
+
+    def _opened(self, builder: StoreBuilder, headers: bool) -> Any:
+        """Return a store in the format that its rows have: it may be that of an earlier version of the topology."""
+        name, has_headers = builder.name, have_headers(self.attribute(row_format(builder.name)))
+        if name not in self._stores or (name in self._with_headers) is not has_headers:
+            kind = StoreKind.KEY_VALUE if builder.kind is StoreKind.LRU else builder.kind  # reading must not change the order of use
+            read = replace(builder, kind=kind, caching=False, persistent=True, headers=has_headers)
+            opened: Any = open_store(read, self, record_context=_NoRecord, defaults=self.reader.defaults)  # type: ignore[arg-type]
+            self._stores[name] = opened.plain if has_headers else opened
+            self._with_headers.pop(name, None)
+            if has_headers:
+                self._with_headers[name] = opened
+        if headers and not has_headers:
+            raise InvalidStateStoreError(
+                f"the rows of store {name!r} on this host have no headers yet",
+                hint="start the application once with this version: it converts them",
+                store=name,
+                retriable=True,
+            )
+        return self._with_headers[name] if headers else self._stores[name]
+
+    def get_many(self, builder: StoreBuilder, keys: Sequence[Any], *, headers: bool = False) -> list[Any]:
         """Return what `get` returns for each key, for stores that have it; with timestamps as plain (value, timestamp) pairs."""
-        store = self.store(builder)
+        store = self.store(builder, headers=headers)
         if builder.kind is StoreKind.VERSIONED:
             return list(map(store.get, keys))
         data = list(map(store.serialize_key, keys))

@@ -75,7 +75,7 @@ class CallEffects:
 
     def store(self, name: str) -> CallStore:
         """Return a store: reads are answered at once (`await` them in an `async def`), writes take effect when the call has ended."""
-        return CallStore(self._node.store(name), self._written.setdefault(name, {}), self._effects, self._ask)
+        return CallStore(self._node.store(name, headers=True), self._written.setdefault(name, {}), self._effects, self._ask)
 
     def replay(self) -> None:
         """Do everything, in order. On the task's thread."""

@@ -60,11 +60,13 @@ class TaskNode:
         self._alone: dict[str, Process] = {}
         self._sinks = sinks
 
-    def store(self, name: str) -> Any:
+    def store(self, name: str, *, headers: bool = False) -> Any:
         task = self.task
         if name in self._stores or name in task.global_stores:
             store = task.stores.get(name)
-            return task.global_stores[name] if store is None else store
+            if store is None:
+                store = task.global_stores[name]
+            return store if headers else getattr(store, "plain", store)
         raise InvalidStateStoreError(
             f"node {self.name} has no access to store {name!r}",
             hint=did_you_mean(name, self._stores)

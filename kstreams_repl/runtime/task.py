@@ -72,7 +72,8 @@ class TaskSpec:
     """Topics of the topology that have the application's id as prefix on the broker."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "subtopology", with_default_stores(self.subtopology, self.config["default.dsl.store"]))
+        settings = self.config["default.dsl.store"], self.config["dsl.store.format"]
+        object.__setattr__(self, "subtopology", with_default_stores(self.subtopology, *settings))
 
 
 class StreamTask:

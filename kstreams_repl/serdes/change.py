@@ -33,7 +33,7 @@ def _change(inner: Serde) -> Serde:
             return old + _OLD
         if old is None:
             return new + _NEW
-        return _varint(len(new)) + new + old + _BOTH
+        return varint(len(new)) + new + old + _BOTH
 
     def deserialize(data: bytes) -> tuple[Any, Any, bool]:
         kind, end, is_latest = data[-1] if data else 255, len(data) - 1, True
@@ -46,14 +46,14 @@ def _change(inner: Serde) -> Serde:
             return None, from_bytes(data[:end]), is_latest
         if kind == 1:
             return from_bytes(data[:end]), None, is_latest
-        size, start = _read_varint(data)
+        size, start = read_varint(data)
         middle = start + size
         return from_bytes(data[start:middle]), from_bytes(data[middle:end]), is_latest
 
     return Serde(serialize, deserialize, name=f"change({inner.name})", recipe=(_change, (inner,)))
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
     """Return a non-negative number as Kafka's variable-length integer: zig-zag, seven bits per byte, lowest first."""
     number <<= 1
     out = bytearray()
@@ -64,10 +64,10 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-def _read_varint(data: bytes) -> tuple[int, int]:
+def read_varint(data: bytes, at: int = 0) -> tuple[int, int]:
     """Return (number, index of the first byte after it)."""
     number = shift = 0
-    for index, byte in enumerate(data):
+    for index, byte in enumerate(data[at:] if at else data, at):
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number >> 1, index + 1

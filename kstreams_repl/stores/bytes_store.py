@@ -94,6 +94,8 @@ def logged_write(rows: Rows, codec: Codec, changelog: Changelog, put: Callable[[
     log_value, log_timestamp = codec.log_value, codec.log_timestamp
     if changelog.send is None:
         return lambda key, stored, timestamp: put(key, stored)
+    if codec.log_headers is not None:
+        return _write_with_headers(put, log_key, codec, changelog)
 
     def write(key: bytes, stored: bytes | None, timestamp: int) -> None:
         put(key, stored)
@@ -103,6 +105,24 @@ def logged_write(rows: Rows, codec: Codec, changelog: Changelog, put: Callable[[
             log(key, None, timestamp)
         else:
             log(key, log_value(stored), log_timestamp(stored, timestamp))
+
+    return write
+
+
+def _write_with_headers(
+    put: Callable[[bytes, bytes | None], None], log_key: Callable[[bytes], bytes] | None, codec: Codec, changelog: Changelog
+) -> Write:
+    log, log_value, log_timestamp, log_headers = changelog.log, codec.log_value, codec.log_timestamp, codec.log_headers
+    assert log_headers is not None
+
+    def write(key: bytes, stored: bytes | None, timestamp: int) -> None:
+        put(key, stored)
+        if log_key is not None:
+            key = log_key(key)
+        if stored is None:
+            log(key, None, timestamp, log_headers(None))
+        else:
+            log(key, log_value(stored), log_timestamp(stored, timestamp), log_headers(stored))
 
     return write
 

@@ -7,15 +7,20 @@ value of each key and sends it when the store is flushed: a replay yields the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from kstreams_repl.types import Headers
 
 Send = Callable[[bytes | None, bytes | None, int | None, Headers, int | None], None]
 """(key, value, timestamp, headers, partition): send one record to a topic; partition None means the task's own."""
 
-Log = Callable[[bytes, bytes | None, int | None], None]
-
 NO_HEADERS: Headers = []
+
+
+class Log(Protocol):
+    """Log one row."""
+
+    def __call__(self, key: bytes, value: bytes | None, timestamp: int | None, headers: Headers = ..., /) -> None: ...
 
 
 class Changelog:
@@ -41,26 +46,26 @@ class Changelog:
         self._send_many = send_many
         self.partition = partition
         self.suppressed = suppressed and send is not None
-        self.pending: dict[bytes, tuple[bytes | None, int | None]] = {}
+        self.pending: dict[bytes, tuple[bytes | None, int | None, Headers]] = {}
         self.log: Log = self._make_log()
 
     def _make_log(self) -> Log:
         send, pending, partition = self.send, self.pending, self.partition
         if send is None:
-            return lambda key, value, timestamp: None
+            return lambda key, value, timestamp, headers=NO_HEADERS: None
         if self.suppressed:
 
-            def keep(key: bytes, value: bytes | None, timestamp: int | None) -> None:
-                pending[key] = (value, timestamp)
+            def keep(key: bytes, value: bytes | None, timestamp: int | None, headers: Headers = NO_HEADERS) -> None:
+                pending[key] = (value, timestamp, headers)
 
-            def keep_last(key: bytes, value: bytes | None, timestamp: int | None) -> None:
+            def keep_last(key: bytes, value: bytes | None, timestamp: int | None, headers: Headers = NO_HEADERS) -> None:
                 pending.pop(key, None)
-                pending[key] = (value, timestamp)
+                pending[key] = (value, timestamp, headers)
 
             return keep_last if self._last_write_order else keep
 
-        def at_once(key: bytes, value: bytes | None, timestamp: int | None) -> None:
-            send(key, value, timestamp, NO_HEADERS, partition)
+        def at_once(key: bytes, value: bytes | None, timestamp: int | None, headers: Headers = NO_HEADERS) -> None:
+            send(key, value, timestamp, headers, partition)
 
         return at_once
 
@@ -77,8 +82,8 @@ class Changelog:
         """Send the pending records; does nothing in the mode that sends every update immediately."""
         pending, send = self.pending, self.send
         if pending and send is not None:
-            for key, (value, timestamp) in pending.items():
-                send(key, value, timestamp, NO_HEADERS, self.partition)
+            for key, (value, timestamp, headers) in pending.items():
+                send(key, value, timestamp, headers, self.partition)
             pending.clear()
 
     def clear(self) -> None:

@@ -9,10 +9,10 @@ dropped with their segment. `finish` makes open stores read the restored state.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from kstreams_repl.errors import TaskCorruptedError
 from kstreams_repl.stores.engine.base import Environment
+from kstreams_repl.stores.header_rows import with_headers
 from kstreams_repl.stores.lru import MOST_SAVED, ORDER, pack_order, unpack_order
 from kstreams_repl.stores.segments import segment_interval_ms
 from kstreams_repl.stores.time_ordered_window import physical_key
@@ -113,7 +113,7 @@ class Restorer:
         return self._plain(batch)
 
     def _timestamped(self, batch: RecordBatch) -> _Rows:
-        return batch.keys, _with_timestamps(batch)  # type: ignore[return-value]
+        return batch.keys, self._stamped(batch)  # type: ignore[return-value]
 
     def _window(self, batch: RecordBatch) -> _Rows:
         rows = self._segmented(batch.keys, batch.values, 12)
@@ -122,10 +122,17 @@ class Restorer:
         return rows
 
     def _timestamped_window(self, batch: RecordBatch) -> _Rows:
-        return self._segmented(batch.keys, _with_timestamps(batch), 12)
+        return self._segmented(batch.keys, self._stamped(batch), 12)
 
     def _session(self, batch: RecordBatch) -> _Rows:
-        return self._segmented(batch.keys, batch.values, 16)
+        return self._segmented(batch.keys, with_headers(batch, batch.values) if self.builder.headers else batch.values, 16)
+
+    def _stamped(self, batch: RecordBatch) -> list[bytes | None]:
+        pack = LONG.pack
+        values = [
+            None if value is None else pack(timestamp) + value for value, timestamp in zip(batch.values, batch.timestamps, strict=True)
+        ]
+        return with_headers(batch, values) if self.builder.headers else values
 
     def _segmented(self, logged: Sequence[bytes | None], values: Sequence[bytes | None], timestamp_at: int) -> _Rows:
         unpack_from, pack, interval = LONG.unpack_from, LONG.pack, self._interval
@@ -145,7 +152,7 @@ class Restorer:
         return [key for key, _ in kept], [value for _, value in kept]
 
     def _time_ordered_window(self, batch: RecordBatch) -> _Rows:
-        values = _with_timestamps(batch) if self.builder.options.get("timestamped", True) else batch.values
+        values = self._stamped(batch) if self.builder.options.get("timestamped", True) else batch.values
         rows = [(physical_key(key), value) for key, value in zip(batch.keys, values, strict=True) if key is not None]
         times = [LONG.unpack_from(key)[0] for key, _ in rows]
         live = self._first_live(max(times, default=-1))
@@ -211,9 +218,4 @@ class Restorer:
         kept = self._environment.attribute(name)
         if number > (0 if kept is None else int.from_bytes(kept, "big")):
             self._environment.set_attribute(name, number.to_bytes(4, "big"))
-
-
-def _with_timestamps(batch: RecordBatch) -> list[Any]:
-    pack = LONG.pack
-    return [None if value is None else pack(timestamp) + value for value, timestamp in zip(batch.values, batch.timestamps, strict=True)]
 

@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from kstreams_repl.serdes import Serde
+from kstreams_repl.types import Headers
 
 _TIMESTAMP = struct.Struct(">q")
 SMALL = 512
@@ -29,6 +30,7 @@ class Codec:
 
     __slots__ = (
         "timestamped", "serde", "encode", "decode", "log_value", "log_timestamp", "encode_many", "log_values", "deferrable", "size_of",
+        "log_headers",
     )  # fmt: skip
 
     def __init__(self, serde: Serde, *, timestamped: bool) -> None:
@@ -43,6 +45,8 @@ class Codec:
         """(values, timestamps), no value None: encode two columns of objects; only a timestamped store uses the timestamps."""
         self.log_values: Callable[[Sequence[bytes]], Sequence[bytes | None]] = _same_column
         """Returns the changelog values of stored rows, none of which is a deletion."""
+        self.log_headers: Callable[[bytes | None], Headers] | None = None
+        """(stored bytes, or None for a deletion) -> headers of the changelog record; None: there are none."""
         if timestamped:
             self._use_timestamps(serde)
             if serde.layout is not None:

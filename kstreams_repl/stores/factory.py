@@ -17,6 +17,13 @@ from kstreams_repl.stores.caching_store import CachedObjects
 from kstreams_repl.stores.changelog import Changelog, Send
 from kstreams_repl.stores.codec import Codec
 from kstreams_repl.stores.engine.base import Engine, Environment
+from kstreams_repl.stores.header_rows import HeaderCodec, PlainObjects
+from kstreams_repl.stores.header_stores import (
+    KeyValueWithHeaders,
+    SessionWithHeaders,
+    TimeOrderedWindowWithHeaders,
+    WindowWithHeaders,
+)
 from kstreams_repl.stores.join_grace_buffer import JoinGraceBuffer
 from kstreams_repl.stores.key_value import KeyValue, TimestampedKeyValue
 from kstreams_repl.stores.lru import Lru
@@ -116,6 +123,11 @@ class _Opening:
         self.retention_ms = builder.retention_ms if builder.retention_ms is not None else _DAY_MS
         self.on_expired: Callable[[], None] = (lambda: None) if on_dropped is None else (lambda: on_dropped(EXPIRED))
 
+    def codec(self, *, timestamped: bool) -> Codec:
+        if self.builder.headers:
+            return HeaderCodec(self.value_serde, timestamped=timestamped, record_context=self.record_context)
+        return Codec(self.value_serde, timestamped=timestamped)
+
     def log(self, *, suppressed: bool, last_write_order: bool = False) -> Changelog:
         return Changelog(
             self.send, suppressed=suppressed, partition=self.partition, send_many=self.send_many, last_write_order=last_write_order
@@ -141,13 +153,14 @@ class _Opening:
         visible = expiring.visible if expiring else None
         if self.write_at_once and not (codec.serde._builtin and codec.serde.name in _WRITE_ALL_THEY_KEEP):
             codec.deferrable = frozenset()
-        if self.cache is not None and cacheable and not self.cache.exact:
+        keeps_headers = codec.log_headers is not None  # written with each row, which the caches below keep as a value and a time
+        if self.cache is not None and cacheable and not self.cache.exact and not keeps_headers:
             objects = WriteBackCache(rows, codec, self.changelog, self.record_context, self.cache, visible=visible)
         elif self.cache is not None and cacheable:
             objects = CachedObjects(
                 rows, codec, self.changelog, self.record_context, self.cache, keep_reads=keep_reads, defer=self.write_back
             )
-        elif self.write_back:
+        elif self.write_back and not keeps_headers:
             objects = WriteBackObjects(
                 rows,
                 codec,
@@ -178,10 +191,16 @@ def _subscription(opening: _Opening) -> StateStore:
 
 def _open_key_value(opening: _Opening, kind: type[KeyValue], *, timestamped: bool) -> StateStore:
     engine = opening.engine()
-    codec = Codec(opening.value_serde, timestamped=timestamped)
+    codec = opening.codec(timestamped=timestamped)
     objects = opening.objects(EngineRows(engine), codec, keep_reads=True)
     serdes = (opening.key_serde, opening.value_serde)
-    return kind(opening.name, objects, *serdes, persistent=opening.persistent, count=engine.approximate_count, decode=codec.decode)
+    about: dict[str, Any] = {"persistent": opening.persistent, "count": engine.approximate_count}
+    if codec.log_headers is None:
+        return kind(opening.name, objects, *serdes, **about, decode=codec.decode)
+    store = KeyValueWithHeaders(opening.name, objects, *serdes, **about, decode=codec.decode)
+    plain = PlainObjects(objects, timestamped=True)
+    store.plain = TimestampedKeyValue(opening.name, plain, *serdes, **about, decode=lambda row: codec.decode(row)[:2])
+    return store
 
 
 def _lru(opening: _Opening) -> StateStore:
@@ -211,26 +230,37 @@ def _timestamped_window(opening: _Opening) -> StateStore:
 def _open_window(opening: _Opening, *, timestamped: bool) -> StateStore:
     rows = opening.segmented_rows(12)
     duplicates = opening.builder.retain_duplicates
-    objects = opening.objects(rows, Codec(opening.value_serde, timestamped=timestamped), cacheable=not duplicates)
+    codec = opening.codec(timestamped=timestamped)
+    objects = opening.objects(rows, codec, cacheable=not duplicates)
     changelog, context = opening.changelog, opening.record_context
-    return Window(
-        opening.name,
-        objects,
-        rows,
-        opening.key_serde,
-        opening.value_serde,
-        window_size_ms=opening.builder.window_size_ms or 0,
-        timestamped=timestamped,
-        persistent=opening.persistent,
-        sequence=Sequence(opening.environment, opening.name) if duplicates else None,
-        log_null=(lambda key: changelog.log(key, None, context.timestamp)) if duplicates else None,
-    )
+    about: dict[str, Any] = {
+        "window_size_ms": opening.builder.window_size_ms or 0,
+        "timestamped": timestamped,
+        "persistent": opening.persistent,
+        "sequence": Sequence(opening.environment, opening.name) if duplicates else None,
+        "log_null": (lambda key: changelog.log(key, None, context.timestamp)) if duplicates else None,
+    }
+    serdes = (opening.key_serde, opening.value_serde)
+    if codec.log_headers is None:
+        return Window(opening.name, objects, rows, *serdes, **about)
+    store = WindowWithHeaders(opening.name, objects, rows, *serdes, **about)
+    plain = PlainObjects(objects, timestamped=True, cached_segments=store.cached_segments)
+    store.plain = Window(opening.name, plain, rows, *serdes, **about)
+    store.plain.indexable = False
+    return store
 
 
 def _session(opening: _Opening) -> StateStore:
     rows = opening.segmented_rows(16, time_first=bool(opening.builder.options.get("time_ordered")))
-    objects = opening.objects(rows, Codec(opening.value_serde, timestamped=False))
-    return Session(opening.name, objects, rows, opening.key_serde, persistent=opening.persistent)
+    codec = opening.codec(timestamped=False)
+    objects = opening.objects(rows, codec)
+    if codec.log_headers is None:
+        return Session(opening.name, objects, rows, opening.key_serde, persistent=opening.persistent)
+    store = SessionWithHeaders(opening.name, objects, rows, opening.key_serde, persistent=opening.persistent)
+    plain = PlainObjects(objects, timestamped=False, cached_segments=store.cached_segments)
+    store.plain = Session(opening.name, plain, rows, opening.key_serde, persistent=opening.persistent)
+    store.plain.indexable, store.plain.forgets_headers = False, True
+    return store
 
 
 def _versioned(opening: _Opening) -> StateStore:
@@ -255,16 +285,19 @@ def _time_ordered_window(opening: _Opening) -> StateStore:
     rows = TimeOrderedRows(
         opening.environment, opening.engine(), opening.name, retention_ms=opening.retention_ms, on_expired=opening.on_expired
     )
-    objects = opening.objects(rows, Codec(opening.value_serde, timestamped=timestamped), cacheable=False)
-    return TimeOrderedWindow(
-        opening.name,
-        objects,
-        rows,
-        opening.key_serde,
-        window_size_ms=opening.builder.window_size_ms or 0,
-        timestamped=timestamped,
-        persistent=opening.persistent,
-    )
+    codec = opening.codec(timestamped=timestamped)
+    objects = opening.objects(rows, codec, cacheable=False)
+    about: dict[str, Any] = {
+        "window_size_ms": opening.builder.window_size_ms or 0,
+        "timestamped": timestamped,
+        "persistent": opening.persistent,
+    }
+    if codec.log_headers is None:
+        return TimeOrderedWindow(opening.name, objects, rows, opening.key_serde, **about)
+    store = TimeOrderedWindowWithHeaders(opening.name, objects, rows, opening.key_serde, **about)
+    store.plain = TimeOrderedWindow(opening.name, PlainObjects(objects, timestamped=True), rows, opening.key_serde, **about)
+    store.plain.indexable = False
+    return store
 
 
 def _outer_join(opening: _Opening) -> StateStore:

@@ -29,6 +29,8 @@ class IndexedStore(TypedStore):
     """A store whose rows of one key are read by time."""
 
     _objects: StoredObjects
+    indexable = True
+    """False if the store has a second form, whose writes the index would not see."""
 
     def __init__(self, name: str, objects: StoredObjects, rows: _ExpiringRows, key_serde: Serde, *, persistent: bool) -> None:
         super().__init__(name, objects, key_serde, persistent=persistent)
@@ -39,7 +41,7 @@ class IndexedStore(TypedStore):
 
     def index_by_key(self) -> None:
         """Index each key's times in memory from its first read on, for operators that read by key with every record."""
-        self._indexing = self._index is not None or not getattr(self._objects, "exact", False)
+        self._indexing = self.indexable and (self._index is not None or not getattr(self._objects, "exact", False))
 
     def _suffixes_of(self, key: bytes) -> list[Suffix]:
         """Return a key's suffixes from the index, ascending; some may have expired."""
@@ -72,12 +74,13 @@ class SegmentedStore(IndexedStore):
     def __init__(self, name: str, objects: StoredObjects, rows: SegmentedRows, key_serde: Serde, *, persistent: bool) -> None:
         super().__init__(name, objects, rows, key_serde, persistent=persistent)
         self._rows = rows
-        self._cached_segments: set[int] | None = set() if hasattr(objects, "cache") else None
+        shared: set[int] | None = getattr(objects, "cached_segments", None)
+        self.cached_segments: set[int] | None = shared if shared is not None else set() if hasattr(objects, "cache") else None
 
     def _segments(self, time_from: int, time_to: int, reverse: bool) -> list[int]:
         """Return the segments of the rows and, if the store is cached, of the cached entries."""
         ids = self._rows.segment_ids(time_from, time_to)
-        cached = self._cached_segments
+        cached = self.cached_segments
         if cached:
             interval = self._rows.interval_ms
             first, last = max(time_from, 0) // interval, time_to // interval

@@ -27,6 +27,8 @@ SUFFIX_SIZE = 16
 class Session(SegmentedStore):
     """A session store; `find_closed` is for emit on window close."""
 
+    forgets_headers = False
+    """Whether sessions leave the cache without the headers of their last record: those of a store with headers do, as in Kafka Streams."""
     last_suffix = _SUFFIX.pack(MAX_LONG, MAX_LONG)
 
     def __init__(self, name: str, objects: StoredObjects, rows: SegmentedRows, key_serde: Serde, *, persistent: bool) -> None:
@@ -37,8 +39,8 @@ class Session(SegmentedStore):
         self.put_raw(self._bytes(session_key[0]), session_key[1], session_key[2], aggregate)
 
     def put_raw(self, key: bytes, start: int, end: int, aggregate: Any) -> None:
-        if self._cached_segments is not None:
-            self._cached_segments.add(end // self._rows.interval_ms)
+        if self.cached_segments is not None:
+            self.cached_segments.add(end // self._rows.interval_ms)
             if self._notes_times:
                 self._rows.note_time(end)
         suffix = _SUFFIX.pack(end, start)

@@ -109,7 +109,7 @@ class Window(WindowReads, SegmentedStore):
         if isinstance(self._objects, WriteBackObjects):
             return self._make_unchecked(self._objects)
         read, write, interval, pack = self._objects.get, self._objects.put, self._rows.interval_ms, LONG.pack
-        cached_segments, rows, noting, retention = self._cached_segments, self._rows, self.cached is not None, self._rows.retention_ms
+        cached_segments, rows, noting, retention = self.cached_segments, self._rows, self.cached is not None, self._rows.retention_ms
         last, head, tail, noted = -1, b"", b"", -1
         read_key, physical = b"", b""
 
@@ -149,8 +149,8 @@ class Window(WindowReads, SegmentedStore):
         latest = max(rows.noted_time, rows.observed_time)
         load = None if start <= latest - rows.retention_ms else self.cached.load if start <= latest else self.cached.make
         segment = start // rows.interval_ms
-        if self._cached_segments is not None:
-            self._cached_segments.add(segment)
+        if self.cached_segments is not None:
+            self.cached_segments.add(segment)
         rows.note_time(start)
         known[start] = ends = WindowEnds(LONG.pack(segment), LONG.pack(start) + NO_SEQUENCE, load)
         return ends
@@ -158,7 +158,7 @@ class Window(WindowReads, SegmentedStore):
     def find_entry(self) -> Callable[[bytes, int], Any]:
         """Return a function (serialized key, window start) -> the window's slot in the cache, or None."""
         assert self.cached is not None
-        find, interval, pack, cached_segments = self.cached.find, self._rows.interval_ms, LONG.pack, self._cached_segments
+        find, interval, pack, cached_segments = self.cached.find, self._rows.interval_ms, LONG.pack, self.cached_segments
         rows = self._rows
         last, head, tail = -1, b"", b""
 

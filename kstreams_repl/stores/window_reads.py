@@ -18,6 +18,8 @@ NO_SEQUENCE = bytes(4)
 class WindowReads(IndexedStore):
     """A window store. StoredObjects are values, or `(value, timestamp)` when `timestamped`. Time bounds are inclusive on both ends."""
 
+    present: Callable[[Any], Any] = ValueAndTimestamp._make
+    """Makes what a read of a timestamped store returns."""
     fetch_raw: Callable[[bytes, int], Any]
     """(serialized key, window start) -> item or None."""
     put_raw: Callable[[bytes, Any, int], None]
@@ -76,7 +78,7 @@ class WindowReads(IndexedStore):
         return self._of_keys(None, None, 0, MAX_LONG, True)
 
     def _present(self, item: Any) -> Any:
-        return ValueAndTimestamp._make(item) if self.timestamped else item
+        return self.present(item) if self.timestamped else item
 
     def _windowed(self, key: bytes, start: int) -> Windowed:
         return Windowed(self._key.deserialize(key), start, min(start + self.window_size_ms, MAX_LONG))
@@ -86,7 +88,8 @@ class WindowReads(IndexedStore):
         if not getattr(self._objects, "exact", False):  # an exact cache is read lazily, because a read that ends early uses fewer entries
             rows = iter(list(rows))
         if self.timestamped:
-            return ((start, ValueAndTimestamp._make(item)) for start, item in rows)
+            present = self.present
+            return ((start, present(item)) for start, item in rows)
         return rows
 
     def _of_keys(

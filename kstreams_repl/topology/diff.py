@@ -432,6 +432,7 @@ def _store_diff(
             ("caching", old.caching, new.caching),
             ("logging", old.logging, new.logging),
             ("persistence", old.persistent, new.persistent),
+            ("headers", old.headers, new.headers),
             ("largest size", old.max_entries, new.max_entries),
             ("changelog settings", old.topic_config, new.topic_config),
         )

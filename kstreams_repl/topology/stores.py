@@ -11,6 +11,8 @@ from kstreams_repl.errors import TopologyError, did_you_mean
 
 IN_MEMORY = "in_memory"
 """The value of ``default.dsl.store`` that keeps stores in memory."""
+HEADERS = "HEADERS"
+"""The value of ``dsl.store.format`` with which stores of the DSL keep headers."""
 NO_END = 2**63 - 1
 """Size of a window without an end."""
 HISTORY_SUFFIX = ".history"
@@ -33,6 +35,11 @@ class StoreKind(StrEnum):
     SUBSCRIPTION = "subscription"                    # foreign-key join
 
 
+KINDS_WITH_HEADERS = frozenset(
+    {StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW, StoreKind.SESSION}
+)
+
+
 @dataclass(frozen=True, slots=True)
 class StoreBuilder:
     """Describes one store, which is opened in each task of the sub-topology it is connected to.
@@ -52,6 +59,8 @@ class StoreBuilder:
         source_topic: the source topic that serves as changelog (optimised tables, read-only stores); None otherwise.
         options: options of a single kind.
         follows_default: whether the user left `persistent` open, so that the application's ``default.dsl.store`` decides.
+        headers: whether a row keeps the headers that it was put with (KIP-1271): values are `ValueTimestampHeaders`, in a session store
+            `AggregationWithHeaders`. For timestamped stores and session stores. None: the application's ``dsl.store.format`` decides.
     """
 
     name: str
@@ -69,6 +78,7 @@ class StoreBuilder:
     source_topic: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     follows_default: bool = False
+    headers: bool | None = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", _kind(self.name, self.kind))
@@ -79,6 +89,11 @@ class StoreBuilder:
                     f"{what} of store {self.name!r} must be a whole number >= {low}, got {number!r}",
                     hint="leave it out for the default", store=self.name,
                 )
+        if self.headers and self.kind not in KINDS_WITH_HEADERS:
+            raise TopologyError(
+                f"store {self.name!r} is a {self.kind} store, which keeps no headers",
+                hint=f"take one of {', '.join(sorted(KINDS_WITH_HEADERS))}", store=self.name,
+            )
         if self.window_size_ms is None and self.kind in (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW):
             raise TopologyError(
                 f"window store {self.name!r} has no window size: its windows would end where they start",
@@ -156,6 +171,17 @@ class StoreBuilder:
             True
         """
         return self.persistent and not (self.follows_default and default_store == IN_MEMORY)
+
+
+def in_application(builder: StoreBuilder, default_store: str, store_format: str) -> StoreBuilder:
+    """Return the builder with ``default.dsl.store`` and ``dsl.store.format`` applied. Stores of the DSL that are kept in memory have no
+    headers, as in Kafka Streams.
+    """
+    persistent = builder.on_disk(default_store)
+    headers = builder.headers if builder.headers is not None else persistent and store_format.upper() == HEADERS
+    if (persistent, headers) == (builder.persistent, builder.headers):
+        return builder
+    return replace(builder, persistent=persistent, headers=headers)
 
 
 def _kind(name: str, kind: Any) -> StoreKind:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kstreams_repl.topology.nodes import Node, SourceNode
-from kstreams_repl.topology.stores import StoreBuilder
+from kstreams_repl.topology.stores import StoreBuilder, in_application
 
 
 class UnionFind:
@@ -58,11 +58,10 @@ class Subtopology:
         return tuple(dict.fromkeys(topic for node in self.nodes if isinstance(node, SourceNode) for topic in node.topics))
 
 
-def with_default_stores(part: Subtopology, default_store: str) -> Subtopology:
-    """Return the sub-topology with ``default.dsl.store`` applied to every store that follows it."""
-    if all(store.on_disk(default_store) == store.persistent for store in part.stores):
-        return part
-    return replace(part, stores=tuple(replace(store, persistent=store.on_disk(default_store)) for store in part.stores))
+def with_default_stores(part: Subtopology, default_store: str, store_format: str) -> Subtopology:
+    """Return the sub-topology with ``default.dsl.store`` and ``dsl.store.format`` applied to every store that follows them."""
+    stores = tuple(in_application(store, default_store, store_format) for store in part.stores)
+    return part if stores == part.stores else replace(part, stores=stores)
 
 
 def group_nodes(names: Iterable[str], groups: UnionFind) -> list[list[str]]:

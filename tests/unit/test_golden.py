@@ -196,7 +196,7 @@ NOT_OURS = set(
     """acceptable.recovery.lag allow.os.group.write.access built.in.metrics.version cache.max.bytes.buffering client.id config.providers
     connections.max.idle.ms default.client.supplier default.deserialization.exception.handler default.list.key.serde.inner
     default.list.key.serde.type default.list.value.serde.inner default.list.value.serde.type default.production.exception.handler
-    dsl.store.format dsl.store.suppliers.class enable.metrics.push ensure.explicit.internal.resource.naming group.protocol
+    dsl.store.suppliers.class enable.metrics.push ensure.explicit.internal.resource.naming group.protocol
     log.summary.interval.ms max.warmup.replicas metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy
     metric.reporters poll.ms probing.rebalance.interval.ms processor.wrapper.class rack.aware.assignment.non_overlap_cost
     rack.aware.assignment.strategy rack.aware.assignment.tags rack.aware.assignment.traffic_cost receive.buffer.bytes

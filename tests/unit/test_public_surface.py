@@ -16,7 +16,8 @@ from tests.unit.public_api import classes, handed_out
 ROOT = Path(__file__).resolve().parents[2]
 
 EXPECTED = [
-    "Admin", "Application", "ApplicationReport", "ApplicationState", "Applications", "AsyncOptions", "AutoOffsetReset",
+    "Admin", "AggregationWithHeaders",
+    "Application", "ApplicationReport", "ApplicationState", "Applications", "AsyncOptions", "AutoOffsetReset",
     "BatchReport", "Branched", "BranchedKStream", "CallContext", "Cancellable", "CapturedForward", "CapturedPunctuator",
     "Chart", "ChartKind", "Cleanup", "ClientSettings", "CogroupedKStream", "CommittedOffset", "Counts", "CustomSensor",
     "DescribedNode", "DescribedSubtopology", "DiffText", "EditPlan", "EmitStrategy", "ErrorContext", "FailureReason",
@@ -37,7 +38,8 @@ EXPECTED = [
     "StreamsConfig", "StreamsMetrics", "Subtopology", "Suppressed", "Table", "TaskId", "TaskReport", "TestInputTopic",
     "TestOutputTopic", "TestRecord", "TimeWindowedCogroupedKStream", "TimeWindowedKStream", "TimeWindows",
     "TimestampedKeyQuery", "TimestampedRangeQuery", "TopicDescription", "TopicPartition", "Topology", "TopologyDescription",
-    "TopologyTestDriver", "UncaughtResponse", "UnlimitedWindows", "ValueAndTimestamp", "Version", "VersionedKeyQuery",
+    "TopologyTestDriver", "UncaughtResponse", "UnlimitedWindows", "ValueAndTimestamp", "ValueTimestampHeaders",
+    "Version", "VersionedKeyQuery",
     "VersionedRangeQuery", "VersionedRecord", "WaitingRecord", "WindowKeyQuery", "WindowRangeQuery", "Windowed", "WrittenTable",
     "connect", "current_call",
     "current_calls", "errors", "queries", "secret", "serdes", "tables", "timestamps",

@@ -27,6 +27,7 @@ from kstreams_repl.instance.state.state_manager import (
 )
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.engine.base import Environment
+from kstreams_repl.stores.row_format import keep_row_format
 
 _LOG = logging.getLogger("kstreams_repl.instance")
 
@@ -68,6 +69,8 @@ def own_stores(
         if environment.path is not None and is_empty(environment):
             environment = _from_snapshot(instance, environment, spec, own_logs, bounds, token, in_force)
         undo.callback(quietly(environment.close))
+        for store in spec.subtopology.stores:
+            keep_row_format(environment, store)
         remember_inputs(environment, inputs, bounds.topic_ids, ids_before)
         remember_topics(environment, own_logs, bounds.topic_ids)
         environments[str(spec.task_id)] = environment

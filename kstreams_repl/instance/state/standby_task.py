@@ -33,6 +33,7 @@ from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.runtime.task import TaskSpec
 from kstreams_repl.stores.changelog_restore import Restorer
 from kstreams_repl.stores.engine.base import Environment
+from kstreams_repl.stores.row_format import keep_row_format
 from kstreams_repl.types import RecordBatch, TopicPartition
 
 _LOG = logging.getLogger("kstreams_repl.instance")
@@ -129,6 +130,8 @@ def open_standby_task(
             floors = floors_of(logs, [decode(known.metadata) for known in committed().values()], bounds.topic_ids)
         for log in logs:  # a later owner of the copy would take a partial log for the whole
             check_whole(environment, log, bounds.firsts[log.partition], floors.get(log.partition))
+        for log in logs:
+            keep_row_format(environment, log.store)
         remember_topics(environment, logs, bounds.topic_ids)
         dated = not any(log.is_source for log in changelogs_of(spec))  # a store whose log is an input is not followed
         task = StandbyTask(logs, environment, bounds.firsts, dated=dated)

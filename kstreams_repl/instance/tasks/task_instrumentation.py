@@ -116,6 +116,8 @@ class TaskMeter:
         return counted
 
     def store(self, builder: StoreBuilder, store: Any) -> None:
+        if builder.headers and hasattr(store, "plain"):
+            self.store(builder, store.plain)
         inner = [False]
         if getattr(store, "cached", None) is not None:
             store.cached = None  # operators would use its cache entries directly and bypass these calls

@@ -25,6 +25,8 @@ from kstreams_repl.instance.state.state_directory import application_directory, 
 from kstreams_repl.instance.tasks.consistent_cut import CUT, TaskCommit, at_one_commit, instance_commits
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.stores.header_rows import without_headers
+from kstreams_repl.stores.row_format import have_headers, row_format
 from kstreams_repl.topology.names import changelog_topic
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.topology.topology import Topology
@@ -214,11 +216,14 @@ def _snapshot(path: Path) -> Iterator[Any]:
 def _read_view(
     view: SnapshotView, partition: int, builder: StoreBuilder, limit: int | None, wanted: Sequence[bytes] | None
 ) -> StoreRows:
+    plain = without_headers if have_headers(view.attribute(row_format(builder.name))) else bytes
     if wanted is not None:
         found = {key: value for key in wanted if (value := view.get(builder.name, key)) is not None}
         found |= view.read(builder.name, limit=FEW)[0]
-        return StoreRows(partition, list(found), list(found.values()))
+        return StoreRows(partition, list(found), list(map(plain, found.values())))
     keys, values, complete = view.columns(builder.name, limit=limit, seconds=READ_SECONDS)
+    if plain is without_headers:
+        values = list(map(plain, values))
     observed = view.attribute(f"{builder.name}/observed-time")
     return StoreRows(partition, keys, values, -1 if observed is None else _LONG.unpack(observed)[0], complete)
 
