@@ -260,7 +260,9 @@ def _processed(
     first, last = before + records // 10, before + records * 9 // 10
     begun, ended = (next(at for at, done in samples if done >= wanted) for wanted in (first, last))
     done = [next(done for at, done in samples if at == moment) for moment in (begun, ended)]
-    return (done[1] - done[0]) / max(ended - begun, 1e-3), loaded
+    if ended == begun:
+        raise KStreamsError(f"{records:,} records were committed within one sample: no rate", hint="more --records")
+    return (done[1] - done[0]) / (ended - begun), loaded
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from kstreams_repl.errors import (
 )
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.control_files import read_whole
-from kstreams_repl.instance.control.file_channel import Lease, read_lease
+from kstreams_repl.instance.control.file_channel import Lease, read_lease, reports_in
 from kstreams_repl.instance.executor_directory import PREFIX
 from kstreams_repl.instance.state.owner_token import generation_of
 from kstreams_repl.instance.state.state_directory import application_directory, control_directory, state_root
@@ -299,6 +299,12 @@ class LocalStores:
             lease = read_lease(control_directory(self._root, self.application_id))
             self._lease = (now, lease)
         return lease
+
+    def last_report_ms(self) -> int | None:
+        """Return when an instance on this host last reported, in milliseconds since 1970; None: none has, under the last command."""
+        lease = self.lease
+        reports = {} if lease is None else reports_in(control_directory(self._root, self.application_id), lease.generation)
+        return max((int(report["at_ms"]) for report in reports.values()), default=None)
 
     # ---- errors
 

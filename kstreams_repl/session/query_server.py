@@ -46,6 +46,8 @@ from kstreams_repl.spark.planning.plan_serialization import unpack
 _LOG = logging.getLogger("kstreams_repl.queries")
 _FIRST_SECONDS = 10.0
 _STOPPED_SECONDS = 2.0
+_SILENT_SECONDS = 15.0
+"""Instances report every five seconds, also between two epochs."""
 
 
 class StoreTables(SessionTables):
@@ -158,8 +160,15 @@ class QueryServer:
             self._sql_slots.release()
 
     def _health(self) -> dict[str, Any]:
-        desired = self.follower.state.desired
+        state = self.follower.state
+        desired, seen = state.desired, [report.at_ms for report in state.reports.values()]
+        if (here := self.stores.last_report_ms()) is not None:
+            seen.append(here)
+        age = time.time() - max(seen) / 1000 if seen else None
         return {
+            # what was ordered, and somebody does it: after a kill -9 of the driver the last order still says running
+            "running": desired is not None and desired.state == "running" and age is not None and age < _SILENT_SECONDS,
+            "last_report_seconds": None if age is None else round(age, 1),
             "uptime_seconds": round(time.time() - self._began, 1),
             "serves_version": self.plan.version,
             "runs_version": None if desired is None else desired.version,

@@ -154,3 +154,14 @@ def test_it_serves_by_the_catalogue_where_the_text_is_not(running: Running, tmp_
         assert served.get("/state/stores/counts/k1").json()["value"] == 11
     assert "the stores are those of the catalogue" in served.said
     assert running.status == "running"
+
+
+def test_its_health_says_that_the_kernel_was_killed(running: Running, tmp_path: Path) -> None:
+    """The last order in the journal still says running."""
+    with running.served("--directory", str(tmp_path / "session")) as served:
+        assert served.get("/health").json()["running"] is True
+        running.kernel.kill()
+        settle(lambda: served.get("/health").status_code == 503, "the silence to be noticed", 60)
+        health = served.get("/health").json()
+        assert health["running"] is False and health["last_report_seconds"] >= 15
+        assert served.get("/state/stores/counts/k1").status_code in (200, 503)

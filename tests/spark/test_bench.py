@@ -117,7 +117,7 @@ def test_bounded_runs_and_tables_are_compared_with_spark(broker: Any) -> None:
 @pytest.mark.slow
 @with_peer
 def test_queries_print_their_lines_beside_kafka_streams(broker: Any) -> None:
-    tiny = ["--keys", "2000", "--gets", "200", "--seconds", "1", "--records", "20000", "--runs", "1"]
+    tiny = ["--keys", "2000", "--gets", "200", "--seconds", "1", "--records", "500000", "--runs", "1"]
     lines = {line["case"]: line for line in bench(broker, "queries", *tiny, "--peer", "kafka-streams")}
     for system in ("", " kafka-streams"):
         for case in ("HTTP get", "HTTP multi-get of 1000"):

@@ -197,7 +197,7 @@ async def _health(served: Served, request: Request) -> Response:
         "running": now.running,
         **served.health(),
     }
-    return json_answer(content, status=200 if now.running else 503)
+    return json_answer(content, status=200 if content["running"] else 503)
 
 
 async def _metrics(served: Served, request: Request) -> Response:
