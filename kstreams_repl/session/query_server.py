@@ -166,7 +166,7 @@ class QueryServer:
             seen.append(here)
         age = time.time() - max(seen) / 1000 if seen else None
         return {
-            # what was ordered, and somebody does it: after a kill -9 of the driver the last order still says running
+            # after a kill -9 of the driver the last command is still "run", but no instance reports
             "running": desired is not None and desired.state == "running" and age is not None and age < _SILENT_SECONDS,
             "last_report_seconds": None if age is None else round(age, 1),
             "uptime_seconds": round(time.time() - self._began, 1),
