@@ -17,6 +17,7 @@ import pytest
 
 from kstreams_repl import serdes
 from kstreams_repl.dsl import EmitStrategy, SessionWindows, StreamsBuilder, TimeWindows
+from kstreams_repl.dsl.options import Materialized
 from kstreams_repl.processor import Processor
 from kstreams_repl.topology import StoreBuilder, StoreKind, Topology
 from kstreams_repl.topology.diff import NodeChange, StoreChange, TopologyDiff, diff, whole_code
@@ -475,3 +476,15 @@ def test_a_function_of_a_module_that_was_reloaded_is_another_one(
     assert diff(topology, topology, ran=ran).empty, "nobody calls it"
     module.shout.__code__ = (lambda value: value.lower()).__code__  # what autoreload does
     assert changes(diff(topology, topology, ran=ran)) == {"shout": NodeChange.CODE}
+
+
+def test_a_store_that_begins_to_keep_headers_keeps_its_rows() -> None:
+    def counting_with(headers: bool | None) -> Topology:
+        builder = StreamsBuilder()
+        builder.stream("in").group_by_key().count(store=Materialized("counts", headers=headers))
+        return builder.build()
+
+    for before, after in ((None, True), (True, False)):
+        found = only_store(diff(counting_with(before), counting_with(after)))
+        assert found.change is StoreChange.MIGRATED and found.reason == "other headers; its rows are kept"
+    assert only_store(diff(counting_with(True), counting_with(True))).change is StoreChange.KEPT
