@@ -8,6 +8,7 @@ from typing import Any
 from kstreams_repl.display.retries import Retries, WaitingRecord, async_operator, waiting_record
 from kstreams_repl.runtime.async_calls import RetryAction
 from kstreams_repl.runtime.pending_rows import PendingRow
+from kstreams_repl.testing.driver_tasks import DriverTasks
 from kstreams_repl.testing.table_rows import TableRowsReader
 
 
@@ -15,28 +16,34 @@ class DriverRetries:
     """`display.retries.RetrySource` of one node of a test driver."""
 
     def __init__(self, driver: RetriesReader, node: str) -> None:
-        task = driver._task
-        nodes = {} if task is None else {each.name: each for each in task.spec.subtopology.nodes}
+        tasks = [task for task, _ in driver._tasks.all]
+        nodes = {each.name: each for task in tasks for each in task.spec.subtopology.nodes}
         self._driver, self._node, self._operator = driver, node, async_operator(nodes, node)
+        self._tasks = {task.id.partition: task for task in tasks if self._operator.store in task.stores}
 
     def read(self) -> list[WaitingRecord]:
         """Return the records that wait as of the last commit."""
-        assert self._driver._task is not None
-        store, config = self._driver._task.stores[self._operator.store], self._driver.config
-        found = (waiting_record(0, number, PendingRow.decode(row), self._operator, config) for number, row in store.all())
+        config, name = self._driver.config, self._operator.store
+        found = (
+            waiting_record(partition, number, PendingRow.decode(row), self._operator, config)
+            for partition, task in self._tasks.items()
+            for number, row in task.stores[name].all()
+        )
         return [record for record in found if record is not None]
 
     def order(self, action: RetryAction, rows: Mapping[int, list[int]], done: Callable[[], bool], timeout: float) -> None:
         """Do something with records at once; what takes time ends when the driver's clock is advanced."""
-        assert self._driver._task is not None and self._driver._task.calls is not None
-        self._driver._task.calls.order(self._node, action, rows.get(0, ()))
+        for partition, numbers in rows.items():
+            calls = self._tasks[partition].calls
+            assert calls is not None
+            calls.order(self._node, action, numbers)
         self._driver._complete()
 
 
 class RetriesReader(TableRowsReader):
     """The part of the test driver that shows waiting records."""
 
-    _task: Any
+    _tasks: DriverTasks
     config: Any
     _complete: Callable[[], None]
 

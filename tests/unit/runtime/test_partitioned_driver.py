@@ -113,6 +113,19 @@ def test_punctuations_run_in_each_task_and_metrics_name_it() -> None:
         assert [metric.tags["task-id"] for metric in totals] == ["0_0", "0_1", "0_2"]
 
 
+def test_records_that_wait_for_another_try_are_those_of_all_tasks() -> None:
+    builder = ks.StreamsBuilder()
+    numbers = builder.stream("in").repartition(name="by-key").map_values_async(int, name="parse", on_error="retry", retry_backoff="1s")
+    numbers.to("out", value_serde="long")
+    with ks.TopologyTestDriver(builder, TEXT, partitions=3, start_ms=0) as driver:
+        given = driver.create_input_topic("in", "string", "string")
+        for key in KEYS[:6]:
+            given.pipe_input(key, "not a number")
+        waiting = driver.retries("parse")
+        assert sorted(record.partition for record in waiting.records) == sorted(partition_for_key(key.encode(), 3) for key in KEYS[:6])
+        assert driver.retries("parse").drop().after == 0
+
+
 def test_partitions_that_do_not_exist_are_refused() -> None:
     builder = ks.StreamsBuilder()
     builder.stream("in").to("out")
