@@ -92,8 +92,8 @@ class Deployment:
         return found
 
     def store(self, name: str, kind: Any, **more: Any) -> Any:
-        local = LocalStores(self.build(self.topic), self.config(**more))
-        return QueryableState(local).store(ks.StoreQueryParameters(name, kind))
+        self.local = LocalStores(self.build(self.topic), self.config(**more))  # kept: its files are closed with it
+        return QueryableState(self.local).store(ks.StoreQueryParameters(name, kind))
 
 
 @pytest.mark.parametrize("caching", [False, True])
