@@ -50,7 +50,7 @@ class TableFilesStream(AbstractStream):
             path: directory or URL of the table.
             format: "parquet", "delta" or "iceberg".
             schema: a `pyarrow.Schema`, or names of columns and their types (``{"user": "string", "amount": "double"}``). Optional if
-                the stream's value serde has one type (string, long, double, ...).
+                the stream's value serde has one type (string, long, double, ...) or is Avro with a schema of its own.
             partition_by: columns whose values separate the files. ``"event_day"`` and ``"event_hour"`` are added from the record's
                 timestamp (UTC).
             key_column: column for the record's key; its type is the key serde's, or the schema's.
@@ -105,6 +105,16 @@ def _columns(schema: Any, value_serde: Any) -> tuple[Any, str | None]:
     """Return the schema of the value's columns, and the name of its one column if the value is not an object."""
     with extras():
         import pyarrow as pa
+    if schema is None and (declared := _record_schema(value_serde)) is not None:
+        from kstreams_repl.serdes.schemas.avro_columns import NoColumnError, columns_of
+
+        try:
+            return columns_of(declared), None
+        except NoColumnError as cause:
+            raise TopologyError(
+                f"to_table_files() needs the columns of the table: {cause}, which has no column type",
+                hint='map the values and give schema={"user": "string", "amount": "double"}, or a pyarrow.Schema',
+            ) from cause
     if schema is None:
         kind = _TYPES.get(_serde_name(value_serde))
         if kind is None:
@@ -175,6 +185,10 @@ def _in_microseconds(field: Any) -> Any:
     if pa.types.is_timestamp(field.type) and field.type.unit != "us":
         return field.with_type(pa.timestamp("us", field.type.tz))
     return field
+
+
+def _record_schema(serde: Any) -> str | None:
+    return None if serde is None else getattr(serdes.resolve(serde), "record_schema", None)
 
 
 def _serde_name(serde: Any) -> str:

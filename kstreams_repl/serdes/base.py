@@ -47,6 +47,7 @@ class Serde:
             deserialization.
         recipe: (function, arguments) that makes this serde again, if its own functions cannot be pickled for a worker.
         bind: (topic, part, registry settings) -> the serde for one topic, if its bytes depend on it (`for_topic`).
+        record_schema: the Avro schema of its dicts, as JSON text; None: it has none, or does not know it.
 
     Example:
         >>> point = Serde(lambda p: f"{p[0]},{p[1]}".encode(), lambda b: tuple(map(int, b.split(b","))), name="point")
@@ -66,6 +67,7 @@ class Serde:
         "layout",
         "deserialize_many",
         "ascii_safe",
+        "record_schema",
         "_recipe",
         "_bind",
         "_builtin",
@@ -88,6 +90,7 @@ class Serde:
         ascii_safe: bool = False,
         recipe: tuple[Callable[..., Serde], tuple[Any, ...]] | None = None,
         bind: Callable[[str | None, Any, Any], Serde] | None = None,
+        record_schema: str | None = None,
     ) -> None:
         self.name = name
         self.serialize: Serializer = serialize if none_safe else _skip_none(serialize)
@@ -100,6 +103,7 @@ class Serde:
         self.layout = layout
         self.deserialize_many = deserialize_many
         self.ascii_safe = ascii_safe
+        self.record_schema = record_schema
         self._recipe = recipe
         self._bind = bind
         self._builtin = False

@@ -76,6 +76,11 @@ class AvroFormat:
     options: RegistryOptions
     name = "avro"
 
+    @property
+    def record_schema(self) -> str | None:
+        """The schema of its dicts, if it is here as a whole."""
+        return None if self.value_type is not None or self.references else self.schema
+
     def _registered(self) -> Any:
         from confluent_kafka.schema_registry import Schema, SchemaReference
 
@@ -180,7 +185,8 @@ def _bare(schema: str, value_type: type | None) -> Serde:
             raise wrong_bytes("avro", data, f"a value of its schema ({error or type(error).__name__})") from error
         return value if back is None else back(value)
 
-    return Serde(serialize, deserialize, name="avro", recipe=(_bare, (schema, value_type)))
+    declared = schema if value_type is None else None
+    return Serde(serialize, deserialize, name="avro", recipe=(_bare, (schema, value_type)), record_schema=declared)
 
 
 def misfit(serde: str, value: Any, error: Exception) -> SerializationError:

@@ -157,6 +157,7 @@ def registry_serde(format: SchemaFormat, usage: Usage = Usage()) -> Serde:  # no
         deserialize,
         name=format.name,
         recipe=(registry_serde, (format, usage)),
+        record_schema=getattr(format, "record_schema", None),
         bind=lambda topic, part, registry: registry_serde(format, Usage(topic, part, registry or usage.registry)),
     )
 
