@@ -122,7 +122,7 @@ def batch_run(
         return _ended(FAILED, name, error, report)
     with session, within():
         given = {"stop_at": stop_at, "on_end": on_end, "create_topics": create_topics}
-        return _batch_status(lambda: session.run_batch(thing, name, config=config, **given), name, report)
+        return _batch_status(session, lambda: session.run_batch(thing, name, config=config, **given), name, report)
 
 
 def _connected(broker: str | None, spark: str | None, directory: str | None, *, prestart: bool | None = None) -> Any:
@@ -131,11 +131,13 @@ def _connected(broker: str | None, spark: str | None, directory: str | None, *, 
     return connect(broker, spark=spark, directory=directory, prestart=prestart)
 
 
-def _batch_status(run: Callable[[], Any], name: str, report: str | Path | None) -> int:
+def _batch_status(session: Any, run: Callable[[], Any], name: str, report: str | Path | None) -> int:
     try:
         app = run()
     except KStreamsError as error:
-        return _ended(REFUSED if isinstance(error, _REFUSALS) else FAILED, name, error, report)
+        started = session.applications.get(name)
+        refused = isinstance(error, _REFUSALS) and (started is None or started.status != "failed")  # such an error may end a run, too
+        return _ended(REFUSED if refused else FAILED, name, error, report)
     click.echo(repr(app.batch_report))
     _write(report, app.batch_report.as_dict)
     return 0

@@ -41,6 +41,12 @@ def table():
     words.to_table_files("{name}-files", key_column="word", name="files")
     return builder
 
+def elsewhere():
+    builder = ks.StreamsBuilder()
+    words = builder.stream("{name}-in", key_serde="string", value_serde="string")
+    words.to(lambda key, value, metadata: "{name}-nowhere", key_serde="string", value_serde="string")
+    return builder
+
 def broken():
     builder = ks.StreamsBuilder()
     words = builder.stream("{name}-in", key_serde="string", value_serde="string")
@@ -97,6 +103,9 @@ def test_commands_and_their_exit_status(broker: Any, tmp_path: Path) -> None:
         assert written["bytes"] == sum(file.stat().st_size for file in files)
         status, said, _ = run("broken")
         assert status == 1 and "safe to run it again" in said and json.loads(report.read_text())["state"] == "failed", said
+
+        status, said, _ = run("elsewhere")
+        assert status == 1 and f"{name}-nowhere" in said and "safe to run it again" in said, f"not refused before the start: {said}"
 
         status, said, _ = command("reset", name, "--dry-run")
         assert status == 0 and "delete topic" in said and " -> 0" in said, said

@@ -111,3 +111,5 @@ def test_the_exported_main_makes_bounded_runs_with_exit_status_and_report(packag
     assert (status, told["run"], told["records_in"]) == (0, 2, 100 - first), told
     status, told = batch()
     assert (status, told["state"]) == (0, "nothing new"), told
+    status, told = batch("--on-end", "close_windows")
+    assert (status, told["state"], told["run"], told["records_in"]) == (0, "finished", 3, 0), told  # its windows were kept

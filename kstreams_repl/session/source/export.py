@@ -52,13 +52,18 @@ def {main}() -> None:
     parser.add_argument("--batch", action="store_true", help="run up to the present end of the input, and end (docs/batch.md)")
     parser.add_argument("--report", help="with --batch: write what it did to this file, as JSON")
     parser.add_argument("--stop-at", default="eol", help="with --batch: eol, a time, or records:N; default: the present end of the input")
+    parser.add_argument(
+        "--on-end", choices=("keep", "close_windows"), default="keep",
+        help="with --batch: keep open windows for the next run (the default), or close and emit them",
+    )
     parser.add_argument("--until-caught-up", action="store_true", help="end when everything on its topics is processed")
     given = parser.parse_args()
     if given.batch:
         from kstreams_repl.cli.run import batch_run
 
         place = {{"broker": given.broker, "spark": given.spark, "directory": given.directory}}
-        raise SystemExit(batch_run(topology, {NAME}, given.config, given.report, defaults={CONFIG}, stop_at=given.stop_at, **place))
+        ends = {{"stop_at": given.stop_at, "on_end": given.on_end}}
+        raise SystemExit(batch_run(topology, {NAME}, given.config, given.report, defaults={CONFIG}, **ends, **place))
     settings = {{**{CONFIG}, **dict(item.split("=", 1) for item in given.config)}}
     with kstreams_repl.connect(given.broker, spark=given.spark, directory=given.directory) as session:
         app = session.deploy(topology(), {NAME}, config=settings)
