@@ -1,9 +1,9 @@
 """When a bounded run is over: a function of the committed offsets and the ends of the intermediate topics.
 
 The rule (proof in docs/design/017-bounded-runs.md): read the committed offsets first and the ends afterwards. The run is over if every
-bounded partition is committed at its stop offset, every intermediate partition at its end, and no commit covers a record that waits
-in an asynchronous node. Nothing can follow then: whatever a task writes, it writes because of such a record or of an input record
-beyond its committed offsets, and there is none.
+bounded partition is committed at its stop offset, every intermediate partition at its end, no commit covers a record that waits
+in an asynchronous node, and no commit has rows that its table does not have. Nothing can follow then: whatever a task writes, it
+writes because of such a record or of an input record beyond its committed offsets, and there is none.
 
 Ends are those of the log, with records of open transactions: one that is about to write to an intermediate topic keeps the run open.
 """
@@ -13,16 +13,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from kstreams_repl.commit.failpoints import failpoint
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.run_progress import RunProgress, closed_tasks, input_partitions, progress_since
+from kstreams_repl.instance.run_progress import RunProgress, input_partitions, progress_since
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import make_consumer
-from kstreams_repl.kafka.group_admin import CommittedOffset, committed_by
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.kafka.group_admin import committed_by
 
 _LOG = logging.getLogger("kstreams_repl.batch")
 _SECONDS = 10.0
@@ -44,7 +43,6 @@ class CompletionWatch:
         self._admin = admin
         self._plan = plan
         self._found = found
-        self._tasks = {spec.task_id: tuple(spec.partitions) for slot in plan.assignment for spec in slot}
         self._over = threading.Event()
         self.progress: RunProgress | None = None
 
@@ -55,10 +53,6 @@ class CompletionWatch:
     def close(self) -> None:
         """End the watch without waiting for its thread."""
         self._over.set()
-
-    def _are_closed(self, committed: Mapping[TopicPartition, CommittedOffset]) -> bool:
-        run = self._plan.closes
-        return run is None or closed_tasks(self._tasks, committed, run) == self._tasks.keys()
 
     def _run(self) -> None:
         consumer = make_consumer(self._plan.settings, group_id=self._plan.application_id, isolation="read_uncommitted")
@@ -73,7 +67,7 @@ class CompletionWatch:
                     _LOG.info("cannot check the progress of %s now: %s", self._plan.application_id, error)
                     time.sleep(_WAITS[-1])
                     continue
-                if self.progress.is_complete and self._are_closed(found) and not self._over.is_set():
+                if self.progress.is_complete and not self._over.is_set():
                     failpoint("B4")
                     self._found()
                     return

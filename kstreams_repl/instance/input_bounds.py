@@ -88,7 +88,8 @@ class InputBounds:
         pause(self._clients.consumer, [partition])
 
     def touch(self, tasks: Sequence[ActiveTask], now: float) -> None:
-        """Let the next commit include tasks that have passed offsets without records. Call when every consumed message is in a queue.
+        """Let the next commit include tasks that have passed offsets without records, or whose tables have caught up. Call when every
+        consumed message is in a queue.
 
         The end of a partition is reported once, by a message. The consumer's position, which passes markers as they are consumed, is read
         as well: a run must not depend on that message.
@@ -102,5 +103,5 @@ class InputBounds:
                 if not self.is_reached(partition) and offset > self._positions.get(partition, -1):
                     self.met_end(partition, offset)
         for task in tasks:
-            if not task.touched and task.has_passed_more():
+            if not task.touched and (task.has_passed_more() or task.task.tables_have_caught_up):
                 task.touched = True

@@ -32,6 +32,7 @@ from kstreams_repl.instance.state.snapshots import Snapshotter
 from kstreams_repl.instance.state.standby_tasks import StandbyTasks
 from kstreams_repl.instance.state.state_manager import OpenEnvironments
 from kstreams_repl.instance.state.state_updater import StateUpdater
+from kstreams_repl.instance.table_completion import TableCompletion
 from kstreams_repl.instance.task_pool import TaskPool
 from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.instance.tasks.record_collector import KafkaRecordCollector
@@ -98,6 +99,7 @@ class Instance:
         self.committer = Committer(self.tasks, clients, collector, self.counters, plan.config)
         self.bounds = None if plan.stops is None else InputBounds(plan.stops, clients)
         self.closing = None if plan.closes is None else WindowClosing(plan, plan.closes, clients.admin, self.tasks)
+        self.table_completion = None if plan.stops is None else TableCompletion(plan, clients.admin, collector.tables)
         self.input = InputPositions(clients, self.tasks, plan.isolation, self.bounds)
         self.take_over = TakeOver()
         self.globals: GlobalTables | None = None

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
 
 from kstreams_repl.commit.offset_metadata import decode
 from kstreams_repl.instance.application_plan import ApplicationPlan
@@ -13,6 +13,7 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.runtime.async_calls import WAITING
 from kstreams_repl.runtime.task import WINDOWS_CLOSED
+from kstreams_repl.runtime.task_tables import BEHIND
 from kstreams_repl.types import TaskId, TopicPartition
 
 
@@ -24,16 +25,25 @@ class RunProgress:
         left: offsets to go, by partition that is not finished. Of intermediate topics: as far as they have been written.
         partitions: number of all input partitions.
         waiting: records in asynchronous nodes, by task that has any.
+        open_windows: tasks that are to close their windows at the end of the run, and have not.
+        unwritten: commits with rows that their tables do not have, by task that has any.
     """
 
     left: Mapping[TopicPartition, int]
     partitions: int
     waiting: Mapping[TaskId, int] = field(default_factory=dict)
+    open_windows: Set[TaskId] = frozenset()
+    unwritten: Mapping[TaskId, int] = field(default_factory=dict)
+
+    @property
+    def is_processed(self) -> bool:
+        """Whether every partition is finished, no record waits in an asynchronous node, and no window is to be closed."""
+        return not self.left and not self.waiting and not self.open_windows
 
     @property
     def is_complete(self) -> bool:
-        """Whether every partition is finished, and no record waits in an asynchronous node."""
-        return not self.left and not self.waiting
+        """Whether everything is processed, and the tables have all rows."""
+        return self.is_processed and not self.unwritten
 
     @property
     def done(self) -> int:
@@ -76,7 +86,9 @@ def progress_since(admin: Admin, plan: ApplicationPlan, committed: Mapping[Topic
     intermediate = [at for at in input_partitions(plan) if at not in stops]
     ends = admin.end_offsets(intermediate, isolation="read_uncommitted")
     tasks = {spec.task_id: tuple(spec.partitions) for specs in plan.assignment for spec in specs}
-    return progress_of({at: found.offset for at, found in committed.items()}, stops, ends, waiting_records(tasks, committed))
+    still_open = frozenset() if plan.closes is None else tasks.keys() - closed_tasks(tasks, committed, plan.closes)
+    processed = progress_of({at: found.offset for at, found in committed.items()}, stops, ends, waiting_records(tasks, committed))
+    return replace(processed, open_windows=still_open, unwritten=unwritten_commits(tasks, committed))
 
 
 def input_partitions(plan: ApplicationPlan) -> list[TopicPartition]:
@@ -92,8 +104,25 @@ def waiting_records(
     Args:
         tasks: with their input partitions.
     """
+    return _counts(WAITING, tasks, committed)
+
+
+def unwritten_commits(
+    tasks: Mapping[TaskId, Iterable[TopicPartition]], committed: Mapping[TopicPartition, CommittedOffset]
+) -> dict[TaskId, int]:
+    """Return how many commits have rows that their tables do not have, of each task that has any.
+
+    Args:
+        tasks: with their input partitions.
+    """
+    return _counts(BEHIND, tasks, committed)
+
+
+def _counts(
+    name: str, tasks: Mapping[TaskId, Iterable[TopicPartition]], committed: Mapping[TopicPartition, CommittedOffset]
+) -> dict[TaskId, int]:
     found = {
-        task: max((decode(committed[at].metadata).entries.get(WAITING, 0) for at in partitions if at in committed), default=0)
+        task: max((decode(committed[at].metadata).entries.get(name, 0) for at in partitions if at in committed), default=0)
         for task, partitions in tasks.items()
     }
     return {task: count for task, count in found.items() if count > 0}

@@ -68,6 +68,10 @@ class RowSink(Protocol):
     def committed(self) -> None:
         """The commit with the staged rows succeeded."""
 
+    @property
+    def behind(self) -> int:
+        """Number of commits, with the staged one, whose rows are not in the table yet."""
+
 
 class RecordCollector(Protocol):
     """Creates senders by topic.

@@ -307,11 +307,16 @@ class StreamTask:
             self.services.tables.convert()
         except BaseException as error:
             self.errors.fail(error, None)
-        self.services.metadata |= self.services.tables.stage(offsets)
+        self.services.tables.stage(offsets, self.services.metadata)
 
     def recover_tables(self) -> None:
         """Continue the tables from the committed heads; call it after `set_metadata`."""
         self.services.tables.recover(self.services.metadata)
+
+    @property
+    def tables_have_caught_up(self) -> bool:
+        """Whether the tables have all committed rows, and the last commit does not say so."""
+        return self.services.tables.have_caught_up(self.services.metadata)
 
     def tables_committed(self) -> None:
         """Take note that the commit succeeded, so that staged rows may enter their tables."""

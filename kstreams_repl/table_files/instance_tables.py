@@ -63,6 +63,12 @@ class TaskRows:
         self._staged = self._segments.write(self._number + 1, self._head, batches, offsets)
         return self._staged.head
 
+    @property
+    def behind(self) -> int:
+        """Number of commits, with the staged one, whose rows are not in the table yet."""
+        number = self._number if self._staged is None else self._staged.number
+        return max(0, number - self._writer.position(self._partition))
+
     def committed(self) -> None:
         """Take note that the Kafka commit with the staged segment succeeded."""
         segment, self._staged = self._staged, None
@@ -137,8 +143,16 @@ class InstanceTables:
 
         self._submit(writer, work)
 
-    def poll(self, now: float) -> None:
+    @property
+    def have_rows(self) -> bool:
+        """Whether rows wait for a commit that has not begun."""
+        return bool(self._since)
+
+    def poll(self, now: float, *, at_end: bool = False) -> None:
         """Commit to tables whose interval is over or whose files have the target size.
+
+        Args:
+            at_end: no more rows will come: do not wait for the interval.
 
         Raises:
             KStreamsError: the thread failed.
@@ -149,7 +163,7 @@ class InstanceTables:
         for node, writer in self._writers.items():
             running = self._commits.get(node)
             if (running is None or running.done()) and node in self._since:
-                if writer.is_full or now - self._since[node] >= writer.table.commit_interval_ms / 1000:
+                if at_end or writer.is_full or now - self._since[node] >= writer.table.commit_interval_ms / 1000:
                     del self._since[node]
                     self._commits[node] = self._submit(writer, writer.commit)
 

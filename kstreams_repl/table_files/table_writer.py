@@ -44,7 +44,7 @@ class _Pending:
 
 
 class TableWriter:
-    """See the module. Everything but `segments` and `is_full` runs on one thread.
+    """See the module. Everything but `segments`, `position` and `is_full` runs on one thread.
 
     Attributes:
         rows, files, commits: totals of what was added to the table.
@@ -108,6 +108,10 @@ class TableWriter:
         pending.offsets |= segment.offsets
         for batch in segment.batches:
             self._files.write(self._prefix(writer, pending.position), batch)
+
+    def position(self, partition: int) -> int:
+        """Return the number of the last commit of a task whose rows are in the table."""
+        return self._pending[f"{self._base}/{partition}"].position
 
     @property
     def is_full(self) -> bool:

@@ -81,6 +81,10 @@ class DriverRows:
 
     def committed(self) -> None: ...
 
+    @property
+    def behind(self) -> int:
+        return 0
+
 
 class DriverHost:
     """The environment of one task, or of the mock context, which has no task and never calls `give`."""

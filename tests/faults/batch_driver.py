@@ -1,8 +1,9 @@
 """The driver of one bounded run in a process of its own, without Spark: what `Deployment` does, by the project's own functions.
 
 The instances are plain processes of `instance_daemon`. One that dies is started again, as Spark does.
-``python -m tests.faults.batch_driver JSON``, with ``bootstrap``, ``directory``, ``name``, ``topology`` (of `batch_topologies`),
-``config`` and ``failpoints`` (by slot, of its first process). Exits with 0 when the run is finished; prints the pids of instances.
+``python -m tests.faults.batch_driver JSON``, with ``bootstrap``, ``directory``, ``name``, ``topology`` (of `batch_topologies`, or the
+format of `table_of`), ``config`` and ``failpoints`` (by slot, of its first process). Exits with 0 when the run is finished; prints the
+pids of instances.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 from pyspark import cloudpickle
@@ -30,7 +32,7 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.spark.fencing.generation_fencing import Generations
 from kstreams_repl.spark.planning.plan_builder import make_plan
-from tests.faults.batch_topologies import TOPOLOGIES
+from tests.faults.batch_topologies import TOPOLOGIES, table_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,7 +44,9 @@ def main() -> int:
     settings = ClientSettings(given["bootstrap"])
     config = StreamsConfig({"application.id": f"{given['name']}-app", "bootstrap.servers": given["bootstrap"]} | given["config"])
     name = str(config["application.id"])
-    admin, topology = Admin(settings), TOPOLOGIES[given["topology"]](given["name"])
+    admin = Admin(settings)
+    build = TOPOLOGIES.get(given["topology"]) or partial(table_of, directory, given["topology"])
+    topology = build(given["name"])
     lease = FileChannel(control_directory(directory, name))
     generations = Generations(settings, admin, name, lease)
     number, previous = generations.next(), generations.previous

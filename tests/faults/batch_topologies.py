@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from kstreams_repl import EmitStrategy, SessionWindows, StreamsBuilder, Suppressed, TimeWindows, serdes
@@ -106,6 +107,15 @@ def _by_window(windowed: Any, count: int) -> tuple[bytes, int]:
 
 def _counted(windowed: Any, count: int | None) -> tuple[bytes, int | None]:
     return b"%s@%d-%d" % (windowed.key, windowed.start, windowed.end), count
+
+
+def table_of(directory: Path, format: str, name: str) -> Any:
+    """Counts behind a repartition topic as a table of files, `Path(directory, format)`, that is committed at the end of a run only."""
+    builder = StreamsBuilder()
+    counts = builder.stream(f"{name}-in", **BYTES).group_by(_group, **BYTES).count(store="counts").to_stream()
+    path = str(directory / format)
+    counts.to_table_files(path, format, key_column="key", commit_interval_ms=3_600_000, name="table")
+    return builder.build()
 
 
 TOPOLOGIES: Mapping[str, Callable[[str], Any]] = {

@@ -150,6 +150,21 @@ class BoundedRuns:
         time.sleep(3)
         return "\n".join(f"{path.name}\n{path.read_text()}" for path in sorted(self.directory.glob("*.story")))
 
+    def kill_all_when_stopped(self) -> None:
+        """kill -9 of the driver and its instances, once a failpoint has stopped all of them."""
+        assert self.driver is not None
+        lease = FileChannel(control_directory(self.directory, self.application_id))
+        deadline = time.monotonic() + 60
+        while True:
+            pids = [report["pid"] for report in lease.reports(lease.generation()).values()]
+            if len(pids) == self.config["num.stream.threads"] and all(map(_is_stopped, pids)):
+                break
+            assert time.monotonic() < deadline and self.driver.poll() is None, self.story()
+            time.sleep(0.05)
+        for pid in (self.driver.pid, *pids):
+            os.kill(pid, signal.SIGKILL)
+        assert self.wait() == -9
+
     def run(self) -> StopOffsets:
         """A whole run; return its record."""
         self.start()
@@ -216,6 +231,10 @@ class BoundedRuns:
         if self.driver is not None and self.driver.stdout is not None:
             self.driver.stdout.close()
         self._producer.close()
+
+
+def _is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
 
 
 def input_record(number: int) -> tuple[bytes, bytes, int]:

@@ -162,6 +162,8 @@ class PollLoop:
                 bounds.touch(tasks, now)
                 if instance.closing is not None:
                     instance.closing.step(now)
+                if instance.table_completion is not None:
+                    instance.table_completion.step(now)
             since = now - committer.last_commit
             if since >= self._commit_seconds or any(task.task.commit_requested for task in tasks):
                 committer.commit(more=not idle)

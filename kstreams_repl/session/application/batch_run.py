@@ -15,7 +15,7 @@ from typing import Any
 from kstreams_repl.batch.stop_offsets import AUTOSTOP, ON_END, bounded_partitions, stop_offsets
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import ApplicationFailedError, DeployError
-from kstreams_repl.instance.run_progress import RunProgress, closed_tasks, progress_of, waiting_records
+from kstreams_repl.instance.run_progress import RunProgress, closed_tasks, progress_of, unwritten_commits, waiting_records
 from kstreams_repl.kafka.clients import Isolation
 from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.kafka.journal_records import StopOffsets
@@ -82,8 +82,9 @@ def last_run(client: ClusterClient, name: str) -> StopOffsets | None:
 
 
 def has_work(client: ClusterClient, name: str, topology: Topology, config: StreamsConfig) -> bool:
-    """Return whether a bounded run has to be started: there is input, records wait in asynchronous nodes, the last run left windows
-    open that this one is to close, or an earlier one did not end in order.
+    """Return whether a bounded run has to be started: there is input, records wait in asynchronous nodes, rows may wait for their tables
+    (also after a stream: only a bounded run notes that they have arrived), the last run left windows open that this one is to close, or
+    an earlier one did not end in order.
 
     Raises:
         TopologyError: the topology cannot be bounded (`bounded_partitions`).
@@ -105,6 +106,8 @@ def has_work(client: ClusterClient, name: str, topology: Topology, config: Strea
     known = {at: found.offset for at, found in committed.items()}
     waiting = waiting_records(resolved.tasks, committed)
     if not progress_of(known, stops, admin.end_offsets(intermediate, isolation="read_uncommitted"), waiting).is_complete:
+        return True
+    if unwritten_commits(resolved.tasks, committed):
         return True
     last = 0 if state.stop_offsets is None else state.stop_offsets.run
     return config[ON_END] == "close_windows" and closed_tasks(resolved.tasks, committed, last) != resolved.tasks.keys()
@@ -142,5 +145,7 @@ class _Progress:
         left = f", {progress.offsets_left / rate:.0f} s left" if rate and progress.offsets_left else ""
         if progress.waiting:
             left += f", {sum(progress.waiting.values()):,} records wait for calls"
+        if progress.unwritten and progress.is_processed:
+            left += ", committing tables"
         text = f"{done:,} of {total:,} offsets, {rate:,.0f}/s, {progress.done} of {progress.partitions} partitions done{left}"
         self._view.show(done, total, f"{self._name}: {text}")

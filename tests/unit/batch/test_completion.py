@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kstreams_repl.batch.stop_offsets import by_partition, by_topic, stops_of
 from kstreams_repl.commit.offset_metadata import encode
-from kstreams_repl.instance.run_progress import progress_of, waiting_records
+from kstreams_repl.instance.run_progress import RunProgress, progress_of, unwritten_commits, waiting_records
 from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.kafka.journal_records import StopOffsets
 from kstreams_repl.types import TaskId, TopicPartition
@@ -37,6 +37,15 @@ def test_a_run_is_not_over_while_a_commit_covers_records_that_wait_for_calls() -
     progress = progress_of({A: 3, B: 3}, {A: 3, B: 3}, {}, waiting)
     assert not progress.is_complete and progress.offsets_left == 0
     assert progress_of({A: 3, B: 3}, {A: 3, B: 3}, {}, {}).is_complete
+
+
+def test_a_run_is_processed_but_not_over_while_a_table_lacks_rows_of_a_commit() -> None:
+    committed = {A: CommittedOffset(3, encode(-1, {"repl.tables.behind": 2})), B: CommittedOffset(3, encode(-1, {}))}
+    unwritten = unwritten_commits({TaskId(0, 0): (A, INNER), TaskId(0, 1): (B,)}, committed)
+    assert unwritten == {TaskId(0, 0): 2}
+    progress = RunProgress({}, 2, unwritten=unwritten)
+    assert progress.is_processed and not progress.is_complete
+    assert not RunProgress({}, 2, open_windows={TaskId(0, 1)}).is_processed
 
 
 @given(st.dictionaries(st.sampled_from([A, B, INNER]), OFFSETS), OFFSETS, OFFSETS, OFFSETS)

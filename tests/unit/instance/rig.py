@@ -14,6 +14,7 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.clients import InstanceClients
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.tasks.active_task import ActiveTask
+from kstreams_repl.table_files.instance_tables import InstanceTables
 from kstreams_repl.types import TopicPartition
 from tests.unit.runtime.rig import Rig
 
@@ -102,7 +103,7 @@ def instance_of(topology: Topology, client: Client, *, partitions: int = 1, stop
     )
     none: Any = None
     clients = InstanceClients(plan, admin=none, consumer=client, producer=silent, fence=silent)
-    collector: Any = SimpleNamespace(tables=None)
+    collector: Any = SimpleNamespace(tables=InstanceTables("app"))
     instance = uncommitted(Instance(plan, 0, clients, collector))
     for partition in range(partitions):
         rig = Rig(topology, partition=partition, lags_known=False, calls=instance.call_runner)
