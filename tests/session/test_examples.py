@@ -18,6 +18,7 @@ RESULTS_OF_A_SESSION = (ks.SqlResult, ks.Cleanup, ks.Admin)
 RESULTS_OF_AN_APPLICATION = (ks.StoreView, ks.MetricsView, ks.Applications)
 AFTER_AN_APPLICATION = (ks.EditPlan, ks.Listeners, ks.Savepoint)  # they pause it, which begins its counts again
 ON_SPARK = {"Session.attach", "Session.deploy", "Session.run_batch", "Session.spark_frame"}
+AT_REST = ("Session.reset",)
 AT_THE_END = ("Session.close", "Application.edit", "Application.rollback", "Application.pause", "Application.stop")
 
 
@@ -28,7 +29,8 @@ def places(kind: type) -> list[str]:
     return sorted(found, key=lambda place: AT_THE_END.index(place) if place in AT_THE_END else -1)
 
 
-def run(place: str, names: dict[str, Any]) -> None:
+def run(place: str, names: dict[str, Any]) -> str:
+    """Return what goes wrong."""
     kind, _, name = place.partition(".")
     text = inspect.getdoc(getattr(getattr(ks, kind), name)) or ""
     test = doctest.DocTestParser().get_doctest(text, names, place, None, 0)
@@ -38,7 +40,7 @@ def run(place: str, names: dict[str, Any]) -> None:
         if not example.want and _is_expression(example.source):  # what it shows is looked at elsewhere; here it has to run
             example.source = f"_ = ({example.source.strip()})\n"
     doctest.DocTestRunner(optionflags=options).run(test, out=report.append, clear_globs=False)
-    assert not report, "".join(report)
+    return "".join(report)
 
 
 def _is_expression(source: str) -> bool:
@@ -58,7 +60,7 @@ def names(tmp_path: Path) -> Iterator[dict[str, Any]]:
         words = builder.stream("words", key_serde="string", value_serde="string", name="words")
         kept = words.filter(lambda key, word: True, name="long")
         kept.group_by_key(key_serde="string", value_serde="string").count(store="counts")
-        yield {"session": session, "builder": builder, "kstreams_repl": ks}
+        yield {"session": session, "builder": builder, "kstreams_repl": ks, "ks": ks}
 
 
 WORDS = [("a", "to"), ("b", "be"), ("b", "or"), ("b", "not"), ("a", "to")]
@@ -66,9 +68,9 @@ WORDS = [("a", "to"), ("b", "be"), ("b", "or"), ("b", "not"), ("a", "to")]
 
 @pytest.mark.slow
 def test_the_examples_of_a_session_run(names: dict[str, Any]) -> None:
-    for place in [*(place for kind in RESULTS_OF_A_SESSION for place in places(kind)), *places(ks.Session)]:
-        if place not in ON_SPARK and place != "Session.spark":
-            run(place, names)
+    found = [*(place for kind in RESULTS_OF_A_SESSION for place in places(kind)), *places(ks.Session)]
+    wrong = [run(place, names) for place in found if place not in ON_SPARK and place not in AT_REST and place != "Session.spark"]
+    assert not any(wrong), "".join(wrong)
 
 
 @pytest.mark.spark
@@ -79,8 +81,10 @@ def test_the_examples_of_an_application_run(names: dict[str, Any]) -> None:
     assert names["app"].wait(120)
     results = [place for kind in RESULTS_OF_AN_APPLICATION for place in places(kind)]
     later = [place for kind in AFTER_AN_APPLICATION for place in places(kind)]
-    for place in [*results, *places(ks.Application), *later, *(place for place in places(ks.Session) if place in ON_SPARK)]:
-        run(place, names)
+    wrong = [run(place, names) for place in (*results, *places(ks.Application), *later, *sorted(ON_SPARK))]
+    names["app"].stop()
+    wrong += [run(place, names) for place in AT_REST]
+    assert not any(wrong), "".join(wrong)
 
 
 @pytest.mark.parametrize("kind", [ks.Session, ks.Application])
