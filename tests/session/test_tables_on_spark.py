@@ -54,6 +54,10 @@ def test_runs_and_a_stream_fill_one_table_that_spark_and_duckdb_read(broker: Any
         app.stop()
         counts = app.counts.nodes["orders-table"]
         assert (counts.records, counts.given, counts.dropped) == (901, 900, {"misfit": 1})
+        noted = session.run_batch(to_table(source, path), name, config=settings).batch_report
+        assert noted is not None and (noted.state, noted.is_empty) == ("finished", True), "the stream's last commit named rows on their way"
+        nothing = session.run_batch(to_table(source, path), name, config=settings).batch_report
+        assert nothing is not None and nothing.state == "nothing new"
 
         rows = session.spark.read.parquet(str(path)).selectExpr("n", "user", "string(event_day)").orderBy("n").collect()
         assert [tuple(row) for row in rows] == [(n, f"u{n % 5}", f"1970-01-0{n % 3 + 1}") for n in range(900)]
