@@ -59,7 +59,8 @@ class BoundedRuns:
         self.deaths = 0
         """Of instances, in the last run."""
         self._lock = threading.Lock()
-        self._producer = make_producer(self.settings)
+        self._undelivered: list[str] = []
+        self._producer = self._new_producer()
         self.driver: subprocess.Popen[str] | None = None
 
     # ---- input
@@ -71,7 +72,13 @@ class BoundedRuns:
                 number, self.written = self.written, self.written + 1
                 key, value, _ = input_record(number)
                 self.send(topic, key, value, number)
-            assert self._producer.flush(30) == 0
+            assert self._producer.flush(30) == 0 and not self._undelivered, self._undelivered
+
+    def _new_producer(self) -> Any:
+        return make_producer(
+            self.settings,
+            on_delivery_error=lambda error, message: self._undelivered.append(f"{message.topic()}-{message.partition()}: {error}"),
+        )
 
     def send(self, topic: str, key: bytes, value: bytes | None, number: int, partition: int = -1) -> None:
         self._producer.produce(f"{self.name}-{topic}", value, key, partition, None, None, START_MS + number)
@@ -82,7 +89,7 @@ class BoundedRuns:
         self.admin.add_partitions(f"{self.name}-in", partitions)
         self.partitions = partitions
         self._producer.close()
-        self._producer = make_producer(self.settings)
+        self._producer = self._new_producer()
 
     # ---- runs
 

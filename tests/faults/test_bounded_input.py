@@ -119,7 +119,7 @@ def test_partitions_that_are_added_while_a_run_is_open_belong_to_the_next_one(ru
     assert sum(map(len, mine.values().values())) == 200, "one output for each record below the stop offsets"
     last = mine.run()
     assert last.run == 2 and len(by_partition(last.offsets)) == 5
-    assert sum(map(len, mine.values().values())) == 200 + 50 + 1
+    assert sum(map(len, mine.values().values())) == 200 + 50 + 1, mine.story()
 
 
 @pytest.fixture
@@ -168,7 +168,8 @@ def growing(host: Host, topology: Any, source: str, growths: list[Any], opened: 
 def test_a_run_on_spark_ends_at_its_stop_offsets_while_its_input_grows(host: Host, growths: list[Any], tmp_path: Path) -> None:
     source, sink = host.topic("in", 2), host.topic("out", 2)
     opened = tmp_path / "opened"
-    deployment = growing(host, passing(source, sink, gate(opened)), source, growths, opened)
+    held = gate(opened)
+    deployment = growing(host, passing(source, sink, lambda value: str(held(value))), source, growths, opened)
     assert sorted(int(value or b"") for _, value in host.read(sink)) == list(range(200))
     deployment.start()
     assert deployment.wait(60) and deployment.status is Status.STOPPED, deployment.error
