@@ -90,6 +90,8 @@ class BoundedRuns:
         self.partitions = partitions
         self._producer.close()
         self._producer = self._new_producer()
+        while len(self._producer.list_topics(f"{self.name}-in", 30).topics[f"{self.name}-in"].partitions) < partitions:
+            time.sleep(0.05)  # a producer that has seen fewer refuses records for the others
 
     # ---- runs
 
