@@ -12,6 +12,8 @@ SEEDS = 100
 """Of the simulation, at every run of the tests; the slow tier goes on behind them."""
 CALL_SEEDS = 30
 """The same of the simulation with asynchronous calls."""
+SQL_SEEDS = 20
+"""The same of the simulation with an aggregate by SQL."""
 
 
 def full(count: int) -> int:

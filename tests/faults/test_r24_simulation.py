@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.counts import CALL_SEEDS, SEEDS, full
+from tests.faults.counts import CALL_SEEDS, SEEDS, SQL_SEEDS, full
 from tests.faults.reliability import note
 from tests.faults.simulation.seed import run_seed
 from tests.faults.simulation.steps import STEPS
@@ -61,6 +61,30 @@ def test_no_seed_of_very_many_with_asynchronous_calls_breaks_order_state_or_outp
     wrong = _run(CALL_SEEDS, count, "--calls")
     note("R24", "simulated runs with asynchronous calls, further seeds", count, len(wrong))
     assert not wrong, "\n".join(wrong[:5])
+
+
+@pytest.mark.timeout(600)
+def test_no_seed_with_an_aggregate_by_sql_breaks_its_state() -> None:
+    """Partials go through a repartition topic, while instances are killed, stopped, replaced and cut off."""
+    wrong = _run(0, SQL_SEEDS, "--sql")
+    note("R24", "simulated runs with an aggregate by SQL", SQL_SEEDS, len(wrong))
+    assert not wrong, "\n".join(wrong[:5])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_no_seed_of_very_many_with_an_aggregate_by_sql_breaks_its_state() -> None:
+    count = full(500)
+    wrong = _run(SQL_SEEDS, count, "--sql")
+    note("R24", "simulated runs with an aggregate by SQL, further seeds", count, len(wrong))
+    assert not wrong, "\n".join(wrong[:5])
+
+
+def test_a_partial_that_is_merged_in_a_wrong_way_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest partial takes the place of what was counted before."""
+    monkeypatch.setattr("kstreams_repl.operators.stream_sql_partials.MergePartials.__call__", lambda merge, key, partial, row: partial[0])
+    wrong = [verdict.violations for seed in range(2) if (verdict := run_seed(seed, sql=True)).violations]
+    assert any("totals changelog" in text for texts in wrong for text in texts), wrong
 
 
 def test_a_commit_that_forgets_what_waits_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,15 @@ def _place(topic: str, key: bytes, value: bytes, count: int) -> int:
     return value[0] - ord("0")
 
 
-def _topology(calls: str | None) -> Any:
+def _totals(stream: Any, sql: bool) -> Any:
+    """Count the records of each group: by the DSL, or by SQL, whose partials go through the repartition topic."""
+    if not sql:
+        return stream.select_key(_group).group_by_key(key_serde=serdes.bytes, value_serde=serdes.bytes).count(store="totals")
+    query = f"SELECT count(*) AS value FROM this GROUP BY 'g' || split_part(decode(value), ':', 1)::INT % {GROUPS}"
+    return stream.sql(query, store="totals", value_serde="long")
+
+
+def _topology(calls: str | None, sql: bool) -> Any:
     builder = StreamsBuilder()
     for name in ("seen", "ticks"):
         builder.add_state_store(
@@ -86,19 +94,19 @@ def _topology(calls: str | None) -> Any:
     seen.to("out", **both)
     stream.process(Ticks, stores=["ticks"]).to("ticked", **both)
     stream.flat_map_values(lambda value: [b"0" + value, b"1" + value]).to("torn", partitioner=_place, **both)
-    grouped = stream.select_key(_group).group_by_key(key_serde=serdes.bytes, value_serde=serdes.bytes)
-    grouped.count(store="totals").to_stream().to("totalled", key_serde=serdes.bytes, value_serde=serdes.long)
+    _totals(stream, sql).to_stream().to("totalled")
     return builder.build()
 
 
 @cache
 def prepared(
-    partitions: int, guarantee: str, eager_ms: int, calls: str | None = None
+    partitions: int, guarantee: str, eager_ms: int, calls: str | None = None, sql: bool = False
 ) -> tuple[dict[str, int], dict[TaskId, TaskSpec], StreamsConfig]:
     """(all topics, the tasks, the configuration)
 
     Args:
         calls: the order of the asynchronous node; None: there is none.
+        sql: whether the repartitioned count is one by SQL.
     """
     config = StreamsConfig(
         {
@@ -110,7 +118,7 @@ def prepared(
             "repl.commit.eager.ms": eager_ms,
         }
     )
-    topology = _topology(calls)
+    topology = _topology(calls, sql)
     topics = {"in": partitions, "out": partitions, "ticked": 1, "torn": 2, "totalled": 1}
     resolved = resolve_partitions(topology, APPLICATION, topics)
     for topic in (*resolved.repartition_topics, *resolved.changelog_topics):

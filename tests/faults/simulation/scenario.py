@@ -123,16 +123,17 @@ class Scenario:
     seed: decides the guarantee, the sizes, the faults and their times.
     directory: an empty one; the simulated disk only uses its names.
     calls: whether the application has an asynchronous node.
+    sql: whether its repartitioned count is one by SQL.
     """
 
-    def __init__(self, seed: int, directory: Path, *, calls: bool = False) -> None:
+    def __init__(self, seed: int, directory: Path, *, calls: bool = False, sql: bool = False) -> None:
         self.seed = seed
         world = self.world = World(seed, kill=0.0015, stop=0.0008)
         random = world.random
         self.exactly = random.random() < 0.75
         guarantee = "exactly_once_v2" if self.exactly else "at_least_once"
         sizes = random.choice((1, 2, 3)), guarantee, random.choice((5, -1))
-        self.topics, self.specs, self.config = prepared(*sizes, random.choice(("key", "partition")) if calls else None)
+        self.topics, self.specs, self.config = prepared(*sizes, random.choice(("key", "partition")) if calls else None, sql)
         self.calls = calls
         begin(seed)
         self.broker = Broker(world, self.topics)
