@@ -130,18 +130,23 @@ class InstanceCache:
             if not go_on():
                 return None
             time.sleep(_CLOSING_SECONDS)
-        chosen = None
+        chosen, ended = None, 0
         try:
             for kept in found:
                 instance = kept.instance
                 if instance.slot == slot and instance.plan.generation == plan.generation and _unchanged(kept):
                     chosen = instance
-                elif instance.plan.generation < plan.generation:
+                    continue
+                ended += 1
+                if instance.plan.generation < plan.generation:
                     self._keep_environments(instance)
                 else:
                     _close(instance)
         finally:
             self._closed(found)
+        if ended:
+            del found, kept, instance
+            free_closed()  # else the clients of each edit stay until Python collects, which may be a thousand threads later
         if chosen is not None:
             chosen.resume()
         return chosen

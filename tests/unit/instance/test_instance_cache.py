@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -100,6 +102,23 @@ def test_stores_that_the_watching_thread_still_closes_are_waited_for(warm: Insta
     late.gate.set()
     assert opened.result(30) == "opened"
     thread.join()
+
+
+def test_the_clients_of_an_edited_instance_are_freed_at_once(warm: InstanceCache, tmp_path: Path) -> None:
+    """They are parts of cycles and have some forty threads, and the collector of a worker runs seldom."""
+    warm._seconds = 60.0
+    old = kept_by(warm, _Instance(tmp_path))
+    old.itself, old.hand_over = old, dict
+    environment, gone, plan = old.environment, weakref.ref(old), SimpleNamespace(**{**vars(old.plan), "generation": 2})
+    environment._mark_closed = bool  # it refers to the instance
+    del old
+    gc.disable()
+    try:
+        assert warm.take(plan, 0) is None
+        assert gone() is None
+    finally:
+        gc.enable()
+        environment.close()
 
 
 def test_another_application_is_not_waited_for(warm: InstanceCache, tmp_path: Path) -> None:
