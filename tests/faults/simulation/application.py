@@ -14,7 +14,7 @@ from typing import Any
 from kstreams_repl import Processor, Record, StoreBuilder, StoreKind, StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.runtime.task import TaskSpec
-from kstreams_repl.spark.planning.plan_builder import _task_specs
+from kstreams_repl.runtime.task_specs import task_specs
 from kstreams_repl.stores.engine.lmdb import ENGINE_PREFIX
 from kstreams_repl.topology.partitions import resolve_partitions
 from kstreams_repl.types import TaskId
@@ -123,7 +123,7 @@ def prepared(
     resolved = resolve_partitions(topology, APPLICATION, topics)
     for topic in (*resolved.repartition_topics, *resolved.changelog_topics):
         topics[topic.name] = topic.partitions or 1
-    return topics, _task_specs(topology, APPLICATION, config, resolved), config
+    return topics, task_specs(topology, APPLICATION, config, resolved), config
 
 
 def number_of(entry: Entry) -> int:
