@@ -33,7 +33,7 @@ from kstreams_repl.session.application.topology_resolution import topology_of
 from kstreams_repl.session.topics.records import ReadRecord
 from kstreams_repl.session.views.live_taps import LiveTap
 from kstreams_repl.session.views.store_pages import StorePages
-from kstreams_repl.topology.diff import whole_code
+from kstreams_repl.topology.node_diff import whole_code
 
 UPDATE_SECONDS = 0.4
 DETAIL_SECONDS = 2.0

@@ -261,6 +261,9 @@ KEYS: dict[str, Key] = {
         _at_least(0), 1000, "Interval (wall clock) at which left and outer stream-stream joins emit results that are due."
     ),
     "repl.copartition.check": Key(_boolean, True, "Warn at deploy if keys of joined topics are not partitioned as in Java."),
+    "repl.schema.check": Key(
+        _boolean, True, "Compare schemas with the Schema Registry at deploy and edit, and refuse those that do not fit."
+    ),
     "repl.source.serdes": Key(
         _source_serdes, None, "Serdes of sources without serdes, by topic: orders=string:json, words=:string. Set by the session."
     ),

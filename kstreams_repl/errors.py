@@ -82,6 +82,14 @@ class TopologyError(KStreamsError):
     """
 
 
+class IncompatibleSchemaError(TopologyError):
+    """A schema of the topology does not fit: a topic's newest schema that a source cannot read, or one to write that the Schema Registry
+    would refuse. Raised at deploy and edit, before anything starts.
+
+    Not raised for values (`SerializationError`). Fields: ``topic``, ``part`` (key or value), ``subject``, ``node`` or ``store``.
+    """
+
+
 class InvalidNameError(TopologyError):
     """A topic, store, node or application name that Kafka (or a file system) does not accept."""
 

@@ -9,25 +9,16 @@ nothing.
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from kstreams_repl.topology.fingerprint import fields_of, fingerprint, whole_fingerprint
 from kstreams_repl.topology.graph import TopologyGraph
-from kstreams_repl.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from kstreams_repl.topology.node_diff import NodeChange, NodeDiff, node_diff, serde_name
+from kstreams_repl.topology.nodes import ProcessorNode
+from kstreams_repl.topology.schema_diff import SchemaDiff
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
-
-
-class NodeChange(StrEnum):
-    UNCHANGED = "unchanged"
-    CODE = "code only"
-    MOVED = "changed"  # other parents, topics, stores or operator
-    NEW = "new"
-    REMOVED = "removed"
 
 
 class StoreChange(StrEnum):
@@ -38,15 +29,6 @@ class StoreChange(StrEnum):
     NEW = "new"
     REMOVED = "removed"
     REFUSED = "refused"  # the new topology would misread its rows
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDiff:
-    """One node's part of the plan."""
-
-    name: str
-    change: NodeChange
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +56,7 @@ class TopologyDiff:
             reads.
         subtopologies_changed: whether nodes or stores moved between sub-topologies, which changes the meaning of task ids and
             changelog partitions.
+        schemas: schemas that were compared: those that differ from the ones before, and those of new topics and stores.
     """
 
     nodes: tuple[NodeDiff, ...]
@@ -81,6 +64,7 @@ class TopologyDiff:
     topics_added: tuple[str, ...] = ()
     topics_removed: tuple[str, ...] = ()
     subtopologies_changed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    schemas: tuple[SchemaDiff, ...] = ()
 
     @property
     def reset(self) -> tuple[str, ...]:
@@ -110,6 +94,11 @@ class TopologyDiff:
         """Return the stores that prevent the edit; empty if it can be applied."""
         return tuple(store for store in self.stores if store.change is StoreChange.REFUSED)
 
+    @property
+    def refused_schemas(self) -> tuple[SchemaDiff, ...]:
+        """Return the schemas of topics that prevent the edit; those of stores are in `refused`."""
+        return tuple(schema for schema in self.schemas if schema.stops and schema.role != "store")
+
     def __str__(self) -> str:
         lines = [f"{node.change:>10}  node   {node.name}" + (f"  ({node.reason})" if node.reason else "") for node in self.nodes]
         for store in self.stores:
@@ -118,6 +107,7 @@ class TopologyDiff:
                 lines.append(f"{'':>10}         Hint: {store.hint}")
         lines += [f"{'reads':>10}  topic  {topic}" for topic in self.topics_added]
         lines += [f"{'leaves':>10}  topic  {topic}" for topic in self.topics_removed]
+        lines += [f"{'':>10}  {schema}" for schema in self.schemas]
         return "\n".join(lines)
 
 
@@ -130,6 +120,7 @@ def diff(
     migrate_rows: Collection[str] = (),
     left: Callable[[str], TopologyGraph | None] = lambda store: None,
     ran: Mapping[str, Any] | None = None,
+    schemas: Collection[SchemaDiff] = (),
 ) -> TopologyDiff:
     """Return the plan that leads from one topology to another.
 
@@ -139,16 +130,22 @@ def diff(
         migrate_rows: stores whose keys and values go through a function.
         left: returns the topology that last wrote the rows that still exist under the name of a store which `old` does not have.
         ran: `whole_code` of `old` when it began to run.
+        schemas: what was found of the schemas of `new`.
     """
+    owned: dict[tuple[bool, str], list[SchemaDiff]] = {}
+    for schema in schemas:
+        owned.setdefault((schema.role == "store", schema.owner), []).append(schema)
     names = dict.fromkeys((*new.nodes, *old.nodes))
-    nodes = tuple(_node_diff(old.nodes.get(name), new.nodes.get(name), (ran or {}).get(name)) for name in names)
-    old_stores, new_stores = _all_stores(old), _all_stores(new)
+    nodes = tuple(
+        node_diff(old.nodes.get(name), new.nodes.get(name), (ran or {}).get(name), owned.get((False, name), ())) for name in names
+    )
+    old_stores, new_stores = all_stores(old), all_stores(new)
     old_homes, new_homes = _homes(old), _homes(new)
     moved = {name: (home, new_homes[name]) for name, home in old_homes.items() if name in new_homes and new_homes[name] != home}
     stores = tuple(
-        _converted_store(name, old_stores.get(name), new_stores.get(name), old, new, keys=name in migrate_rows)
+        _converted_store(name, old_stores.get(name), new_stores.get(name), old, new, owned.get((True, name), ()), keys=name in migrate_rows)
         if name in migrate or name in migrate_rows
-        else _planned_store(name, old_stores, new_stores, old, new, name in reset, left)
+        else _planned_store(name, old_stores, new_stores, old, new, owned.get((True, name), ()), name in reset, left)
         for name in dict.fromkeys((*new_stores, *old_stores))
     )
     before, after = old.source_topics(), new.source_topics()
@@ -158,121 +155,12 @@ def diff(
         tuple(topic for topic in after if topic not in before),
         tuple(topic for topic in before if topic not in after),
         moved,
+        tuple(schemas),
     )
 
 
-# ------------------------------------------------------------------------------------------------------------------ nodes
-def whole_code(topology: TopologyGraph) -> dict[str, Any]:
-    """Return what each node's functions do now, and what they read from the user's modules; omits nodes that cannot be
-    inspected."""
-    found = {}
-    for node in topology.nodes.values():
-        with suppress(Exception):  # attributes of user objects may raise
-            found[node.name] = _code(node, whole_fingerprint)
-    return found
-
-
-def _node_diff(old: Node | None, new: Node | None, ran: Any = None) -> NodeDiff:
-    if old is None:
-        assert new is not None
-        return NodeDiff(new.name, NodeChange.NEW)
-    if new is None:
-        return NodeDiff(old.name, NodeChange.REMOVED)
-    reason = _structure(old, new)
-    if reason:
-        return NodeDiff(new.name, NodeChange.MOVED, reason)
-    if _code(old) != _code(new):
-        return NodeDiff(new.name, NodeChange.CODE)
-    if ran is not None and ran != _code(new, whole_fingerprint):
-        return NodeDiff(new.name, NodeChange.CODE, "a function or value that it uses has changed")
-    return NodeDiff(new.name, NodeChange.UNCHANGED)
-
-
-def _structure(old: Node, new: Node) -> str:
-    """Return what differs besides functions, in words; empty if nothing does."""
-    if type(old) is not type(new):
-        return f"was a {_kind(old)}, is a {_kind(new)}"
-    if isinstance(old, SourceNode) and isinstance(new, SourceNode):
-        if (old.topics, _pattern(old)) != (new.topics, _pattern(new)):
-            return "reads other topics"
-        if _serdes(old) != _serdes(new):
-            return "reads with another serde"
-        return "" if old.offset_reset == new.offset_reset else "another offset reset"
-    if isinstance(old, SinkNode) and isinstance(new, SinkNode):
-        if (before := _table(old)) != (after := _table(new)):
-            return f"writes {after or 'a topic'} instead of {before or 'a topic'}"
-        if old.topic != new.topic:
-            return f"writes {new.topic or 'topics chosen per record'} instead of {old.topic or 'topics chosen per record'}"
-        if _serdes(old) != _serdes(new):
-            return "writes with another serde"
-    if isinstance(old, ProcessorNode) and isinstance(new, ProcessorNode):
-        if _operator_kind(old) != _operator_kind(new):
-            return f"was {_operator_kind(old)}, is {_operator_kind(new)}"
-        if old.stores != new.stores:
-            return "uses other stores"
-        changed = _settings(old.operator, new.operator)
-        if changed:
-            return f"other settings: {', '.join(changed)}"
-    if not isinstance(old, SourceNode) and not isinstance(new, SourceNode) and old.parents != new.parents:
-        return f"downstream of {', '.join(new.parents)} instead of {', '.join(old.parents)}"
-    return ""
-
-
-def _kind(node: Node) -> str:
-    return type(node).__name__.removesuffix("Node").lower()
-
-
-def _operator_kind(node: ProcessorNode) -> str:
-    """Return the class name of the DSL operator. User suppliers all have one kind; their class counts as code."""
-    return type(node.operator).__name__ if hasattr(node.operator, "build") else "processor"
-
-
-def _pattern(node: SourceNode) -> tuple[str, int] | None:
-    return None if node.pattern is None else (node.pattern.pattern, node.pattern.flags)
-
-
-def _table(node: SinkNode) -> str:
-    """Return what another table, or another layout of the same one, changes; settings of its commits change nothing."""
-    table = node.table
-    if table is None:
-        return ""
-    by = f" by {', '.join(table.partition_by)}" if table.partition_by else ""
-    return f"the {table.format} table {table.path}{by} ({', '.join(f'{field.name}: {field.type}' for field in table.schema)})"
-
-
-def _serdes(node: SourceNode | SinkNode) -> tuple[str | None, str | None]:
-    return serde_name(node.key_serde), serde_name(node.value_serde)
-
-
-def serde_name(serde: Any) -> str | None:
-    """Return a serde's name; two serdes with the same name are assumed to write the same bytes."""
-    if serde is None:
-        return None
-    return str(getattr(serde, "name", None) or repr(serde))
-
-
-def _settings(old: Any, new: Any) -> list[str]:
-    """Return the names of an operator's plain fields (numbers, names, flags) that differ."""
-    before, after = fields_of(old), fields_of(new)
-    return [name for name in after if _plain(before.get(name)) and _plain(after[name]) and before.get(name) != after[name]]
-
-
-def _plain(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return all(_plain(item) for item in value)
-    return isinstance(value, (str, int, float, bool, types.NoneType))
-
-
-def _code(node: Node, identify: Callable[[Any], Any] = fingerprint) -> Any:
-    if isinstance(node, SourceNode):
-        return identify(node.timestamp_extractor)
-    if isinstance(node, SinkNode):
-        return identify(node.topic_extractor), identify(node.partitioner)
-    return identify(node.operator)
-
-
-# ----------------------------------------------------------------------------------------------------------------- stores
-def _all_stores(topology: TopologyGraph) -> dict[str, StoreBuilder]:
+def all_stores(topology: TopologyGraph) -> dict[str, StoreBuilder]:
+    """Return all stores by name, global ones too."""
     return {store.name: store for part in topology.subtopologies() for store in part.stores} | dict(topology.stores)
 
 
@@ -299,6 +187,7 @@ def _planned_store(
     new_stores: Mapping[str, StoreBuilder],
     old: TopologyGraph,
     new: TopologyGraph,
+    schemas: Sequence[SchemaDiff],
     reset: bool,
     left: Callable[[str], TopologyGraph | None],
 ) -> StoreDiff:
@@ -306,20 +195,20 @@ def _planned_store(
     before, after = old_stores.get(name), new_stores.get(name)
     earlier = left(name) if before is None and after is not None else None
     if earlier is not None:
-        found = _store_diff(_all_stores(earlier).get(name), after, earlier, new)
+        found = _store_diff(all_stores(earlier).get(name), after, earlier, new, schemas)
         if found.change is StoreChange.REFUSED:
             found = replace(found, reason=f"an earlier version left rows: {found.reason}")
         else:
             found = StoreDiff(name, StoreChange.NEW, "with the rows that an earlier version left")
-        before = _all_stores(earlier)[name]
+        before = all_stores(earlier)[name]
     else:
-        found = _store_diff(before, after, old, new)
+        found = _store_diff(before, after, old, new, schemas)
     if after is None or before is None or not reset and found.change is not StoreChange.REFUSED:
         return found
     why = _why_not_emptied(before, after, old, new)
     if not reset:
         hint = _RENAME if why else _RESET.format(name)
-        way = "" if earlier is not None else _conversion(name, before, after, old, new)
+        way = "" if earlier is not None else _conversion(name, before, after, old, new, schemas)
         return replace(found, hint=f"{way}, {hint}" if way else hint)
     if why:
         return StoreDiff(name, StoreChange.REFUSED, why, _RENAME)
@@ -327,29 +216,40 @@ def _planned_store(
 
 
 def _converted_store(
-    name: str, before: StoreBuilder | None, after: StoreBuilder | None, old: TopologyGraph, new: TopologyGraph, *, keys: bool
+    name: str,
+    before: StoreBuilder | None,
+    after: StoreBuilder | None,
+    old: TopologyGraph,
+    new: TopologyGraph,
+    schemas: Sequence[SchemaDiff],
+    *,
+    keys: bool,
 ) -> StoreDiff:
     """Return the plan of a store whose values, or keys and values, go through a function."""
     what = "migrate_rows" if keys else "migrate"
     if before is None or after is None:
         return StoreDiff(name, StoreChange.REFUSED, "it has no rows to migrate", f"leave it out of {what}")
-    reason = _why_not_converted(before, after, old, new, keys=keys)
+    reason = _why_not_converted(before, after, old, new, schemas, keys=keys)
     if reason:
-        way = _conversion(name, before, after, old, new)
+        way = _conversion(name, before, after, old, new, schemas)
         hint = _RENAME if _why_not_emptied(before, after, old, new) else _RESET.format(name)
         return StoreDiff(name, StoreChange.REFUSED, reason, f"{way}, {hint}" if way else hint)
     detail = f"each {'row' if keys else 'value'} goes through {what}{_other_serdes(before, after)}"
     return StoreDiff(name, StoreChange.MIGRATED, detail, rewritten=True)
 
 
-def _conversion(name: str, before: StoreBuilder, after: StoreBuilder, old: TopologyGraph, new: TopologyGraph) -> str:
+def _conversion(
+    name: str, before: StoreBuilder, after: StoreBuilder, old: TopologyGraph, new: TopologyGraph, schemas: Sequence[SchemaDiff]
+) -> str:
     """Return the conversion that a store could go through, in words; "" if there is none."""
-    if not _why_not_converted(before, after, old, new, keys=False):
+    if not _why_not_converted(before, after, old, new, schemas, keys=False):
         return _MIGRATE.format(name)
-    return _MIGRATE_ROWS.format(name) if not _why_not_converted(before, after, old, new, keys=True) else ""
+    return _MIGRATE_ROWS.format(name) if not _why_not_converted(before, after, old, new, schemas, keys=True) else ""
 
 
-def _why_not_converted(before: StoreBuilder, after: StoreBuilder, old: TopologyGraph, new: TopologyGraph, *, keys: bool) -> str:
+def _why_not_converted(
+    before: StoreBuilder, after: StoreBuilder, old: TopologyGraph, new: TopologyGraph, schemas: Sequence[SchemaDiff], *, keys: bool
+) -> str:
     """Return why values, or keys and values, cannot go through a function; "" if they can. Only these may change, nothing else of
     the store. Whether a row with a new key stays in its partition is checked after the function has run.
     """
@@ -362,7 +262,7 @@ def _why_not_converted(before: StoreBuilder, after: StoreBuilder, old: TopologyG
     if keys and before.kind in _BY_WINDOW:
         return f"the keys of a {before.kind} store carry its windows, so only its values are migrated"
     as_after = replace(before, value_serde=after.value_serde, key_serde=after.key_serde if keys else before.key_serde)
-    otherwise = _store_diff(as_after, after, old, new)
+    otherwise = _store_diff(as_after, after, old, new, [one for one in schemas if one.part == "key" and not keys])
     if otherwise.change is StoreChange.REFUSED:
         return f"only {'keys and values' if keys else 'values'} are migrated, and {otherwise.reason}"
     return ""
@@ -397,7 +297,11 @@ def _why_not_emptied(before: StoreBuilder, after: StoreBuilder, old: TopologyGra
 
 
 def _store_diff(
-    old: StoreBuilder | None, new: StoreBuilder | None, old_graph: TopologyGraph, new_graph: TopologyGraph
+    old: StoreBuilder | None,
+    new: StoreBuilder | None,
+    old_graph: TopologyGraph,
+    new_graph: TopologyGraph,
+    schemas: Sequence[SchemaDiff] = (),
 ) -> StoreDiff:
     if old is None:
         assert new is not None
@@ -412,6 +316,9 @@ def _store_diff(
     ):
         if before != after:
             return StoreDiff(new.name, StoreChange.REFUSED, f"its {what} was {before}, would be {after}")
+    for schema in schemas:
+        if schema.stops:
+            return StoreDiff(new.name, StoreChange.REFUSED, f"the schema of its {schema.part}s {schema.reason}")
     writers = _writer_change(new.name, old_graph, new_graph)
     if writers:
         return StoreDiff(new.name, StoreChange.REFUSED, writers)
@@ -438,6 +345,7 @@ def _store_diff(
         )
         if before != after
     ]
+    changed += [f"{schema.part} schema" for schema in schemas if schema.edited]
     if changed:
         return StoreDiff(new.name, StoreChange.MIGRATED, f"other {', '.join(changed)}; its rows are kept")
     return StoreDiff(new.name, StoreChange.KEPT)

@@ -29,6 +29,7 @@ from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.embedded.registry import EmbeddedRegistry
 from kstreams_repl.serdes.schemas.registry import Settings, default_registry, settings_of, use_by_default
 from kstreams_repl.session.session_directory import SessionDirectory
+from tests.kafka.registry_gate import RegistryGate
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]  # on a new machine the first one fetches the registry
 
@@ -268,6 +269,42 @@ def test_a_topic_of_several_formats_and_versions_is_read_without_being_told(sess
     assert "STRUCT(id BIGINT" in str(session.schema(name))
 
 
+MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+AT = {"type": "long", "logicalType": "timestamp-micros"}
+CITY: dict[str, Any] = {"type": "record", "name": "Address", "fields": [{"name": "city", "type": "string"}]}
+ZIP = {**CITY, "fields": [*CITY["fields"], {"name": "zip", "type": ["null", "string"], "default": None}]}
+
+
+def test_one_query_over_five_writer_versions_has_typed_columns_of_all_of_them(session: ks.Session, client: Any, name: str) -> None:
+    """A number becomes wider, decimals, times and a struct are added, the struct grows: each record with the schema of its time."""
+    optional = lambda kind: {"type": ["null", kind], "default": None}  # noqa: E731
+    price, at = {"name": "price", **optional(MONEY)}, {"name": "at", **optional(AT)}
+    versions: list[tuple[list[dict[str, Any]], dict[str, Any]]] = [
+        ([{"name": "id", "type": "int"}], {"id": 1}),
+        ([{"name": "id", "type": "long"}, price], {"id": 2**40, "price": Decimal("12.50")}),
+        ([{"name": "id", "type": "long"}, price, at],
+         {"id": 3, "price": Decimal("99999999.99"), "at": datetime(2013, 1, 9, 8, 30, tzinfo=UTC)}),
+        ([{"name": "id", "type": "long"}, price, at, {"name": "home", **optional(CITY)}],
+         {"id": 4, "price": None, "at": None, "home": {"city": "Basel"}}),
+        ([{"name": "id", "type": "long"}, price, at, {"name": "home", **optional(ZIP)}],
+         {"id": 5, "price": Decimal("0.05"), "at": None, "home": {"city": "Bern", "zip": "3000"}}),
+    ]  # fmt: skip
+    for number, (fields, value) in enumerate(versions):
+        serde = serdes.avro({"type": "record", "name": "Order", "fields": fields})
+        session.produce(name, [(f"k{number}", value, 1000 + number)], value_serde=serde, partitions=2)
+    assert client.get_versions(f"{name}-value") == [1, 2, 3, 4, 5]
+    session.client.serdes = type(session.client.serdes)()
+    kinds = session.sql(f'''SELECT DISTINCT typeof(value.id), typeof(value.price), typeof(value.at), typeof(value.home) FROM "{name}"''')
+    assert kinds.fetchall() == [("BIGINT", "DECIMAL(10,2)", "TIMESTAMP WITH TIME ZONE", "STRUCT(city VARCHAR, zip VARCHAR)")]
+    rows = session.sql(f'''SELECT value.id, value.price, value.home.city, value.home.zip FROM "{name}" ORDER BY key''').fetchall()
+    assert rows == [
+        (1, None, None, None), (2**40, Decimal("12.50"), None, None), (3, Decimal("99999999.99"), None, None),
+        (4, None, "Basel", None), (5, Decimal("0.05"), "Bern", "3000"),
+    ]  # fmt: skip
+    at_time = "max(value.at) = TIMESTAMPTZ '2013-01-09 08:30:00+00'"
+    assert session.sql(f'SELECT sum(value.price), {at_time} FROM "{name}"').fetchall() == [(Decimal("100000012.54"), True)]
+
+
 def test_a_source_without_a_serde_reads_what_the_registry_says(session: ks.Session, name: str) -> None:
     serde = serdes.avro(ORDER)
     session.produce(name, [("a", VALUE, 1000)], value_serde=serde)
@@ -302,3 +339,43 @@ def test_a_deployed_application_waits_for_a_registry_that_is_down_and_loses_noth
             last = session.read(f"{name}-out", value_serde=serdes.registry.for_topic(f"{name}-out", "value", address))[-1]
             app.stop()
         assert last.value == {"sum": 200}
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_running_application_outlasts_a_registry_that_goes_away_and_is_slow_when_it_comes_back(
+    broker: Any, registry: EmbeddedRegistry, tmp_path: Path, name: str
+) -> None:
+    """Schemas that it knows go on; a new one waits, first for a registry that never answers, then for one that takes half a second."""
+    address = settings_of(registry.url)
+    with RegistryGate(registry.url) as gate:
+        settings = {
+            "schema.registry.url": gate.url, "schema.registry.timeout": 1, "schema.registry.max.retries": 0,
+            "processing.guarantee": "exactly_once_v2", "deserialization.exception.handler": "continue",
+        }  # fmt: skip
+        with ks.Session(ClientSettings(broker.bootstrap_servers), config=settings, directory=SessionDirectory(tmp_path)) as session:
+            old, new = ([{"name": "x", "type": "long"}, *more] for more in ([], [{"name": "y", "type": "long", "default": 0}]))
+
+            def produce(fields: Any, start: int) -> None:
+                serde = serdes.avro({"type": "record", "name": "P", "fields": fields}).for_topic(name, "value", address)
+                session.produce(name, [("a", {"x": 1, "y": 1}, start + n) for n in range(100)], value_serde=serde, partitions=1)
+
+            def total() -> Any:
+                found = session.read(f"{name}-out", value_serde=serdes.registry.for_topic(f"{name}-out", "value", address))
+                return found[-1].value["sum"]
+
+            produce(old, 0)
+            session.create_topic(f"{name}-out", partitions=1)
+            app = session.deploy(counting(name), f"app-{name}")
+            assert app.wait(120) and total() == 100
+            gate.delay = 30
+            produce(old, 100)
+            assert app.wait(60) and total() == 200, "known schemas need no registry"
+            produce(new, 200)
+            time.sleep(5)
+            assert app.error is None and app.status == "running" and total() == 200
+            gate.delay = 0.5
+            assert app.wait(120), repr(app)
+            assert total() == 300
+            app.stop()

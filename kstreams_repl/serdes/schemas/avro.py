@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
@@ -59,7 +60,7 @@ def avro(
     if without_registry:
         if text is None:
             raise ConfigError("avro without a registry needs a schema", hint="serdes.avro(schema, without_registry=True)")
-        return _bare(text, value_type)
+        return bare(text, value_type)
     if text is None and "use_latest" not in registry:
         registry["use_latest"] = True
     used = tuple(sorted((name, *at) for name, at in (references or {}).items()))
@@ -86,6 +87,17 @@ class AvroFormat:
 
         uses = [SchemaReference(name=name, subject=subject, version=version) for name, subject, version in self.references]
         return None if self.schema is None else Schema(self.schema, "AVRO", uses)
+
+    @property
+    def text(self) -> str:
+        return "" if self.schema is None else json.dumps([json_of(self.schema), self.references], sort_keys=True)
+
+    def registered(self, client: Any, context: Any) -> tuple[str, Any]:
+        with extras():
+            from confluent_kafka.schema_registry.avro import AvroSerializer
+
+        library = AvroSerializer(client, self._registered(), conf=self.options.library_settings())
+        return _subject(library, context), library._schema
 
     def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
         with extras():
@@ -158,14 +170,70 @@ def parsed(schema: str) -> Any:
         from fastavro import parse_schema
         from fastavro.schema import SchemaParseException, UnknownType
     try:
-        text = schema.strip()
-        return parse_schema(json.loads(text) if text[:1] in ("{", "[", '"') else text)
+        return parse_schema(json_of(schema))
     except (ValueError, SchemaParseException, UnknownType, KeyError, TypeError) as error:
         reason = f"this is not an Avro schema: {type(error).__name__}: {error}"
         raise ConfigError(reason, hint="JSON text, or the same as Python values") from error
 
 
-def _bare(schema: str, value_type: type | None) -> Serde:
+def json_of(schema: str) -> Any:
+    """Return a schema's text as Python values; the name of a primitive type needs no quotes."""
+    text = schema.strip()
+    return json.loads(text) if text[:1] in ("{", "[", '"') else text
+
+
+def layout_of(schema: str) -> Any:
+    """Return what decides about the bytes of bare Avro: equal for schemas that read each other's without a writer's schema."""
+    return _layout(parsed(schema))
+
+
+_LAYOUT = ("type", "name", "fields", "symbols", "items", "values", "size", "logicalType", "precision", "scale")
+
+
+def _layout(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_layout(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _layout(schema[key]) if key not in ("name", "symbols") else schema[key] for key in _LAYOUT if key in schema}
+    return found["type"] if found.keys() == {"type"} else found
+
+
+def unreadable(written: Any, wanted: Any, samples: int = 100) -> str:
+    """Return why values of one schema cannot be read as another says, with the field; "" if all made-up values can.
+
+    Args:
+        written, wanted: schemas as fastavro parses them.
+        samples: number of values to try; each takes another path through unions and enums.
+    """
+    from fastavro import schemaless_reader, schemaless_writer
+    from fastavro.utils import generate_one
+
+    values = []
+    for _ in range(samples):
+        out = BytesIO()
+        with suppress(RecursionError):  # a value of a recursive schema may be made up without an end
+            schemaless_writer(out, written, generate_one(written))
+            values.append(out.getvalue())
+
+    def failure(schema: Any) -> str:
+        for value in values:
+            try:
+                schemaless_reader(BytesIO(value), written, schema)
+            except Exception as error:  # whatever fastavro raises, a reader of records gets it too
+                return str(error) or type(error).__name__
+        return ""
+
+    reason = failure(wanted)
+    for field in wanted["fields"] if reason and isinstance(wanted, dict) and "fields" in wanted else ():
+        own = failure({**wanted, "fields": [field]})
+        if own:
+            return f"field {field['name']!r}: {own}"
+    return reason
+
+
+def bare(schema: str, value_type: type | None) -> Serde:
+    """Return the serde of bare Avro: readers and writers share one schema."""
     from fastavro import schemaless_reader, schemaless_writer
 
     form, convert, back = parsed(schema), from_value_type(value_type), to_value_type(value_type)
@@ -186,7 +254,7 @@ def _bare(schema: str, value_type: type | None) -> Serde:
         return value if back is None else back(value)
 
     declared = schema if value_type is None else None
-    return Serde(serialize, deserialize, name="avro", recipe=(_bare, (schema, value_type)), record_schema=declared)
+    return Serde(serialize, deserialize, name="avro", recipe=(bare, (schema, value_type)), record_schema=declared)
 
 
 def misfit(serde: str, value: Any, error: Exception) -> SerializationError:

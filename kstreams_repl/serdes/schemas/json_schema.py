@@ -67,12 +67,23 @@ class JsonSchemaFormat:
     options: RegistryOptions
     name = "json_schema"
 
-    def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
+    @property
+    def text(self) -> str:
+        return "" if self.schema is None else json.dumps(json.loads(self.schema), sort_keys=True)
+
+    def registered(self, client: Any, context: Any) -> tuple[str, Any]:
+        library = self._serializer(client)
+        return str(library._subject_name_func(context, library._schema_name)), library._schema
+
+    def _serializer(self, client: Any) -> Any:
         with extras():
             from confluent_kafka.schema_registry.json_schema import JSONSerializer
 
         settings = {**self.options.library_settings(), "validate": self.validate}
-        library = JSONSerializer(self.schema, client, conf=settings, json_encode=_encode)
+        return JSONSerializer(self.schema, client, conf=settings, json_encode=_encode)
+
+    def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
+        library = self._serializer(client)
         convert = from_value_type(self.value_type, "json")
 
         def write(value: Any) -> bytes:
@@ -125,6 +136,10 @@ class AnyFormat:
 
     options: RegistryOptions
     name = "registry"
+    text = ""
+
+    def registered(self, client: Any, context: Any) -> tuple[str, Any]:
+        raise AssertionError("unreachable: its schema is the registry's")
 
     def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
         if context.topic == "":

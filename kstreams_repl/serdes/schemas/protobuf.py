@@ -76,6 +76,26 @@ class ProtobufFormat:
     options: RegistryOptions
     name = "protobuf"
 
+    @property
+    def text(self) -> str:
+        if self.message is None:
+            return "" if self.schema is None else f"{self.message_name or ''} of {self.schema}"
+        descriptor: Any = self.message.DESCRIPTOR  # type: ignore[attr-defined]
+        return f"{descriptor.full_name} of {descriptor.file.serialized_pb!r}"
+
+    def registered(self, client: Any, context: Any) -> tuple[str, Any]:
+        with extras():
+            from confluent_kafka.schema_registry import Schema
+            from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+
+        assert self.message is not None or self.schema is not None
+        kind: Any = self.message or compiled(str(self.schema), self.message_name)
+        settings = {**self.options.library_settings(), "auto.register.schemas": False}  # a question registers nothing
+        library = ProtobufSerializer(kind, client, conf=settings)
+        uses = library._resolve_dependencies(context, kind.DESCRIPTOR.file)
+        subject = str(library._subject_name_func(context, kind.DESCRIPTOR.full_name))
+        return subject, Schema(library._schema.schema_str, "PROTOBUF", uses)
+
     def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
         with extras():
             from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
@@ -128,7 +148,7 @@ class ProtobufFormat:
             if kind is None:
                 kind = kinds.get(indexes)
                 if kind is None:
-                    kind = kinds[indexes] = _message_at(_descriptor(client, schema), indexes)
+                    kind = kinds[indexes] = _message_at(descriptor(client, schema), indexes)
             message = kind()
             try:
                 message.ParseFromString(bytes(data[start:]))
@@ -247,7 +267,7 @@ def _protoc(texts: Sequence[tuple[str, str]]) -> Any:
         return descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
 
 
-def _descriptor(client: Any, schema: Any) -> Any:
+def descriptor(client: Any, schema: Any) -> Any:
     """Return the compiled file of a schema in the registry, with those that it refers to."""
     files: dict[str, str] = {}
 

@@ -104,6 +104,12 @@ class SchemaFormat(Protocol):
     def name(self) -> str: ...
     @property
     def options(self) -> RegistryOptions: ...
+    @property
+    def text(self) -> str:
+        """The schema that the code declares, as a text to compare; empty: it is the registry's."""
+
+    def registered(self, client: Any, context: Any) -> tuple[str, Any]:
+        """Return the subject and the declared schema, as `writer` registers it."""
 
     def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
         """Return the function that writes values of one topic."""
@@ -186,9 +192,12 @@ def settings_of(registry: str | Mapping[str, Any] | None) -> Settings:
     if given and not given.get("url"):
         raise ConfigError("the Schema Registry's settings have no url", hint='schema_registry={"url": "http://host:8081", …}', key="url")
     return tuple(
-        (name, Secret(value) if isinstance(value, str) and any(word in name for word in _SECRET_WORDS) else value)
-        for name, value in sorted(given.items())
+        (name, Secret(value) if isinstance(value, str) and _has_secret(name, value) else value) for name, value in sorted(given.items())
     )
+
+
+def _has_secret(name: str, value: str) -> bool:
+    return any(word in name for word in _SECRET_WORDS) or (name == "url" and "@" in value)
 
 
 def settings_from(config: Mapping[str, Any]) -> Settings:

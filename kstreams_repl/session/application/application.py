@@ -22,7 +22,7 @@ from kstreams_repl.errors import DeployError, KStreamsError
 from kstreams_repl.session.application.application_view import ApplicationView
 from kstreams_repl.session.application.control_thread import CaughtUp, Work, wait_until
 from kstreams_repl.session.application.deploy_preview import check
-from kstreams_repl.session.application.edit import Conversions, EditPlan, migrations_of, plan_edit, plan_rollback, refuse_misreads
+from kstreams_repl.session.application.edit import Conversions, EditPlan, begun, migrations_of, plan_edit, plan_rollback, prepare
 from kstreams_repl.session.application.listeners import Listeners
 from kstreams_repl.session.application.savepoint_writer import savepoint_path, write_savepoint
 from kstreams_repl.session.application.savepoints import Savepoint
@@ -36,8 +36,8 @@ from kstreams_repl.session.topics.records import ReadRecord
 from kstreams_repl.session.topics.source_serdes import built_with_serdes
 from kstreams_repl.session.views.counts_reader import CountsReader
 from kstreams_repl.session.views.picture_overlay import Rates, silent_lines, summary_of
-from kstreams_repl.topology.diff import NodeChange, whole_code
 from kstreams_repl.topology.names import changelog_topic
+from kstreams_repl.topology.node_diff import NodeChange, whole_code
 from kstreams_repl.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -222,10 +222,8 @@ class Application(ApplicationView):
         """
         if plan.applied or plan.diff.empty:
             return plan if plan.applied else replace(plan, version=self.versions[-1].number)
-        # 1. Refuse.
-        refuse_misreads(plan)
-        # 2. Check.
-        check(self.client.admin, plan.topology, self.name, self.config)
+        # 1. Refuse. 2. Check.
+        prepare(plan, self.client.admin, self.config)
         # 3. History, pause, replace, start.
         program = plan.program or program_of(plan.definition, plan.topology, self.client.variables)
         self.config = plan.config
@@ -245,7 +243,8 @@ class Application(ApplicationView):
         if self.definition is None:
             return None
         try:
-            plan = plan_edit(self, topology_of(self.definition, self.config), self.definition, running_code=self.running_code)
+            built = topology_of(self.definition, self.config)
+            plan = plan_edit(self, built, self.definition, running_code=self.running_code, ask=False)
         except KStreamsError:  # the cells are inconsistent for now: there is nothing to compare with
             return None
         self.stale = frozenset(node.name for node in plan.diff.nodes if node.change not in (NodeChange.UNCHANGED, NodeChange.NEW))
@@ -475,7 +474,8 @@ class Application(ApplicationView):
             count = len(history.versions)
             text = history.keep(program, plan.topology, self.config, migrated=[migration.store for migration in migrations])
             try:
-                self._deployment.replace(plan.topology, version=text, emptied=emptied, **more)
+                with begun(plan):
+                    self._deployment.replace(plan.topology, version=text, emptied=emptied, **more)
             except Exception:
                 if self._deployment.topology is plan.topology:  # its rows are converted: it stays, and starts after the next resume
                     self.topology = plan.topology

@@ -18,6 +18,7 @@ from kstreams_repl.serdes.by_topic import SETTING
 from kstreams_repl.session.application import journal_lookup
 from kstreams_repl.session.application.application import Application
 from kstreams_repl.session.application.compatibility import earlier_run, refuse_misfit
+from kstreams_repl.session.application.contracts import compare_schemas, refuse_schemas
 from kstreams_repl.session.application.detached.mailbox import Mailbox
 from kstreams_repl.session.application.registry import ApplicationRegistry
 from kstreams_repl.session.application.topology_resolution import topology_of
@@ -106,7 +107,12 @@ def _with_topology(client: ClusterClient, name: str, topology: Any, config: Mapp
     state = journal_lookup.journal_of(client, name)
     checked = client.application_config(name, {**_earlier_settings(client, state, name, config), **config})
     built = topology_of(topology, checked)
-    refuse_misfit(client, name, built, checked, earlier_run(client, name, checked))
+    earlier = earlier_run(client, name, checked)
+    schemas = compare_schemas(
+        name, built, checked, before=earlier.topology, ran=earlier.config, topics=lambda: client.admin.topics(), sources=False
+    )
+    refuse_misfit(client, name, built, checked, earlier, schemas)
+    refuse_schemas(schemas, name, "\n".join(map(str, schemas)))
     history = VersionHistory(client.files, name)
     history.continue_or_begin(checked)
     version = history.keep(program_of(topology, built, client.variables), built, checked)

@@ -16,14 +16,17 @@ from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.serdes import resolve
 from kstreams_repl.serdes.by_topic import SETTING
 from kstreams_repl.session.application import journal_lookup
+from kstreams_repl.session.application.contracts import compare_schemas, refuse_schemas
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.application.topology_resolution import topology_of
 from kstreams_repl.session.application.versions import Version, VersionHistory, make_topology
 from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.topics.source_serdes import built_with_serdes
-from kstreams_repl.topology.diff import diff, serde_name
+from kstreams_repl.topology.diff import diff
 from kstreams_repl.topology.graph import TopologyGraph
 from kstreams_repl.topology.names import changelog_topic
+from kstreams_repl.topology.node_diff import serde_name
+from kstreams_repl.topology.schema_diff import SchemaChange, SchemaDiff
 from kstreams_repl.topology.topology import Topology
 
 
@@ -52,8 +55,9 @@ def checked_topology(
     known: ReadOnlyApplication | None = None,
     *,
     fresh: bool = False,
-) -> tuple[Topology, StreamsConfig]:
-    """Return the topology and settings of a deploy, checked against what an earlier run left under the same name.
+) -> tuple[Topology, StreamsConfig, tuple[SchemaDiff, ...]]:
+    """Return the topology and settings of a deploy, checked against what an earlier run left under the same name, and what the Schema
+    Registry says of its schemas.
 
     Args:
         known: the session's object for the application; None: the journal is asked.
@@ -61,23 +65,38 @@ def checked_topology(
 
     Raises:
         TopologyError: as `refuse_misfit`.
+        IncompatibleSchemaError, SchemaRegistryError: as `contracts.compare_schemas` and `contracts.refuse_schemas`.
     """
     if known is None:
         earlier = earlier_run(client, name, config)
     else:
         earlier = EarlierRun(known.topology, known.versions, known.config, known.config[SETTING] or "")
     built, config = _built_on(client, thing, config, earlier)
+    ran = None if fresh else earlier.topology
+    topics = None if fresh else lambda: client.admin.topics()  # noqa: E731
+    schemas = compare_schemas(name, built, config, before=ran, ran=earlier.config, topics=topics)
     if not fresh:
-        refuse_misfit(client, name, built, config, earlier, attached=known is not None)
-    return built, config
+        refuse_misfit(client, name, built, config, earlier, schemas, attached=known is not None)
+    refuse_schemas(schemas, name, "\n".join(map(str, schemas)))
+    for line in dict.fromkeys(schema.reason for schema in schemas if schema.change is SchemaChange.NO_ANSWER):
+        client.report(f"schemas were not compared: {line}")
+    return built, config, schemas
 
 
 def refuse_misfit(
-    client: ClusterClient, name: str, topology: Topology, config: StreamsConfig, earlier: EarlierRun, *, attached: bool = False
+    client: ClusterClient,
+    name: str,
+    topology: Topology,
+    config: StreamsConfig,
+    earlier: EarlierRun,
+    schemas: Sequence[SchemaDiff],
+    *,
+    attached: bool = False,
 ) -> None:
     """Raise if a topology cannot continue with the state of an earlier one under the same name.
 
     Args:
+        schemas: what was found of its schemas.
         attached: the session has an object for the application.
 
     Raises:
@@ -87,7 +106,7 @@ def refuse_misfit(
     if before is None:
         return
     topics = client.admin.topics()
-    compared = diff(before, topology, left=lambda store: last_writer(versions[:-1], name, store, topics))
+    compared = diff(before, topology, left=lambda store: last_writer(versions[:-1], name, store, topics), schemas=schemas)
     if compared.refused:
         store = compared.refused[0]
         found = f"session.applications[{name!r}]" if attached else f"session.attach({name!r})"

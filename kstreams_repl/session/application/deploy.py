@@ -1,9 +1,10 @@
 """Deploy a topology as an application.
 
 Numbered: 1. reject what runs already, and settings and drivers that do not fit · 2. build the topology and check it against the state
-of an earlier run (`compatibility`) · 3. create missing topics if asked · 4. find where it begins: at a time, or at a savepoint · 5. write
-its version into the session file · 6. write state and offsets of the beginning · 7. register and start the application. A failure
-in 6 or 7 removes the version and registers the earlier object again.
+of an earlier run (`compatibility`) and against the schemas of its topics (`contracts`) · 3. create missing topics if asked · 4. find
+where it begins: at a time, or at a savepoint · 5. write its version into the session file · 6. write state and offsets of the
+beginning, and schemas that begin a subject · 7. register and start the application. A failure in 6 or 7 removes the version and
+registers the earlier object again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kstreams_repl.errors import DeployError, KStreamsError, TopologyError, did_
 from kstreams_repl.extras import require
 from kstreams_repl.session.application.application import Application
 from kstreams_repl.session.application.compatibility import checked_topology
+from kstreams_repl.session.application.contracts import begin_versions
 from kstreams_repl.session.application.copartitioning import SETTING as COPARTITION_CHECK
 from kstreams_repl.session.application.copartitioning import CopartitionCheck
 from kstreams_repl.session.application.deploy_preview import check, preview_table
@@ -70,7 +72,7 @@ def deploy(
     config = _config(client, name, settings, start)
     refuse_another_driver(name, config, attached=known is not None and known.detached)
     # 2. Build and compare.
-    built, config = checked_topology(client, topology, name, config, known, fresh=from_savepoint is not None)
+    built, config, schemas = checked_topology(client, topology, name, config, known, fresh=from_savepoint is not None)
     # 3. Topics.
     create_missing_topics(client, built, create_topics)
     needed = is_needed is None or is_needed(built, config)
@@ -102,6 +104,7 @@ def deploy(
             offsets = {at: offset for at, offset in offsets.items() if at not in savepoint.inputs}
         if offsets:
             client.admin.commit_offsets(name, offsets)
+        begin_versions(name, built, config, [schema for schema in schemas if schema.begins])
         # 7. Register and start.
         found = None if needed else "stopped"
         application = applications.create(
@@ -128,9 +131,9 @@ def preview(
 ) -> Table:
     """Return what `deploy` would create and run, as `Session.plan`."""
     config = client.application_config(name, settings)
-    built, config = checked_topology(client, topology, name, config, applications.get(name))
+    built, config, schemas = checked_topology(client, topology, name, config, applications.get(name))
     offsets = starting_offsets(client.admin, name, built, config, start) if is_time(start) else {}
-    return preview_table(client.admin, built, name, config, offsets)
+    return preview_table(client.admin, built, name, config, offsets, schemas)
 
 
 def _config(client: ClusterClient, name: str, settings: Mapping[str, Any], start: Any) -> StreamsConfig:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.table import Table
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.topology.partitions import ResolvedTopology, resolve_partitions
+from kstreams_repl.topology.schema_diff import SchemaDiff
 from kstreams_repl.topology.topology import Topology
 from kstreams_repl.types import TopicPartition
 
@@ -26,9 +27,14 @@ def check(admin: Admin, topology: Topology, application_id: str, config: Streams
 
 
 def preview_table(
-    admin: Admin, topology: Topology, application_id: str, config: StreamsConfig, offsets: Mapping[TopicPartition, int] | None = None
+    admin: Admin,
+    topology: Topology,
+    application_id: str,
+    config: StreamsConfig,
+    offsets: Mapping[TopicPartition, int] | None = None,
+    schemas: Sequence[SchemaDiff] = (),
 ) -> Table:
-    """Return one row for each internal topic and sub-topology, and for each partition that begins at a given offset."""
+    """Return one row for each internal topic and sub-topology, each schema, and each partition that begins at a given offset."""
     resolved = check(admin, topology, application_id, config)
     existing = admin.topics()
     rows: list[tuple[str, str, object, str]] = []
@@ -39,6 +45,7 @@ def preview_table(
         rows.append(
             ("sub-topology", f"{part.id}: reads {', '.join(part.source_topics)}", tasks, "global" if part.global_ else "tasks")
         )
+    rows += [(f"{schema.part} schema", schema.topic, str(schema.change), schema.reason) for schema in schemas]
     rows += [("partition", str(at), offset, "begins at this offset") for at, offset in sorted((offsets or {}).items())]
     return Table.of(
         ("what", "name", "partitions, tasks or offset", ""), rows, note=f"nothing is started; deploy {application_id} to do so"

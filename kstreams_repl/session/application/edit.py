@@ -14,8 +14,10 @@ in 3 starts the old version again and removes the new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.config import StreamsConfig
@@ -24,16 +26,22 @@ from kstreams_repl.display.frames import Frames
 from kstreams_repl.display.markup import clean_text, element
 from kstreams_repl.display.table import Table
 from kstreams_repl.display.wording import counted
-from kstreams_repl.errors import KStreamsError, TopologyError, did_you_mean
-from kstreams_repl.serdes import resolve
+from kstreams_repl.errors import KStreamsError, SchemaRegistryError, TopologyError, did_you_mean
+from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.serdes import Serde, resolve
+from kstreams_repl.serdes.schemas.registry import Part, settings_from
 from kstreams_repl.session.application.compatibility import last_writer
+from kstreams_repl.session.application.contracts import begin_versions, compare_schemas, refuse_schemas
+from kstreams_repl.session.application.deploy_preview import check
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.application.versions import VersionHistory
 from kstreams_repl.session.source.code_changes import code_changes
 from kstreams_repl.session.source.source_slice import Program
-from kstreams_repl.topology.diff import NodeChange, StoreChange, TopologyDiff, diff
+from kstreams_repl.topology.diff import StoreChange, TopologyDiff, diff
 from kstreams_repl.topology.graph import TopologyGraph
 from kstreams_repl.topology.names import changelog_topic
+from kstreams_repl.topology.node_diff import NodeChange
+from kstreams_repl.topology.schema_diff import SchemaChange
 from kstreams_repl.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -80,7 +88,7 @@ class EditPlan(Frames):
         return code_changes(self.before, self.topology, changed, before="runs", after="edited")
 
     def table(self) -> Table:
-        """Return the plan as rows: what changes (a node, a store, a topic), its name, the change and the reason.
+        """Return the plan as rows: what changes (a node, a store, a schema, a topic), its name, the change and the reason.
 
         Example:
             >>> app.edit(builder, dry_run=True).table()
@@ -93,6 +101,10 @@ class EditPlan(Frames):
         rows += [
             ("store", store.name, str(store.change), " · ".join(filter(None, (store.reason, store.hint))))
             for store in self.diff.stores
+        ]
+        rows += [
+            (f"{schema.part} schema", schema.topic, str(schema.change), " · ".join(filter(None, (schema.reason, schema.hint))))
+            for schema in self.diff.schemas
         ]
         rows += [("topic", topic, "read from now on", "") for topic in self.diff.topics_added]
         rows += [("topic", topic, "no longer read", "") for topic in self.diff.topics_removed]
@@ -109,7 +121,7 @@ class EditPlan(Frames):
             return "nothing to do"
         if self.version is not None:
             return f"applied as version {self.version}"
-        if self.diff.refused:
+        if self.diff.refused or self.diff.refused_schemas:
             return "refused as it is"
         kept = sum(store.change is StoreChange.KEPT for store in self.diff.stores)
         reset = f", those of {', '.join(self.diff.reset)} go" if self.diff.reset else ""
@@ -124,33 +136,78 @@ class EditPlan(Frames):
         return {"text/plain": repr(self), "text/html": str(element("div", self.table().html(), code.html() if code else None))}
 
 
+def prepare(plan: EditPlan, admin: Admin, config: StreamsConfig) -> None:
+    """Run steps 1 and 2 of an edit; nothing is changed.
+
+    Raises:
+        TopologyError: as `refuse_misreads`, or the topology does not fit the cluster.
+    """
+    # 1. Refuse.
+    refuse_misreads(plan)
+    # 2. Check.
+    check(admin, plan.topology, plan.application, config)
+
+
 def refuse_misreads(plan: EditPlan) -> None:
     """Raise if the edit would read rows wrongly.
 
     Raises:
         TopologyError: a store cannot be kept; the plan is in ``plan``, the remedy is in the hint.
+        IncompatibleSchemaError, SchemaRegistryUnavailableError: as `contracts.refuse_schemas`.
     """
     if plan.diff.refused:
         store = plan.diff.refused[0]
         raise TopologyError(
             f"store {store.name!r} cannot be kept: {store.reason}", hint=store.hint, store=store.name, plan=str(plan.diff)
         )
+    converted = SchemaChange.MIGRATE  # with migrate= or reset_state=, else the store is refused
+    refuse_schemas([schema for schema in plan.diff.schemas if schema.change is not converted], plan.application, str(plan.diff))
+
+
+@contextmanager
+def begun(plan: EditPlan) -> Iterator[None]:
+    """Let the subjects of stores that are reset, and of new internal topics, begin with schemas that fit none before; with those of the
+    version before again if the edit fails. Subjects of converted stores begin while the application is at rest (`state_migration`).
+
+    Raises:
+        SchemaRegistryError: as `contracts.begin_versions`.
+    """
+    begins = [
+        schema for schema in plan.diff.schemas
+        if schema.begins or (schema.change is SchemaChange.MIGRATE and schema.owner in plan.diff.reset)
+    ]  # fmt: skip
+    if begins:
+        begin_versions(plan.application, plan.topology, plan.config, begins)
+    try:
+        yield
+    except Exception:
+        if begins:
+            with suppress(SchemaRegistryError):  # the error of the edit is the one to show
+                begin_versions(plan.application, plan.before, plan.config, begins)
+        raise
 
 
 def migrations_of(plan: EditPlan) -> list[Migration]:
     """Return how the rows of each migrated store are converted."""
-    from kstreams_repl.spark.fencing.state_migration import Migration, key_reader
+    from kstreams_repl.spark.fencing.state_migration import Migration, Subjects, key_reader
+
+    def bound(serde: Any, part: Part, topic: str) -> Serde:
+        return resolve(serde, plan.config[f"default.{part}.serde"]).for_topic(topic, part, settings_from(plan.config.client))
 
     found = []
-    key_default, value_default = plan.config["default.key.serde"], plan.config["default.value.serde"]
     for name in plan.diff.rewritten:
         before, after = plan.before.stores[name], plan.topology.stores[name]
-        read_key = key_reader(before, resolve(before.key_serde, key_default))
-        values = resolve(before.value_serde, value_default), resolve(after.value_serde, value_default)
+        changelog = changelog_topic(plan.application, name)
+        read_key = key_reader(before, bound(before.key_serde, "key", changelog))
+        values = bound(before.value_serde, "value", changelog), bound(after.value_serde, "value", changelog)
         with_keys = name in plan.migrate_rows
         function = (plan.migrate_rows if with_keys else plan.migrate)[name]
-        new_key = resolve(after.key_serde, key_default) if with_keys else None
-        found.append(Migration(name, changelog_topic(plan.application, name), read_key, *values, function, new_key))
+        new_key = bound(after.key_serde, "key", changelog) if with_keys else None
+        begins = [one for one in plan.diff.schemas if one.role == "store" and one.owner == name and one.change is SchemaChange.MIGRATE]
+        subjects = Subjects(*(
+            partial(begin_versions, plan.application, topology, plan.config, begins) for topology in (plan.topology, plan.before)
+        )) if begins else None  # fmt: skip
+        found.append(Migration(name, changelog, read_key, *values, function, new_key, subjects))
     return found
 
 
@@ -165,10 +222,12 @@ def plan_edit(
     reset_state: Collection[str] = (),
     migrate: Conversions | None = None,
     migrate_rows: Conversions | None = None,
+    ask: bool = True,
 ) -> EditPlan:
     """Return the plan of an edit, as `Application.edit`.
 
     Args:
+        ask: whether to ask the Schema Registry about changed schemas.
         running_code: the code of the nodes as it was last sent to the workers.
         config: the settings from then on; None: the present ones.
 
@@ -187,9 +246,13 @@ def plan_edit(
     def writer_of(store: str) -> TopologyGraph | None:
         return last_writer(application.versions[:-1], application.name, store, application.client.admin.topics())
 
-    before = application.topology
+    before, settings = application.topology, application.config if config is None else config
+    schemas = compare_schemas(
+        application.name, topology, settings, before=before, ran=application.config, sources=False, ask=ask,
+        topics=lambda: application.client.admin.topics(),
+    )  # fmt: skip
     compared = diff(
-        before, topology, reset=reset_state, migrate=values, migrate_rows=rows, left=writer_of, ran=running_code
+        before, topology, reset=reset_state, migrate=values, migrate_rows=rows, left=writer_of, ran=running_code, schemas=schemas
     )
     known = [store.name for store in compared.stores]
     for option, names in (("reset_state", reset_state), ("migrate", values), ("migrate_rows", rows)):
@@ -200,9 +263,7 @@ def plan_edit(
                     hint=did_you_mean(name, known) or "app.edit(builder, dry_run=True) lists the stores",
                     store=name,
                 )
-    return EditPlan(
-        application.name, before, topology, definition, application.config if config is None else config, compared, values, rows, program
-    )
+    return EditPlan(application.name, before, topology, definition, settings, compared, values, rows, program)
 
 
 def plan_rollback(

@@ -23,8 +23,8 @@ from kstreams_repl.display.table import Table
 from kstreams_repl.errors import RecordingError, did_you_mean
 from kstreams_repl.kafka.exact_metadata import OffsetAndMetadata
 from kstreams_repl.serdes import resolve
-from kstreams_repl.topology.diff import serde_name
 from kstreams_repl.topology.names import validate_name
+from kstreams_repl.topology.node_diff import serde_name
 from kstreams_repl.topology.stores import StoreBuilder
 
 FORMAT, VERSION = "kstreams-savepoint", 1

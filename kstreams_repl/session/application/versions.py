@@ -16,7 +16,7 @@ from kstreams_repl.session.session_file import SavedVersion, SessionFiles, save_
 from kstreams_repl.session.source.code_changes import code_changes
 from kstreams_repl.session.source.source_slice import Program
 from kstreams_repl.spark.fencing.generation_fencing import VersionText
-from kstreams_repl.topology.diff import whole_code
+from kstreams_repl.topology.node_diff import whole_code
 from kstreams_repl.topology.topology import Topology
 
 
@@ -29,7 +29,7 @@ class Version:
         source: the text that builds it; its first line holds its settings.
         complete: whether the text alone can rebuild it.
         migrated: stores whose rows were converted for it; the version before cannot read them.
-        code: code of its nodes when it took effect (`topology.diff.whole_code`); None for one from before the kernel's restart.
+        code: code of its nodes when it took effect (`topology.node_diff.whole_code`); None for one from before the kernel's restart.
     """
 
     def __init__(

@@ -12,10 +12,11 @@ refused (`Migration.converted`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from kstreams_repl.errors import TopologyError
+from kstreams_repl.errors import SchemaRegistryError, TopologyError
 from kstreams_repl.instance.control.channel import ControlChannel
 from kstreams_repl.instance.initialization.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
@@ -46,6 +47,18 @@ def key_reader(store: StoreBuilder, key: Serde) -> Callable[[bytes], Any]:
     return key.deserialize
 
 
+class Subjects(NamedTuple):
+    """What a migration does in the Schema Registry, because the new schema does not fit the versions before.
+
+    Attributes:
+        begin: let the store's subjects begin with the new schemas.
+        undo: let them begin with the earlier ones again.
+    """
+
+    begin: Callable[[], None]
+    undo: Callable[[], None]
+
+
 @dataclass(frozen=True, slots=True)
 class Migration:
     """The conversion of one store.
@@ -55,6 +68,7 @@ class Migration:
         after: serializer of the new values.
         function: (key, value) -> the new value; with `new_key`, the new (key, value). None deletes the row.
         new_key: serializer of the new keys; None: keys do not change.
+        subjects: what changes in the Schema Registry; None: nothing.
     """
 
     store: str
@@ -64,6 +78,7 @@ class Migration:
     after: Serde
     function: Callable[[Any, Any], Any]
     new_key: Serde | None = None
+    subjects: Subjects | None = None
 
     def rows(self, settings: ClientSettings, admin: Admin) -> Iterator[TopicRecord]:
         """Yield the last record of each key, converted.
@@ -187,6 +202,11 @@ class Migration:
             return str(key)[:80]
 
 
+def _undo(subjects: Subjects) -> None:
+    with suppress(SchemaRegistryError):  # the error that ended the migration is the one to show
+        subjects.undo()
+
+
 def migrate_stores(
     migrations: Collection[Migration],
     version: VersionText,
@@ -200,6 +220,7 @@ def migrate_stores(
 
     Raises:
         TopologyError: a function raised, or a row would change its partition; nothing was changed.
+        SchemaRegistryError: a subject cannot begin with a new schema; nothing was changed.
     """
     admin = Admin(settings)
     generations = Generations(settings, admin, application_id, lease, transaction_timeout_ms=TRANSACTION_MS)
@@ -207,9 +228,15 @@ def migrate_stores(
         # 1. Fence.
         fence_instances(settings, application_id, range(generations.slots), timeout_ms=timeout_ms)
         # 2. Read and convert.
-        there = admin.topics()
-        rows = [row for migration in migrations if migration.changelog in there for row in migration.rows(settings, admin)]
-        # 3. Rows and version in one transaction.
-        generations.announce(version, topic_records=rows)
+        with ExitStack() as failure:
+            for migration in migrations:
+                if migration.subjects is not None:
+                    failure.callback(_undo, migration.subjects)
+                    migration.subjects.begin()
+            there = admin.topics()
+            rows = [row for migration in migrations if migration.changelog in there for row in migration.rows(settings, admin)]
+            # 3. Rows and version in one transaction.
+            generations.announce(version, topic_records=rows)
+            failure.pop_all()
     finally:
         generations.close()

@@ -20,8 +20,9 @@ from kstreams_repl.dsl import EmitStrategy, SessionWindows, StreamsBuilder, Time
 from kstreams_repl.dsl.options import Materialized
 from kstreams_repl.processor import Processor
 from kstreams_repl.topology import StoreBuilder, StoreKind, Topology
-from kstreams_repl.topology.diff import NodeChange, StoreChange, TopologyDiff, diff, whole_code
+from kstreams_repl.topology.diff import StoreChange, TopologyDiff, diff
 from kstreams_repl.topology.fingerprint import fingerprint, whole_fingerprint
+from kstreams_repl.topology.node_diff import NodeChange, whole_code
 
 
 def counting(

@@ -1,0 +1,79 @@
+"""`RegistryGate`: stands before a real registry, as a company's gateway does: it asks for a password, may be slow, and notes requests."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+
+class RegistryGate:
+    """Forwards requests on loopback.
+
+    Attributes:
+        url: its address in place of the registry's.
+        user_info: ``user:password`` that requests need; None: none.
+        delay: seconds before each answer.
+        requests: (method, path, status) of all requests.
+    """
+
+    def __init__(self, target: str, *, user_info: str | None = None) -> None:
+        self.user_info, self.delay = user_info, 0.0
+        self.requests: list[tuple[str, str, int]] = []
+        self._target = urlsplit(target)
+        gate = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _forward(self) -> None:
+                status, body = gate._answer(self)
+                gate.requests.append((self.command, self.path, status))
+                try:
+                    self.send_response(status)
+                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+                except OSError:  # the client has not waited
+                    pass
+
+            do_GET = do_POST = do_PUT = do_DELETE = _forward  # noqa: N815 - names of the base class
+
+            def log_message(self, *arguments: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}{self._target.path}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread.start()
+
+    def _answer(self, request: BaseHTTPRequestHandler) -> tuple[int, bytes]:
+        time.sleep(self.delay)
+        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        wanted = None if self.user_info is None else "Basic " + base64.b64encode(self.user_info.encode()).decode()
+        if request.headers.get("Authorization") != wanted and wanted is not None:
+            return 401, b'{"error_code": 40101, "message": "Unauthorized"}'
+        connection = HTTPConnection(str(self._target.hostname), self._target.port or 80, timeout=30)
+        try:
+            headers = {"Content-Type": request.headers.get("Content-Type", "application/json")}
+            connection.request(request.command, request.path, body or None, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except OSError as error:
+            return 503, f'{{"error_code": 50301, "message": "{type(error).__name__}"}}'.encode()
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> RegistryGate:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
