@@ -24,7 +24,7 @@ class RegistryGate:
     def __init__(self, target: str, *, user_info: str | None = None) -> None:
         self.user_info, self.delay = user_info, 0.0
         self.requests: list[tuple[str, str, int]] = []
-        self._target = urlsplit(target)
+        self._target, self._closed = urlsplit(target), False
         gate = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -46,12 +46,15 @@ class RegistryGate:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = False  # close waits for them
         self.url = f"http://127.0.0.1:{self._server.server_port}{self._target.path}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
 
     def _answer(self, request: BaseHTTPRequestHandler) -> tuple[int, bytes]:
-        time.sleep(self.delay)
+        began = time.monotonic()
+        while time.monotonic() - began < self.delay and not self._closed:
+            time.sleep(0.02)
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
         wanted = None if self.user_info is None else "Basic " + base64.b64encode(self.user_info.encode()).decode()
         if request.headers.get("Authorization") != wanted and wanted is not None:
@@ -68,6 +71,7 @@ class RegistryGate:
             connection.close()
 
     def close(self) -> None:
+        self._closed = True
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Evolution(NamedTuple):
-    """One candidate for a subject, and the field that decides if it is refused."""
+    """One candidate for a subject, and the field (or place) that decides if it is refused."""
 
     format: str
     level: str
@@ -62,7 +62,7 @@ EVOLUTIONS = {
         "avro", "BACKWARD", (avro(("m", {"type": "map", "values": "int"})),), avro(("m", {"type": "map", "values": "long"}))),
     "avro backward: field renamed with an alias": Evolution(
         "avro", "BACKWARD", (avro(X),), avro({"name": "z", "type": "long", "aliases": ["x"]})),
-    "avro backward: record renamed": Evolution("avro", "BACKWARD", (avro(X),), avro(X, name="Q")),
+    "avro backward: record renamed": Evolution("avro", "BACKWARD", (avro(X),), avro(X, name="Q"), "/name"),
     "avro backward: only the last version counts": Evolution("avro", "BACKWARD", (avro(X), avro(X, YD)), avro(X, Y)),
     "avro backward transitive: all versions count": Evolution(
         "avro", "BACKWARD_TRANSITIVE", (avro(X), avro(X, YD)), avro(X, Y), "y"),
@@ -82,9 +82,9 @@ EVOLUTIONS = {
     "avro none: anything": Evolution("avro", "NONE", (avro(X),), avro(Y)),
     # ---- Protobuf
     "protobuf backward: field added": Evolution("protobuf", "BACKWARD", (proto(PX),), proto(PX, PY)),
-    "protobuf backward: field removed": Evolution("protobuf", "BACKWARD", (proto(PX, PY),), proto(PX)),
+    "protobuf backward: field removed": Evolution("protobuf", "BACKWARD", (proto(PX, PY),), proto(PX), "y"),
     "protobuf backward: another type": Evolution("protobuf", "BACKWARD", (proto(PX, PY),), proto("string x = 1;", PY), "x"),
-    "protobuf backward: another number": Evolution("protobuf", "BACKWARD", (proto(PX, PY),), proto("int64 x = 3;", PY)),
+    "protobuf backward: another number": Evolution("protobuf", "BACKWARD", (proto(PX, PY),), proto("int64 x = 3;", PY), "x"),
     "protobuf backward: message added": Evolution("protobuf", "BACKWARD", (proto(PX),), proto(PX, more="message N { int32 n = 1; }")),
     "protobuf forward: field added": Evolution("protobuf", "FORWARD", (proto(PX),), proto(PX, PY)),
     "protobuf full: another type": Evolution("protobuf", "FULL", (proto(PX),), proto("bool x = 1;"), "x"),

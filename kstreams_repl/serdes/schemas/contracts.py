@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from kstreams_repl.errors import SchemaRegistryError
 from kstreams_repl.extras import extras
 from kstreams_repl.secrets import Secret
 from kstreams_repl.serdes.base import Serde
@@ -29,6 +30,8 @@ from kstreams_repl.serdes.schemas.registry import (
     translated,
 )
 
+NOT_IMPLEMENTED = 501
+"""Status of what a registry cannot compare."""
 _SAMPLES = 100
 _MESSAGE = re.compile(r"description: *'(.*?)', *additionalInfo")
 """In the messages of Confluent's registry."""
@@ -130,12 +133,11 @@ class RegistryQuestions:
             latest = self._latest(subject)
             if latest is None:
                 return None
-            reason = self._misfit(subject, schema, latest, "")
+            level = self._level(subject)
+            reason = self._misfit(declared, subject, schema, latest, "" if level.endswith("TRANSITIVE") else "/latest")
             registers = declared.format is not None and declared.format.options.auto_register
             has_it = (reason is not None or not registers) and self._has(subject, schema)
-            return Answer(
-                subject, self._level(subject), latest.version, reason is None or has_it, has_it, reason is None, reason or ""
-            )
+            return Answer(subject, level, latest.version, reason is None or has_it, has_it, reason is None, reason or "")
 
     def unreadable(self, declared: Declared, written: Declared | None = None) -> str:
         """Return why values cannot be read with a schema; "" if they can, or the registry does not say.
@@ -157,8 +159,8 @@ class RegistryQuestions:
                 return f"{where}: {reason}" if reason and where else reason
             if latest is None or not self._level(subject).startswith("BACKWARD"):
                 return ""
-            reason = self._misfit(subject, schema, latest, "/latest")
-            return "" if reason is None else f"{where}: {reason}"
+            misfit = self._misfit(declared, subject, schema, latest, "/latest")
+            return "" if misfit is None else f"{where}: {misfit}"
 
     def begin(self, declared: Declared) -> None:
         """Register a schema that fits no version of its subject: no row of those is left.
@@ -174,8 +176,12 @@ class RegistryQuestions:
                 self._client.set_compatibility(subject, own)
             self._client.register_schema(subject, schema, declared.format.options.normalize)  # type: ignore[union-attr]
 
-    def _misfit(self, subject: str, schema: Any, latest: Any, version: str) -> str | None:
+    def _misfit(self, declared: Declared, subject: str, schema: Any, latest: Any, version: str) -> str | None:
         """Return why a schema does not fit its subject's versions, with the fields that have changed; None: it fits."""
+        schema = _as_text(declared, schema)
+        if self._is_apicurio and (schema.references or _is_compiled(schema) or _is_compiled(latest.schema)):
+            what = "schemas with references" if schema.references else "Protobuf schemas that were compiled"
+            raise SchemaRegistryError(f"Apicurio does not compare {what}", status=NOT_IMPLEMENTED)
         path = f"compatibility/subjects/{quote(subject, safe='')}/versions{version}?verbose=true"
         answer = self._client._rest_client.post(path, body=schema.to_dict())  # the library's own method drops the reasons
         if answer["is_compatible"]:
@@ -246,6 +252,18 @@ def _asking(declared: Declared) -> Iterator[None]:
         if found is error:
             raise
         raise found from error
+
+
+def _as_text(declared: Declared, schema: Any) -> Any:
+    """Return the schema as its author wrote it: serializers register Protobuf in compiled form."""
+    from confluent_kafka.schema_registry import Schema
+
+    text = getattr(declared.format, "schema", None)
+    return Schema(text, "PROTOBUF", schema.references) if schema.schema_type == "PROTOBUF" and text else schema
+
+
+def _is_compiled(schema: Any) -> bool:
+    return schema.schema_type == "PROTOBUF" and "message" not in schema.schema_str
 
 
 def fields_of(client: Any, schema: Any) -> dict[str, Any]:

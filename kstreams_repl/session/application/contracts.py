@@ -18,7 +18,7 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import IncompatibleSchemaError, SchemaRegistryError, SchemaRegistryUnavailableError, SerializationError
 from kstreams_repl.serdes import resolve
 from kstreams_repl.serdes.deferred import DeferredSerde
-from kstreams_repl.serdes.schemas.contracts import Answer, Declared, RegistryQuestions, declared_by
+from kstreams_repl.serdes.schemas.contracts import NOT_IMPLEMENTED, Answer, Declared, RegistryQuestions, declared_by
 from kstreams_repl.serdes.schemas.registry import Part, settings_from
 from kstreams_repl.topology.diff import all_stores
 from kstreams_repl.topology.graph import TopologyGraph
@@ -204,7 +204,7 @@ def _compared(asked: _Asked | None, use: _Use, schema: Declared, was: Declared |
         asked.failed[schema.registry] = error.message
         return replace(result, change=SchemaChange.NO_ANSWER, reason=error.message)
     except SchemaRegistryError as error:
-        if getattr(error, "status", None) != _FORBIDDEN:
+        if getattr(error, "status", None) not in (_FORBIDDEN, NOT_IMPLEMENTED):
             raise
         return replace(result, reason=error.message)
     except SerializationError:  # a schema that it refers to is not registered yet: the first value registers it
