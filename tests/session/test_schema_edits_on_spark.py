@@ -35,6 +35,8 @@ CONFIG = {
 def registry() -> Iterator[EmbeddedRegistry]:
     before = default_registry()
     with EmbeddedRegistry() as running:
+        with SchemaRegistryClient({"url": running.url}) as client:
+            client.set_compatibility(None, "BACKWARD")  # as Confluent's
         yield running
     use_by_default(before)
 

@@ -1,8 +1,7 @@
 """`EmbeddedRegistry`: a real Schema Registry (Apicurio) as a child process that does not outlive its owner.
 
-It answers the API of Confluent's Schema Registry, with its default level of compatibility, BACKWARD. The application is fetched on
-first use (142 MB), verified by its hash and unpacked next to the broker's jars. Its process is supervised as the broker's is
-(`broker`); it starts in six to eight seconds.
+It answers the API of Confluent's Schema Registry. The application is fetched on first use (142 MB), verified by its hash and unpacked
+next to the broker's jars. Its process is supervised as the broker's is (`broker`); it starts in six to eight seconds.
 """
 
 from __future__ import annotations
@@ -111,7 +110,6 @@ class EmbeddedRegistry:
             "REGISTRY_DATASOURCE_URL": f"jdbc:h2:file:{directory.path / 'schemas'};WRITE_DELAY=0",
             **self._properties,
         }
-        is_new = not list(directory.path.glob("schemas*.db"))
         command = [*java, *(f"-D{name}={value}" for name, value in settings.items()), "-jar", str(application)]
         lock = directory.acquire()
         try:
@@ -133,8 +131,6 @@ class EmbeddedRegistry:
                     path=str(directory.jvm_output_path),
                 )
             time.sleep(0.05)
-        if is_new:  # later its owner may have chosen another level
-            _ask(port, "PUT", "/config", b'{"compatibility": "BACKWARD"}')
         return True
 
     def stop(self) -> None:
@@ -175,17 +171,11 @@ def _unpacked(progress: Progress | None) -> Path:
 
 
 def _answers(port: int) -> bool:
-    try:
-        return _ask(port, "GET", "/subjects") == 200
-    except (OSError, HTTPException):
-        return False
-
-
-def _ask(port: int, method: str, path: str, body: bytes | None = None) -> int:
-    """Send a request and return the status."""
     connection = HTTPConnection("127.0.0.1", port, timeout=5)
     try:
-        connection.request(method, f"{API}{path}", body, {"Content-Type": "application/json"})
-        return connection.getresponse().status
+        connection.request("GET", f"{API}/subjects")
+        return connection.getresponse().status == 200
+    except (OSError, HTTPException):
+        return False
     finally:
         connection.close()
