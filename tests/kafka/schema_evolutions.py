@@ -86,7 +86,7 @@ EVOLUTIONS = {
     "protobuf backward: another type": Evolution("protobuf", "BACKWARD", (proto(PX, PY),), proto("string x = 1;", PY), "x"),
     "protobuf backward: another number": Evolution("protobuf", "BACKWARD", (proto(PX, PY),), proto("int64 x = 3;", PY), "x"),
     "protobuf backward: message added": Evolution("protobuf", "BACKWARD", (proto(PX),), proto(PX, more="message N { int32 n = 1; }")),
-    "protobuf forward: field added": Evolution("protobuf", "FORWARD", (proto(PX),), proto(PX, PY)),
+    "protobuf forward: field added": Evolution("protobuf", "FORWARD", (proto(PX),), proto(PX, PY), "y"),
     "protobuf full: another type": Evolution("protobuf", "FULL", (proto(PX),), proto("bool x = 1;"), "x"),
     "protobuf full transitive: field added": Evolution(
         "protobuf", "FULL_TRANSITIVE", (proto(PX), proto(PX, PY)), proto(PX, PY, "bool z = 3;")),
