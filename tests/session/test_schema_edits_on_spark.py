@@ -105,15 +105,15 @@ def test_an_edit_goes_on_with_a_compatible_schema_converts_rows_for_another_and_
     with SchemaRegistryClient({"url": registry.url}) as client:
         assert client.get_versions(subject) == [1, 2]
         with pytest.raises(TopologyError, match="the row of key 'b' raised"):
-            app.edit(totals(topic, avro(Y)), migrate={"totals": lambda key, value: {"y": "" if key == "a" else 1 / 0}})
+            app.edit(totals(topic, renamed), migrate={"totals": lambda key, value: {"x": "" if key == "a" else 1 / 0}})
         assert "long" in client.get_latest_version(subject).schema.schema_str, "the subject has the schema of the version that runs"
         client.clear_caches()
-        app.edit(totals(topic, avro(Y)), migrate={"totals": lambda key, value: {"y": f"{value['x']} {value['y']}"}})
+        app.edit(totals(topic, renamed), migrate={"totals": lambda key, value: {"x": f"{value['x']} {value['y']}"}})
         assert len(client.get_versions(subject)) == 1 and client.get_compatibility() == "BACKWARD"
-    assert rows(app) == {"a": {"y": "11 of a"}, "b": {"y": "2 "}}
+    assert app.wait(120) and rows(app) == {"a": {"x": "11 of a"}, "b": {"x": "2 "}}
 
     # refused: an output topic that others read
-    builder = totals(topic, avro(Y), out=avro(("z", "string")))
+    builder = totals(topic, renamed, out=avro(("z", "string")))
     plan = app.edit(builder, dry_run=True)
     assert [(schema.owner, schema.change) for schema in plan.diff.schemas] == [("write", SchemaChange.REFUSED)]
     with pytest.raises(IncompatibleSchemaError, match="sink 'write' .*'z'") as refused:

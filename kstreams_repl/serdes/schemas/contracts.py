@@ -172,6 +172,7 @@ class RegistryQuestions:
             subject, schema = self._registered(declared)
             own = self._own_level(subject)
             self._client.delete_subject(subject)
+            self._client.clear_caches()  # else a schema that was there before would be taken for registered
             if own is not None:
                 self._client.set_compatibility(subject, own)
             self._client.register_schema(subject, schema, declared.format.options.normalize)  # type: ignore[union-attr]
