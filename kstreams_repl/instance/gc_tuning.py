@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 
 _YOUNG = 500_000
+_relaxed = False
 
 
 def free_closed() -> None:
@@ -20,9 +21,13 @@ def free_closed() -> None:
 
 
 def relax_collector() -> None:
-    """Collect after 500,000 new containers instead of 700, and never scan the objects that exist now. Process-wide; repeating it
-    is harmless.
+    """Collect after 500,000 new containers instead of 700, and never scan the objects that exist now. Process-wide; only the first call
+    has an effect: an instance that exists at a second one, with its clients, would never be freed.
     """
+    global _relaxed
+    if _relaxed:
+        return
+    _relaxed = True
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG, 20, 50)
