@@ -76,6 +76,7 @@ class LivePicture:
         self._next_read = self._next_comparison = 0.0
         self._tap: LiveTap | None = None
         self._tapped: tuple[Application, str] | None = None
+        self._not_tapped: tuple[Application, str] | None = None
         self._passed: deque[ReadRecord] = deque(maxlen=ROWS)
         self._shown_plan: Any = None
         self._failed = ""
@@ -358,7 +359,7 @@ class LivePicture:
         wanted = name if kind == "node" and self.application.status == "running" else None
         if self._tap is not None and (wanted is None or self._tapped != (self.application, wanted)):
             self._untap()
-        if wanted is None or not self._can_be_tapped(wanted):
+        if wanted is None or not self._can_be_tapped(wanted) or self._not_tapped == (self.application, wanted):
             return
         try:
             if self._tap is None:
@@ -367,6 +368,7 @@ class LivePicture:
             fresh = self._tap.new()
         except TapUnavailableError as error:
             self._untap()
+            self._not_tapped = self.application, wanted
             self._show(f"node:{wanted}", values=str(element("pre", str(error), role="status")))
             return
         if fresh:

@@ -231,7 +231,8 @@ class JavaNotFoundError(KStreamsError):
 
 class InputOffsetError(KStreamsError):
     """There is no offset to start at: ``auto.offset.reset`` of an input's source is ``none``, and its partition has no committed offset, or
-    one that is no longer in the log (for example deleted by retention). Fields: ``topic``, ``partition``, ``offset``.
+    one that is no longer in the log (for example deleted by retention). Or the open bounded run cannot reach its stop offset, because the
+    input's topic was deleted and recreated. Fields: ``topic``, ``partition``, ``offset``.
     """
 
 
@@ -289,9 +290,9 @@ class SnapshotError(StateStoreError):
 
 
 class TapUnavailableError(KStreamsError):
-    """Values at a node of a running application cannot be tapped: its instances run on hosts that cannot access the driver's control
-    directory, which carries a tap's requests and answers. Not raised for a node without records. Fields: ``node``, ``application``,
-    ``places``.
+    """Values at a node of a running application cannot be tapped: its instances run on other hosts, where a tap's request goes through the
+    application's journal, and this session has no right to write to that topic. Not raised for a node without records. Fields: ``node``,
+    ``application``, ``topic``.
     """
 
 

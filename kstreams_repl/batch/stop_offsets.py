@@ -19,7 +19,7 @@ from kstreams_repl.commit import offset_metadata
 from kstreams_repl.commit.committed_counts import merged_counts
 from kstreams_repl.commit.failpoints import failpoint
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import TopologyError
+from kstreams_repl.errors import InputOffsetError, TopologyError
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.run_progress import input_partitions
 from kstreams_repl.kafka.admin import Admin
@@ -77,11 +77,13 @@ def begin_run(admin: Admin, topology: Topology, plan: ApplicationPlan, last: Sto
     """Return the record of the run that the plan is part of: the open one, or one with new stop offsets.
 
     Raises:
+        InputOffsetError: an input of the open run ends before its stop offset.
         TopologyError: as `bounded_partitions`.
     """
     inputs = input_partitions(plan)
     bounded = bounded_partitions(topology, plan.config, inputs)
     if last is not None and last.state == "open":
+        _check_within_reach(admin, plan, stops_of(last, bounded))
         return last
     committed = admin.committed_offsets(plan.application_id, inputs, stable=False)
     stops = stop_offsets(admin, StopAt.parse(plan.config[AUTOSTOP]), bounded, committed, plan.isolation)
@@ -96,13 +98,29 @@ def begin_run(admin: Admin, topology: Topology, plan: ApplicationPlan, last: Sto
     )
 
 
+def _check_within_reach(admin: Admin, plan: ApplicationPlan, stops: Mapping[TopicPartition, int]) -> None:
+    """A log never becomes shorter, but its topic can be deleted and recreated: the run would wait for records that never come."""
+    ends = admin.end_offsets(list(stops), isolation="read_uncommitted")
+    for at, stop in stops.items():
+        if ends[at] < stop:
+            name = plan.application_id
+            raise InputOffsetError(
+                f"the open run of {name} stops at offset {stop} of {at}, but the log ends at {ends[at]}: the topic was deleted and "
+                "recreated since the run began",
+                hint=f"./kstreams reset {name} --delete-stopoffsets ends the open run; the next one takes new stop offsets",
+                topic=at.topic,
+                partition=at.partition,
+                offset=stop,
+            )
+
+
 def bounded_plan(
     admin: Admin, topology: Topology, plan: ApplicationPlan, last: StopOffsets | None
 ) -> tuple[ApplicationPlan, StopOffsets | None]:
     """Return the plan with its stop offsets and the record to write, or the plan as it is if it is to run as a stream.
 
     Raises:
-        TopologyError: as `bounded_partitions`.
+        InputOffsetError, TopologyError: as `begin_run`.
     """
     if plan.config[AUTOSTOP] is None:
         return plan, None

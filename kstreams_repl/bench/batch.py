@@ -122,7 +122,7 @@ class _Rates:
         last = max(one.committed_at for one in reports if one.committed_at is not None)
         if app.batch_report is None or app.batch_report.records_in != self._records:
             raise KStreamsError(f"the bounded run did not read all {self._records:,} records: {app.batch_report}")
-        found = outputs.read_output(self._testbed, topics.output, table=True).last
+        found = outputs.read_output(self._testbed, topics.output, outputs.Compared.TABLE).last
         self._counts = {key: long.deserialize(value) for key, value in found.items()}
         self._testbed.session.cleanup(name, dry_run=False)
         self._testbed.admin.delete_topics([topics.output])

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,18 @@ def comparison_options(*, runs: int) -> Callable[[Any], Any]:
     return add
 
 
+@contextmanager
+def both_systems(peer: str | None, bootstrap: str | None, directory: Path | None) -> Iterator[tuple[Testbed, KafkaStreamsPeer | None]]:
+    """Print the machine; yield a testbed whose Spark runs and the requested peer, None if there is none."""
+    json_output.emit_machine()
+    with ExitStack() as stack:
+        jdk = chosen_jdk(peer)
+        testbed = stack.enter_context(open_testbed(bootstrap, directory))
+        jvm = None if jdk is None else stack.enter_context(KafkaStreamsPeer(jdk, scratch=testbed.scratch))
+        testbed.session.spark  # noqa: B018 (Spark starts before the first measured run)
+        yield testbed, jvm
+
+
 def compare(
     bench: str,
     cases: Callable[[Testbed], Iterable[Case]],
@@ -101,13 +113,8 @@ def compare(
     Raises:
         KStreamsError: outputs differ, or could not be compared.
     """
-    json_output.emit_machine()
     faults: list[str] = []
-    with ExitStack() as stack:
-        jdk = chosen_jdk(peer)
-        testbed = stack.enter_context(open_testbed(bootstrap, directory))
-        jvm = None if jdk is None else stack.enter_context(KafkaStreamsPeer(jdk, scratch=testbed.scratch))
-        testbed.session.spark  # noqa: B018 (Spark starts before the first measured run)
+    with both_systems(peer, bootstrap, directory) as (testbed, jvm):
         for case in cases(testbed):
             if fault := _measure(bench, case, runs, jvm):
                 click.echo(f"{case.name}: {fault}", err=True)

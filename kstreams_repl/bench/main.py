@@ -24,6 +24,7 @@ BENCHES = {
     "sql": "kstreams_repl.bench.sql",
     "state-growth": "kstreams_repl.bench.state_growth",
     "tables": "kstreams_repl.bench.tables",
+    "theodolite": "kstreams_repl.bench.theodolite",
     "throughput": "kstreams_repl.bench.throughput",
 }
 

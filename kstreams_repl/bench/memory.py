@@ -6,30 +6,27 @@ memory (without file pages, such as those of memory-mapped stores) shows a leak;
 
 from __future__ import annotations
 
-import random
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from kstreams_repl.bench import json_output, workloads
+from kstreams_repl.bench.pace import Pace, uniform_rows
 from kstreams_repl.bench.probe import await_running
 from kstreams_repl.bench.processes import resident_and_private
-from kstreams_repl.bench.testbed import COMPRESSION, LINGER_MS, Testbed, open_testbed, where
+from kstreams_repl.bench.testbed import Testbed, open_testbed, where
 from kstreams_repl.bench.workloads import Topics
 from kstreams_repl.config import EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.kafka.clients import make_producer
 from kstreams_repl.session.application.application import Application
 
 BENCH = "memory"
 GROUPS = {"workers": "workers", "driver": "driver", "Spark's JVM": "jvm"}
 """Name of each group of processes in a line, and in `Testbed.parts`."""
 _SAMPLE_SECONDS = 1.0
-_TICK_SECONDS = 0.02
 _LEAST_WARM_SECONDS = 15.0
 
 
@@ -69,7 +66,7 @@ def main(
         app = testbed.session.deploy(workloads.topology(workload, topics), "bench-memory", config=config)
         try:
             await_running(app)
-            with Pace(testbed, topics.input, keys, rate) as pace:
+            with Pace(testbed, topics.input, uniform_rows(keys), rate) as pace:
                 samples = _sampled(testbed, app, pace, warm, seconds)
                 sent, processed = pace.sent, app.reports.records
         finally:
@@ -137,49 +134,3 @@ def memory_by_group(testbed: Testbed) -> dict[str, tuple[int, int]]:
     """Return (resident, private) bytes of each group."""
     parts = testbed.parts()
     return {group: resident_and_private(parts[part]) for group, part in GROUPS.items()}
-
-
-class Pace:
-    """Sends records of uniform keys at an even pace on a thread, while its `with` block runs. The pace does not adapt: a slower
-    application falls behind.
-    """
-
-    def __init__(self, testbed: Testbed, topic: str, keys: int, rate: float) -> None:
-        self._topic, self._rate = topic, rate
-        self._keys = self._endless(keys)
-        self._producer = make_producer(testbed.settings, linger_ms=LINGER_MS, compression_type=COMPRESSION)
-        self._end = threading.Event()
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="bench-pace", daemon=True)
-        self.sent = 0
-
-    @staticmethod
-    def _endless(keys: int) -> Iterator[bytes]:
-        pick = random.Random(1).randrange
-        while True:
-            yield b"user-%d" % pick(keys)
-
-    def __enter__(self) -> Pace:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._end.set()
-        self._thread.join()
-        self._producer.close()
-
-    def check(self) -> None:
-        """Raise the error that ended the thread, if any."""
-        if self._error is not None:
-            raise self._error
-
-    def _run(self) -> None:
-        began, produce, keys = time.monotonic(), self._producer.produce, self._keys
-        try:
-            while not self._end.wait(_TICK_SECONDS):
-                for _ in range(int((time.monotonic() - began) * self._rate) - self.sent):
-                    produce(self._topic, b"1", next(keys))
-                    self.sent += 1
-                self._producer.poll(0)
-        except Exception as error:  # raised by `check`
-            self._error = error

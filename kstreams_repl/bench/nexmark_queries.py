@@ -12,22 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
-from kstreams_repl import (
-    JoinWindows,
-    KStream,
-    KTable,
-    Processor,
-    SessionWindows,
-    Stores,
-    StreamsBuilder,
-    TimeWindows,
-    Topology,
-    serdes,
-)
+from kstreams_repl import JoinWindows, KStream, KTable, Processor, SessionWindows, Stores, TimeWindows, serdes
+from kstreams_repl.bench import query_cases
+from kstreams_repl.bench.outputs import Compared
+from kstreams_repl.bench.query_cases import QueryTopics
 from kstreams_repl.dsl.timestamps import wall_clock_timestamp
 
 Json = Any
@@ -36,36 +26,14 @@ _PAIRS = JoinWindows.of_time_difference(SECOND_MS, grace=10 * SECOND_MS)
 """Contains every bid of an auction: they are at most 340 ms apart."""
 
 
-class Compared(Enum):
-    """How two outputs are compared: all records in any order; the last value of each key; its sum over the windows of a key."""
+class Auctions(QueryTopics):
+    """The topics of one run, as streams: `<prefix>-person`, `<prefix>-auction`, `<prefix>-bid`, `<prefix>-orders` and
+    `<prefix>-side`."""
 
-    RECORDS = "records"
-    TABLE = "table"
-    SUMS = "sums"
-
-
-class Auctions:
-    """The topics of one run, as streams.
-
-    Args:
-        prefix: the topics are `<prefix>-person`, `<prefix>-auction`, `<prefix>-bid`, `<prefix>-orders` and `<prefix>-side`.
-        event_serde: format of events and of results.
-    """
-
-    def __init__(self, prefix: str, output: str, *, event_serde: Any = serdes.json) -> None:
-        self.builder, self.prefix = StreamsBuilder(), prefix
-        self._output, self._serde = output, event_serde
-
-    def stream(self, kind: str, **options: Any) -> KStream:
-        options = {"key_serde": serdes.long, "value_serde": self._serde} | options
-        return self.builder.stream(f"{self.prefix}-{kind}", **options)
+    key_serde = serdes.long
 
     def bids(self, **options: Any) -> KStream:
         return self.stream("bid", **options)
-
-    def write(self, result: KStream | KTable, key_serde: Any = serdes.long, value_serde: Any = None) -> None:
-        stream = result.to_stream() if isinstance(result, KTable) else result
-        stream.to(self._output, key_serde=key_serde, value_serde=value_serde or self._serde)
 
 
 def euros(dollars: int) -> str:
@@ -449,26 +417,10 @@ def rekeyed(auctions: Auctions) -> None:
     auctions.write(by_item.aggregate(_no_orders, _with_order, store="items", value_serde=serdes.json), serdes.string)
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One query.
+class Query(query_cases.Query):
+    """A query over `Auctions`."""
 
-    Attributes:
-        what: description in a few words.
-        reads: its input topics, without the prefix.
-        scale: it reads so many times as many events, because few of them are on its topics.
-    """
-
-    build: Callable[[Auctions], None]
-    what: str
-    reads: tuple[str, ...] = ("bid",)
-    compared: Compared = Compared.TABLE
-    scale: int = 1
-
-    def topology(self, prefix: str, output: str) -> Topology:
-        auctions = Auctions(prefix, output)
-        self.build(auctions)
-        return auctions.builder.build()
+    topics = Auctions
 
 
 _BOTH = ("auction", "bid")
@@ -485,7 +437,7 @@ QUERIES: Mapping[str, Query] = {
     "q9": Query(q9, "stream-stream join, best bid with its auction", _BOTH),
     "q11": Query(q11, "re-key, session count"),
     "q12": Query(q12, "re-key, tumbling count in processing time", compared=Compared.SUMS),
-    "q13": Query(q13, "join with a global table", compared=Compared.RECORDS),
+    "q13": Query(q13, "join with a global table", compared=Compared.RECORDS, tables=("side",)),
     "q14": Query(q14, "filter and computed fields", compared=Compared.RECORDS),
     "q15": Query(q15, "distinct counts of a day (Processor API)"),
     "q16": Query(q16, "distinct counts by channel (Processor API)"),

@@ -5,6 +5,7 @@ changes (their number depends on caches and commits), otherwise every record, in
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 
 from kstreams_repl.bench.testbed import Testbed
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
@@ -16,6 +17,16 @@ TABLES = ("count", "sum", "window")
 _WINDOW_START = 8
 
 
+class Compared(Enum):
+    """How two outputs are compared: all records in any order, or only their keys; the last value of each key, or its sum over the
+    windows of a key."""
+
+    RECORDS = "records"
+    KEYS = "keys"
+    TABLE = "table"
+    SUMS = "sums"
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """All committed records of an output topic.
@@ -24,8 +35,8 @@ class Output:
         records: number of records.
         last: the last value of each key of a table, without deleted rows: which rows exist for a while depends on the order in which
             partitions are read; empty for a stream.
-        fingerprint: for a stream: the sum of the hashes of its records, independent of their order; comparable within one process
-            only.
+        fingerprint: for a stream: the sum of the hashes of its records, or of their keys, independent of their order; comparable
+            within one process only.
     """
 
     records: int
@@ -47,18 +58,17 @@ class Output:
         return Output(self.records, {key: total.to_bytes(8, "big") for key, total in sums.items()})
 
 
-def read_output(testbed: Testbed, topic: str, *, table: bool) -> Output:
-    """Read an output topic to its end, committed records only.
-
-    Args:
-        table: it holds a table's changes.
-    """
+def read_output(testbed: Testbed, topic: str, compared: Compared) -> Output:
+    """Read an output topic to its end, committed records only, in the form in which it is compared."""
     records, fingerprint = 0, 0
     last: dict[bytes | None, bytes | None] = {}
     for _, batch in read_ranges(testbed.settings, ranges_of(testbed.admin, topic, settled=True)):
         records += len(batch)
-        if table:
-            last.update(zip(batch.keys, batch.values, strict=True))
-        else:
+        if compared is Compared.RECORDS:
             fingerprint += sum(map(hash, zip(batch.keys, batch.values, strict=True)))
-    return Output(records, {key: value for key, value in last.items() if value is not None}, fingerprint)
+        elif compared is Compared.KEYS:
+            fingerprint += sum(map(hash, batch.keys))
+        else:
+            last.update(zip(batch.keys, batch.values, strict=True))
+    found = Output(records, {key: value for key, value in last.items() if value is not None}, fingerprint)
+    return found.summed() if compared is Compared.SUMS else found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,18 @@ The target is one for the ratio.""",
         """`./kstreams bench nexmark`, exactly once, both systems over the same topics ([the queries](nexmark.md)); ours / Kafka Streams.
 *Records*: on the topics that the query reads. *Peak MB*: driver, Spark's JVM, workers and broker / the peer's JVM alone. *State MB*: what
 the local stores occupy on the disk at the end.""",
+    ),
+    "theodolite": (
+        "Theodolite and ShuffleBench",
+        """`./kstreams bench theodolite`, exactly once, all records on the topic before the start ([the queries](theodolite.md));
+columns as for Nexmark.""",
+    ),
+    "lag-trend": (
+        "Loads held",
+        """`./kstreams bench theodolite --load R --doublings N`: records arrive at R per second. Value: the slope of the straight line
+fitted to the lag (what the group has not committed of input and repartition topics), one sample a second after a warm-up. *Held*: the
+slope is *below* a hundredth of the load; empty if the producer *reached* less than 98 % of it. *Load held*: the largest of the loads
+that were tried, in ascending order, until one was *not held*; *limited by*: the lag or the producer, empty if all were held.""",
     ),
     "python-peers": (
         "Compared with other Python stream processors",
@@ -219,8 +231,7 @@ def render(measured: Iterable[Line], notes: Iterable[str] = ()) -> str:
         if bench in by_bench:
             title, method = _METHODS.get(bench, (bench, ""))
             parts += [f"## {title}", *([method] if method else [])]
-            lines = by_bench[bench]
-            parts.append(_comparison(lines) if bench == "throughput" else _queries(lines) if bench == "nexmark" else _table(lines.values()))
+            parts.append(_TABLES.get(bench, _table)(by_bench[bench]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -264,7 +275,7 @@ def _comparison(cases: Mapping[str, Line]) -> str:
 
 
 def _queries(cases: Mapping[str, Line]) -> str:
-    """Return a table of Nexmark's queries: this package / the peer in each column."""
+    """Return a table of queries: this package / the peer in each column."""
     rows = []
     for case, line in cases.items():
         if case.endswith((_RATIO, _PEER)):
@@ -286,17 +297,20 @@ def _with_spread(line: Line) -> str:
     return f"{_number(line['value'])} ({_number(line['min'])}-{_number(line['max'])})"
 
 
-def _table(lines: Iterable[Line]) -> str:
+def _table(cases: Mapping[str, Line]) -> str:
     """Return a table: case, value, unit, target and verdict if any line has them, and all other fields that any line has."""
-    lines = list(lines)
+    lines = list(cases.values())
     judged_first = [name for name in _JUDGED if any(name in line for line in lines)]
     names = dict.fromkeys([*judged_first, *(name for line in lines for name in line if name not in _SKIPPED)])
     rows = [[line["case"], _number(line["value"]), line["unit"], *(_value(name, line.get(name, "")) for name in names)] for line in lines]
     return _markdown(["case", "value", "unit", *(name.replace("_", " ") for name in names)], rows)
 
 
+_TABLES: Mapping[str, Callable[[Mapping[str, Line]], str]] = {"throughput": _comparison, "nexmark": _queries, "theodolite": _queries}
+
+
 def _value(name: str, value: Any) -> str:
-    return _verdict(value) if name == "met" else _number(value)
+    return _verdict(value) if name in ("met", "held") else _number(value)
 
 
 def _verdict(met: Any) -> str:

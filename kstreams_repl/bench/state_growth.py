@@ -22,7 +22,7 @@ import click
 from kstreams_repl.bench import json_output
 from kstreams_repl.bench.clients_alone import seconds_alone
 from kstreams_repl.bench.deployed import Settings, run_workload
-from kstreams_repl.bench.memory import Pace
+from kstreams_repl.bench.pace import Pace, uniform_rows
 from kstreams_repl.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer, chosen_jdk, peer_option
 from kstreams_repl.bench.processes import ProcessSampler
 from kstreams_repl.bench.testbed import PARTITIONS, Testbed, give_up, open_testbed, produce, where
@@ -230,7 +230,7 @@ class _Size:
 
     def _kill(self, app: Application) -> None:
         """Kill every worker (kill -9) while records are sent; print when all instances run again, and what they restored."""
-        with Pace(self.testbed, self.input, self.keys, _LOAD_RATE) as pace:
+        with Pace(self.testbed, self.input, uniform_rows(self.keys), _LOAD_RATE) as pace:
             time.sleep(_LOAD_SECONDS)
             former = {slot: one.pid for slot, one in app.reports.instances.items()}
             began = time.monotonic()

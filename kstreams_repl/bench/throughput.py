@@ -13,7 +13,7 @@ import click
 from kstreams_repl.bench import outputs
 from kstreams_repl.bench.comparison import Case, compare, comparison_options
 from kstreams_repl.bench.deployed import Measured, Settings, run_workload
-from kstreams_repl.bench.outputs import Output
+from kstreams_repl.bench.outputs import Compared, Output
 from kstreams_repl.bench.peers.kafka_streams import KafkaStreamsPeer, PeerRun
 from kstreams_repl.bench.testbed import Testbed
 from kstreams_repl.bench.workloads import WORKLOADS, Topics
@@ -88,7 +88,7 @@ class _WorkloadCase(Case):
         return peer.run(self.testbed, self.workload, replace(self.topics, output=output), self.records, self.settings, name)
 
     def read(self, output: str) -> Output:
-        return outputs.read_output(self.testbed, output, table=self.workload in outputs.TABLES)
+        return outputs.read_output(self.testbed, output, Compared.TABLE if self.workload in outputs.TABLES else Compared.RECORDS)
 
     def fields(self) -> dict[str, Any]:
         sizes = {"records": self.records, "keys": self.keys, "instances": self.settings.instances}

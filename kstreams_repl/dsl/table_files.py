@@ -106,7 +106,7 @@ def _columns(schema: Any, value_serde: Any) -> tuple[Any, str | None]:
     with extras():
         import pyarrow as pa
     if schema is None and (declared := _record_schema(value_serde)) is not None:
-        from kstreams_repl.serdes.schemas.avro_columns import NoColumnError, columns_of
+        from kstreams_repl.serdes.schemas.columns import NoColumnError, columns_of
 
         try:
             return columns_of(declared), None
@@ -187,7 +187,7 @@ def _in_microseconds(field: Any) -> Any:
     return field
 
 
-def _record_schema(serde: Any) -> str | None:
+def _record_schema(serde: Any) -> tuple[str, ...] | None:
     return None if serde is None else getattr(serdes.resolve(serde), "record_schema", None)
 
 

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute
 
 from kstreams_repl.display.wording import counted
-from kstreams_repl.serdes import Serde
+from kstreams_repl.serdes import Serde, of
+from kstreams_repl.serdes.header_ids import Part, framed_column
 from kstreams_repl.serdes.schemas.registry import is_registered
-from kstreams_repl.types import Windowed
+from kstreams_repl.types import Headers, Windowed
 
 SerializedValues = Sequence[bytes | None]
 
@@ -81,18 +82,28 @@ def decode(serde: Serde | None, cells: SerializedValues) -> Decoded:
     Args:
         serde: the serde that wrote them; None = guess from the first values (JSON, text, else bytes).
     """
-    if serde is None:
-        serde_name, deserialize = guess(cells), None
-    else:
-        serde_name, deserialize = (serde.name if serde._builtin else ""), serde.deserialize
+    chosen = of(guess(cells)) if serde is None else serde
+    serde_name = chosen.name if chosen._builtin else ""
     if serde_name == "bytes":
         return Decoded(pa.array(cells, pa.binary()))
     if serde_name in ("string", "json", "uuid"):
         return _text(cells, is_json=serde_name == "json")
     if serde_name in _FIXED:
         return _fixed(cells, *_FIXED[serde_name])
-    assert deserialize is not None
-    return _by_function(cells, deserialize)
+    return _by_function(cells, chosen.deserialize)
+
+
+def recognised(
+    serde: Serde | None, cells: SerializedValues, headers: Sequence[Headers | None], part: Part
+) -> tuple[Serde, SerializedValues]:
+    """Return the serde of keys or values (None: guessed from the first ones), and the cells as it reads them.
+
+    Args:
+        headers: those of the records, which may have the schema ids of the cells.
+    """
+    framed = framed_column(cells, headers, part) if serde is None or serde.reads_header_ids else cells
+    chosen = serde or of(guess(framed))
+    return chosen, framed if chosen.reads_header_ids else cells
 
 
 def guess(cells: SerializedValues) -> str:

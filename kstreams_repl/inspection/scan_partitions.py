@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from kstreams_repl.inspection.columns import TableData, guess
+from kstreams_repl.inspection.columns import TableData
 from kstreams_repl.inspection.json_values import JsonColumn, lenient, read_json
 from kstreams_repl.inspection.query import selection
 from kstreams_repl.inspection.sandbox import open_sandbox, quote_identifier
 from kstreams_repl.inspection.stores import LogRows, store_table
-from kstreams_repl.inspection.topics import records_table
+from kstreams_repl.inspection.topics import records_table, serdes_of
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.reading import OffsetRange, read_ranges
-from kstreams_repl.serdes import Serde, of
+from kstreams_repl.serdes import Serde
 from kstreams_repl.topology.stores import StoreBuilder
 from kstreams_repl.types import RecordBatch, TopicPartition
 
@@ -92,8 +92,7 @@ def planned(
         key_serde, value_serde: None = determined from the sample; required for a store.
     """
     if store is None:
-        key_serde = key_serde or of(guess([key for _, batch in sample for key in batch.keys]))
-        value_serde = value_serde or of(guess([value for _, batch in sample for value in batch.values]))
+        key_serde, value_serde = serdes_of([batch for _, batch in sample], key_serde, value_serde)
     pieces = Pieces(settings, tuple(ranges), key_serde, value_serde, store)
     if store is None:
         table = pieces._table(sample)

@@ -22,6 +22,7 @@ from kstreams_repl.inspection.pushdown import UNBOUNDED, Bounds
 from kstreams_repl.operators.stream_async import WAITING
 from kstreams_repl.runtime.pending_rows import PendingRow
 from kstreams_repl.serdes import Serde
+from kstreams_repl.serdes.header_ids import framing
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import RecordBatch
 
@@ -61,6 +62,7 @@ class LogRows:
     def __init__(self, builder: StoreBuilder, partition: int) -> None:
         self._builder = builder
         self._partition = partition
+        self._frame = None if builder.source_topic is None else framing(builder.key_serde, builder.value_serde)
         self._rows: dict[bytes, bytes] = {}
         self._time_at = _TIME_AT.get(builder.kind)
         self._observed = -1
@@ -69,6 +71,8 @@ class LogRows:
 
     def add(self, batch: RecordBatch) -> None:
         """Add the next records, in order."""
+        if batch.headers is not None and self._frame is not None:
+            batch = self._frame(batch)
         rows, stamped, pack = self._rows, self._stamped, _LONG.pack
         physical: Callable[[bytes], bytes] = _AS_STORED.get(self._builder.kind, bytes)
         if self._time_at is not None:

@@ -13,12 +13,13 @@ from itertools import chain
 import pyarrow as pa
 
 from kstreams_repl.display.wording import counted
-from kstreams_repl.inspection.columns import TableData, decode, guess, milliseconds, unreadable_note
+from kstreams_repl.inspection.columns import TableData, decode, milliseconds, recognised, unreadable_note
 from kstreams_repl.inspection.pushdown import UNBOUNDED, Bounds
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
-from kstreams_repl.serdes import Serde, of
+from kstreams_repl.serdes import Serde
+from kstreams_repl.serdes.header_ids import Part
 from kstreams_repl.types import Headers, RecordBatch, TopicPartition
 
 FEW = 10_000
@@ -128,10 +129,7 @@ class TopicScan:
         if self._serdes is None:
             batches = [batch for _, batch in chain.from_iterable(held.values())]
             key, value = self._given
-            self._serdes = (
-                key or of(guess(list(chain.from_iterable(batch.keys for batch in batches)))),
-                value or of(guess(list(chain.from_iterable(batch.values for batch in batches)))),
-            )
+            self._serdes = serdes_of(batches, key, value)
         for partition, batches_of in held.items():
             if batches_of:
                 held[partition] = []
@@ -247,6 +245,15 @@ def records_table(
     return data
 
 
+def serdes_of(batches: Sequence[RecordBatch], key: Serde | None, value: Serde | None) -> tuple[Serde, Serde]:
+    """Return the serdes of keys and values; those that are None are guessed from the records."""
+    headers = [own for batch in batches for own in batch.headers or [None] * len(batch)]
+    return (
+        key or recognised(None, [cell for batch in batches for cell in batch.keys], headers, "key")[0],
+        value or recognised(None, [cell for batch in batches for cell in batch.values], headers, "value")[0],
+    )
+
+
 def _columns(
     batches: Iterable[tuple[TopicPartition, RecordBatch]],
     key_serde: Serde | None,
@@ -270,9 +277,10 @@ def _columns(
     columns: dict[str, pa.Array] = {}
     json_columns: list[str] = []
     unreadable = {"key": 0, "value": 0}
-    for name, serde, cells in (("key", key_serde, keys), ("value", value_serde, values)):
+    parts: tuple[tuple[Part, Serde | None, list[bytes | None]], ...] = (("key", key_serde, keys), ("value", value_serde, values))
+    for name, serde, cells in parts:
         if wanted is None or name in wanted or (name == "key" and not {"window_start", "window_end"}.isdisjoint(wanted)):
-            found = decode(serde, cells)
+            found = decode(*recognised(serde, cells, headers, name))
             columns |= {name: found.values, **found.more}
             unreadable[name] = found.unreadable
             json_columns += [name] if found.is_json else []

@@ -39,6 +39,7 @@ _LOG = logging.getLogger("kstreams_repl.kafka")
 CALL_SECONDS = 10.0
 TRANSACTION_MS = 10_000
 _ABORT_SECONDS = 1.0
+_TAPPED = b"tapped/"
 TopicRecord = tuple[str, int, bytes | None, bytes | None, int] | tuple[str, int, bytes | None, bytes | None, int, Headers]
 """A record of another topic within a control transaction: topic, partition, key, value, timestamp, and headers if it has any."""
 
@@ -161,10 +162,13 @@ class JournalControl:
 
 
 class JournalReports:
-    """The writer of one instance's reports and claims, or of a client's orders. `send` only queues; delivery happens in the background.
+    """The writer of one instance's reports and claims, or of a client's orders and taps. `send` only queues; delivery happens in the
+    background.
     """
 
     def __init__(self, settings: ClientSettings, application_id: str) -> None:
+        self._servers = settings.bootstrap_servers
+        self._error: KafkaException | KafkaError | None = None
         self._topic = journal_topic_name(application_id)
         self.failed = 0
         """Number of undelivered reports. They are heartbeats, so the next one replaces a lost one."""
@@ -187,18 +191,46 @@ class JournalReports:
             self._producer.poll(0)
         except KafkaException as error:
             self.failed += 1
+            self._error = error
             _LOG.warning("a report of %d bytes was not sent: %s", len(value or b""), error)
 
     def flush(self, seconds: float = CALL_SECONDS) -> bool:
         """Wait up to ``seconds`` until everything queued is delivered; return False on timeout."""
         return bool(self._producer.flush(seconds) == 0)
 
+    def confirm(self, doing: str, *, hint: str, seconds: float = CALL_SECONDS) -> None:
+        """Wait until everything queued is delivered: what a client asks for is not replaced by a next report.
+
+        Args:
+            doing: what is written, as a participle, for the error.
+            hint: for the error of a broker that does not answer.
+
+        Raises:
+            AuthorizationError: there is no right to write to the journal.
+            BrokerUnavailableError: the broker did not confirm it in time.
+        """
+        try:
+            delivered = self.flush(seconds)
+        except (KafkaException, SystemError) as error:  # a fatal error of the client, at times in the place of a callback's result
+            cause = error if isinstance(error, KafkaException) else error.__cause__
+            if not isinstance(cause, KafkaException):
+                raise
+            raise translate(cause, doing, bootstrap_servers=self._servers, topic=self._topic) from error
+        if self._error is not None:
+            raise translate(self._error, doing, bootstrap_servers=self._servers, topic=self._topic)
+        if not delivered or self.failed:
+            raise BrokerUnavailableError(
+                f"{doing}: waited {seconds:.0f} s for the broker to confirm a record of {self._topic}", hint=hint, topic=self._topic
+            )
+
     def close(self) -> None:
         """Drop the connection without waiting; queued reports are lost (call `flush` first to deliver them)."""
         _drop(self)
 
     def _on_failure(self, error: KafkaError | None, message: Message) -> None:
-        self.failed += error is not None
+        if error is not None:
+            self.failed += 1
+            self._error = error
 
 
 class JournalReader:
@@ -210,11 +242,15 @@ class JournalReader:
     Args:
         start: the first offset to read; earlier records are not known to this reader.
         reports: False skips the instances' reports without decoding them.
+        tapped: True reads the values at tapped nodes, and nothing else; False skips them.
     """
 
-    def __init__(self, settings: ClientSettings, application_id: str, *, start: int = 0, reports: bool = True) -> None:
+    def __init__(
+        self, settings: ClientSettings, application_id: str, *, start: int = 0, reports: bool = True, tapped: bool = False
+    ) -> None:
         self.state = JournalState()
-        self._passed_over = () if reports else (b"instance/",)
+        self._tapped = tapped
+        self._passed_over = (_TAPPED,) if reports else (_TAPPED, b"instance/")
         self._settings = settings
         self._events = ClientEvents()
         self._at = TopicPartition(journal_topic_name(application_id), 0)
@@ -275,7 +311,8 @@ class JournalReader:
         for message in messages:
             error = message.error()
             if error is None:
-                if self._passed_over and (message.key() or b"").startswith(self._passed_over):
+                key = message.key() or b""
+                if not key.startswith(_TAPPED) if self._tapped else key.startswith(self._passed_over):
                     self._reached = message.offset() + 1
                     continue
                 changed |= self.state.apply(message.key(), message.value(), message.offset())

@@ -2,7 +2,7 @@
 
 There are two families of keys (guarantees.md, "The journal"): *control* keys are written by the producer with the transactional id
 ``<application.id>-control``; each of the others has a writer of its own, named in the key: the instance in a slot, the query server of
-an executor, the client that gives an order. A record is JSON with a ``kind``.
+an executor, the client that gives an order or taps a node. A record is JSON with a ``kind``.
 Decoding checks the kind against the key and every field against the dataclass and its bounds, and rejects what does not fit, so that a
 decoded record can be used, written again and displayed. Records never contain client settings or secrets. The source text of a version
 is for display: its hash identifies a session file, and it is never executed.
@@ -58,6 +58,8 @@ SlotName = Annotated[str, Text(6, re.compile("[0-9]+"))]
 PartitionName = Annotated[str, Text(10, re.compile("[0-9]+"))]
 PlaceName = Annotated[str, Text(249, re.compile(r"[A-Za-z0-9._-]+"))]
 HostName = Annotated[str, Text(255, re.compile(r"[A-Za-z0-9.:_-]+"))]
+TapRows = Annotated[int, Within(1, 1_000)]
+TapRate = Annotated[int, Within(1, 10_000)]
 OrderId = Annotated[str, Text(32, re.compile("[0-9a-f]{8,32}"))]
 TopicName = Annotated[str, Text(249, re.compile(r"[A-Za-z0-9._-]+"))]
 
@@ -328,13 +330,70 @@ class RetryOrder:
             return None
 
 
+@dataclass(frozen=True, slots=True)
+class TapRequest:
+    """A client's request for the values at a node of the running application (`control.node_taps`). Instance key ``tap/<id>``.
+
+    Attributes:
+        node: the node whose output (a sink: whose input) is observed.
+        rows: how many of the last records each instance keeps.
+        per_second: records beyond this rate are counted, not shown.
+        until_ms: end of the lease by the client's clock; the client extends it while it lives. Through the journal, where clocks may
+            differ, a lease runs from the arrival of the request.
+        last_ms: latest end of the lease after any renewal.
+    """
+
+    kind: ClassVar[str] = "tap"
+    generation: Generation
+    id: OrderId
+    node: Name
+    rows: TapRows
+    per_second: TapRate
+    until_ms: Millis
+    last_ms: Millis
+
+    @property
+    def key(self) -> str:
+        return f"tap/{self.id}"
+
+    def in_force(self, now_ms: int) -> bool:
+        """Return whether the lease has not expired."""
+        return now_ms < min(self.until_ms, self.last_ms)
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> TapRequest | None:
+        """Read the fields of a request; return None when they are invalid."""
+        try:
+            return cast(TapRequest, _read(cls, content, cls.__name__))
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class TappedValues:
+    """The values that passed the tapped nodes of an instance since its last such record, as JSON, for display. Instance key
+    ``tapped/<slot>``.
+    """
+
+    kind: ClassVar[str] = "tapped"
+    generation: Generation
+    slot: Slots
+    values: Prose
+
+    @property
+    def key(self) -> str:
+        return f"tapped/{self.slot}"
+
+
 ControlRecord = DesiredState | Assignment | Version | StopOffsets | KeptOffsets
-InstanceRecord = InstanceReport | Measured | Claim | ServerAddress | RetryOrder
+InstanceRecord = InstanceReport | Measured | Claim | ServerAddress | RetryOrder | TapRequest | TappedValues
 JournalRecord = ControlRecord | InstanceRecord
 
 CONTROL_KINDS: Mapping[str, type[Any]] = {cls.kind: cls for cls in (DesiredState, Assignment, Version, StopOffsets, KeptOffsets)}
-INSTANCE_KINDS: Mapping[str, type[Any]] = {cls.kind: cls for cls in (InstanceReport, Measured, Claim, ServerAddress, RetryOrder)}
-_INSTANCE_KEYS = ("instance/", "claim/", "server/", "order/")
+INSTANCE_KINDS: Mapping[str, type[Any]] = {
+    cls.kind: cls for cls in (InstanceReport, Measured, Claim, ServerAddress, RetryOrder, TapRequest, TappedValues)
+}
+_INSTANCE_KEYS = ("instance/", "claim/", "server/", "order/", "tap/", "tapped/")
 
 
 def source_hash(source: str) -> str:

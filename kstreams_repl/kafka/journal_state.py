@@ -12,6 +12,7 @@ is at rest if its last claim before the command has ended, because a worker that
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -27,12 +28,15 @@ from kstreams_repl.kafka.journal_records import (
     RetryOrder,
     ServerAddress,
     StopOffsets,
+    TappedValues,
+    TapRequest,
     Version,
     decode,
 )
 
 _LOG = logging.getLogger("kstreams_repl.kafka")
 _ENDED = frozenset({"paused", "stopped", "failed", "superseded"})
+_MOST_TAPPED = 1_000
 LARGEST_LEAP = 2**32
 """The highest accepted increase of the generation. Generations increase by one, so a larger step is not from this project, and
 accepting it could leave no room for the next one.
@@ -64,6 +68,10 @@ class JournalState:
         """By executor directory: the address of its query server. It stays over generations: the server does, too."""
         self._orders: dict[str, RetryOrder] = {}
         """Clients' orders by id, until the client removes them or the generation ends."""
+        self._taps: dict[str, TapRequest] = {}
+        """Clients' requests for values at nodes by id, until the client or an instance removes them or the generation ends."""
+        self.tapped: deque[TappedValues] = deque(maxlen=_MOST_TAPPED)
+        """Values at nodes in the order of their arrival. The reader that asked for them takes them; all others skip their records."""
         self._busy: frozenset[int] | None = None
         """The slots with a claim in progress when the application was ordered to pause or stop; None while it is to run."""
         self._reports_at_command: dict[int, InstanceReport] = {}
@@ -102,6 +110,11 @@ class JournalState:
     def orders(self) -> Mapping[str, RetryOrder]:
         """Clients' orders in the current generation by id, including those that have expired."""
         return MappingProxyType(self._orders)
+
+    @property
+    def taps(self) -> Mapping[str, TapRequest]:
+        """Clients' requests for values at nodes by id, including those whose lease has expired."""
+        return MappingProxyType(self._taps)
 
     @property
     def failures(self) -> Mapping[int, InstanceReport]:
@@ -205,6 +218,10 @@ class JournalState:
                     del self._servers[record.place]
             case RetryOrder():
                 self._orders[record.id] = record
+            case TapRequest():
+                self._taps[record.id] = record
+            case TappedValues():
+                self.tapped.append(record)
             case Claim():
                 held = self._claims.get((record.run, record.slot))
                 if held is not None and not _passes(record, held):
@@ -224,6 +241,7 @@ class JournalState:
         self._measured = {slot: measured for slot, measured in self._measured.items() if measured.generation >= generation}
         self._claims = {at: claim for at, claim in self._claims.items() if claim.generation >= generation}
         self._orders = {name: order for name, order in self._orders.items() if order.generation >= generation}
+        self._taps = {name: tap for name, tap in self._taps.items() if tap.generation >= generation}
         self._working, self._homes, self._busy = {}, {}, None
         if self.assignment is not None and self.assignment.generation < generation:
             self.assignment = None
@@ -248,6 +266,8 @@ class JournalState:
             return self._servers.pop(rest, None) is not None
         elif family == "order":
             return self._orders.pop(rest, None) is not None
+        elif family == "tap":
+            return self._taps.pop(rest, None) is not None
         elif family == "claim":
             gone = [at for at, claim in self._claims.items() if claim.key == name]
             for at in gone:

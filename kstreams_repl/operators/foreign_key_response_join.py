@@ -10,7 +10,7 @@ from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.operators.user_functions import joiner_of_side
 from kstreams_repl.operators.value_getters import ValueGetter
-from kstreams_repl.serdes.murmur3 import hash128
+from kstreams_repl.serdes.foreign_key import hash128
 from kstreams_repl.types import Headers
 
 

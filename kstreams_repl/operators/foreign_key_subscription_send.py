@@ -15,8 +15,8 @@ from kstreams_repl.serdes.foreign_key import (
     PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE,
     PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE,
     Subscription,
+    hash128,
 )
-from kstreams_repl.serdes.murmur3 import hash128
 from kstreams_repl.types import Headers
 
 

@@ -20,6 +20,7 @@ from kstreams_repl.runtime.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.runtime.record_context import NOWHERE
 from kstreams_repl.runtime.task_context import TaskServices
 from kstreams_repl.runtime.user_error import user_line
+from kstreams_repl.serdes.header_ids import as_received, framing
 from kstreams_repl.stores.factory import open_store
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.topology.subtopologies import Subtopology
@@ -92,7 +93,7 @@ class GlobalTask:
         owners = {store: node.name for node in nodes for store in getattr(node, "stores", ())}
         for builder in self._builders.values():
             self.services.stores[builder.name] = open_store(
-                self.services.with_serdes(builder),
+                self.services.with_serdes(builder, builder.source_topic),
                 environment,
                 record_context=self.services.record,
                 send=None,
@@ -131,8 +132,10 @@ class GlobalTask:
         """Apply records of one partition, in offset order."""
         node, enter = self._sources[topic]
         services, record = self.services, self.services.record
-        de_key = services.key_serde(node.key_serde).deserialize
-        de_value = services.value_serde(node.value_serde).deserialize
+        key_serde, value_serde = services.key_serde(node.key_serde), services.value_serde(node.value_serde)
+        de_key, de_value = key_serde.deserialize, value_serde.deserialize
+        if batch.headers is not None and (frame := framing(key_serde, value_serde)) is not None:
+            batch = frame(batch)
         headers = batch.headers or [None] * len(batch)
         for raw_key, raw_value, ts, offset, row in zip(
             batch.keys, batch.values, batch.timestamps, batch.offsets, headers, strict=True
@@ -140,7 +143,7 @@ class GlobalTask:
             try:
                 key, value = de_key(raw_key), de_value(raw_value)
             except BaseException as error:
-                poison = ErrorContext(node.name, "global", topic, partition, offset, ts, raw_key, raw_value, row or [])
+                poison = ErrorContext(node.name, "global", topic, partition, offset, ts, *as_received(raw_key, raw_value, row or []))
                 self._on_poison(poison, error)
                 continue
             record.topic, record.partition, record.offset, record.timestamp, record.headers = (
@@ -155,9 +158,8 @@ class GlobalTask:
             try:
                 enter(key, value, ts, record.headers)
             except BaseException as error:
-                self._on_error(
-                    ErrorContext(node.name, "global", topic, partition, offset, ts, raw_key, raw_value, record.headers), error
-                )
+                raw = as_received(raw_key, raw_value, record.headers)
+                self._on_error(ErrorContext(node.name, "global", topic, partition, offset, ts, *raw), error)
         record.restore(NOWHERE)
 
     def _on_poison(self, at: ErrorContext, error: BaseException) -> None:

@@ -39,6 +39,8 @@ class Source(Protocol):
     """The immutable list shared by records without headers; None: each record gets its own list."""
     trace: Trace | None
     """Called for each record before it is decoded; None costs nothing."""
+    frame: Callable[[RecordBatch], RecordBatch] | None
+    """Prepares a batch with headers for the serdes (`header_ids.framing`); None: not needed."""
     extract: Callable[[RecordQueue, Any, Any, int, int, Headers], int] | None
     """(queue, key, value, timestamp, offset, headers) -> timestamp in ms"""
 
@@ -159,6 +161,8 @@ class RecordQueue:
         """Append records; they must follow the previous ones in offset order."""
         if not batch.offsets:
             return
+        if batch.headers is not None and self.source.frame is not None:
+            batch = self.source.frame(batch)
         self._pending.extend(_apart(batch, self._skipped) if self._skipped else (batch,))
         self.size += len(batch.offsets)
         self.buffered_bytes += batch.size_bytes

@@ -15,6 +15,7 @@ from kstreams_repl.runtime.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.runtime.task_context import TaskServices
 from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.serdes.base import Serde
+from kstreams_repl.serdes.header_ids import on_the_wire, sends_ids
 from kstreams_repl.topology.nodes import SinkNode
 from kstreams_repl.topology.table_files import TableFiles
 from kstreams_repl.types import Headers, Outlet, SinkMetadata
@@ -65,7 +66,9 @@ def build_sink(node: SinkNode, context: NodeContext, services: TaskServices) -> 
     find = None if windowed else getattr(services.collector, "direct", None)
     client: Direct | None = None if find is None else find(topic, site)
     produce, refused = (None, None) if client is None else client
-    send, partition = services.collector.sender(topic, site), services.collector.partition_of
+    if sends_ids(key_serde, value_serde):
+        produce = refused = None
+    send, partition = _with_header_ids(services.collector.sender(topic, site), services.collector.partition_of, key_serde, value_serde)
     to_key, to_value = key_serde.serialize, value_serde.serialize
 
     def sink(key: Any, value: Any, timestamp: int, headers: Any) -> None:
@@ -156,7 +159,7 @@ def _chosen(
     suffix: int,
     site: SinkSite,
 ) -> Process:
-    ways: dict[str, tuple[Send, Callable[[Any], Any], Callable[[Any], Any]]] = {}
+    ways: dict[str, tuple[Send, Callable[[str, bytes], int], Callable[[Any], Any], Callable[[Any], Any]]] = {}
     collector, record, drop = services.collector, services.record, services.dropper(site.node)
     topic_of, partitioner, fixed = node.topic_extractor, node.partitioner, node.topic
 
@@ -170,8 +173,10 @@ def _chosen(
         way = ways.get(real)
         if way is None:
             try:
-                writers = services.key_serde(key_serde, real).serialize, services.value_serde(value_serde, real).serialize
-                way = ways[real] = (collector.sender(real, site), *writers)
+                bound = services.key_serde(key_serde, real), services.value_serde(value_serde, real)
+                way = ways[real] = (
+                    *_with_header_ids(collector.sender(real, site), collector.partition_of, *bound), bound[0].serialize, bound[1].serialize,
+                )  # fmt: skip
             except UnknownTopicError as error:
                 context = site.context()
                 response = site.decide(context, error)
@@ -181,7 +186,7 @@ def _chosen(
                 if response is Response.RETRY:
                     raise OutputRetryError(error.message, hint=error.hint, topic=real, node=site.node) from error
                 raise
-        send, to_key, to_value = way
+        send, partition_of, to_key, to_value = way
         try:
             data, payload = to_key(key), to_value(value)
         except Exception as cause:
@@ -196,10 +201,25 @@ def _chosen(
                 if not partitions:
                     drop("partitioner")
                 return
-        placed = collector.partition_of(real, data[:-suffix]) if suffix and data is not None else None
+        placed = partition_of(real, data[:-suffix]) if suffix and data is not None else None
         send(data, payload, timestamp, headers, placed)
 
     return sink_chosen
+
+
+def _with_header_ids(
+    send: Send, partition_of: Callable[[str, bytes], int], key_serde: Serde, value_serde: Serde
+) -> tuple[Send, Callable[[str, bytes], int]]:
+    """Return both calls for what the serdes write: schema ids for headers are sent there, and do not count for the partition."""
+    if not sends_ids(key_serde, value_serde):
+        return send, partition_of
+    size_of = key_serde.header_id_size
+
+    def send_split(key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int | None) -> None:
+        key, value, headers = on_the_wire(key_serde, value_serde, key, value, headers)
+        send(key, value, timestamp, headers, partition)
+
+    return send_split, partition_of if size_of is None else lambda topic, key: partition_of(topic, key[size_of(key) :])
 
 
 def _partitions(chosen: Any) -> Sequence[int]:

@@ -13,6 +13,7 @@ from kstreams_repl.runtime.handlers import ErrorContext, Handler, Response, ask
 from kstreams_repl.runtime.record_queue import RecordQueue, RecordSkipped
 from kstreams_repl.runtime.task_context import TaskServices
 from kstreams_repl.runtime.user_error import user_line
+from kstreams_repl.serdes.header_ids import as_received, framing
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.types import Headers
 
@@ -52,6 +53,7 @@ class CompiledSource:
         self.deserialize_keys = key_serde.deserialize_many if trace is None else None  # a traced task decodes one by one
         self.deserialize_values = value_serde.deserialize_many if trace is None else None
         self.key_serde, self.value_serde = key_serde, value_serde
+        self.frame = framing(key_serde, value_serde)
         self._services = services
         self._handler = handler
         # records that the application wrote to its own topics already have a valid timestamp, as in Kafka Streams
@@ -99,7 +101,8 @@ class CompiledSource:
         if isinstance(error, StreamsProcessingError | SchemaRegistryError) or is_interrupt(error):
             raise error
         at = queue.partition
-        context = ErrorContext(self.name, str(self._services.task_id), at.topic, at.partition, offset, ts, key, value, headers)
+        raw = as_received(key, value, headers)
+        context = ErrorContext(self.name, str(self._services.task_id), at.topic, at.partition, offset, ts, *raw)
         if isinstance(error, RecordSkipped):
             self._services.dead_letter(context, error)
             self._services.drop("skipped", self.name)

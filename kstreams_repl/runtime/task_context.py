@@ -32,6 +32,7 @@ from kstreams_repl.runtime.task_tables import TaskTables
 from kstreams_repl.runtime.task_threads import TaskThreads
 from kstreams_repl.serdes.base import Serde
 from kstreams_repl.serdes.deferred import DeferredSerde
+from kstreams_repl.serdes.header_ids import as_received
 from kstreams_repl.serdes.schemas.registry import settings_from
 from kstreams_repl.topology.nodes import Node
 from kstreams_repl.topology.stores import StoreBuilder
@@ -121,9 +122,8 @@ class TaskServices:
     def error_context(self, node: str) -> ErrorContext:
         """Return the context of the current record for a handler."""
         at = self.record
-        return ErrorContext(
-            node, str(self.task_id), at.topic, at.partition, at.offset, at.timestamp, at.raw_key, at.raw_value, at.headers
-        )
+        raw = as_received(at.raw_key, at.raw_value, at.headers)
+        return ErrorContext(node, str(self.task_id), at.topic, at.partition, at.offset, at.timestamp, *raw)
 
     def dead_letter(self, context: ErrorContext, error: Exception) -> None:
         """Write a skipped source record to the dead-letter topic, if there is one, in the same commit as all other output."""

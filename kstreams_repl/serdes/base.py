@@ -47,7 +47,10 @@ class Serde:
             deserialization.
         recipe: (function, arguments) that makes this serde again, if its own functions cannot be pickled for a worker.
         bind: (topic, part, registry settings) -> the serde for one topic, if its bytes depend on it (`for_topic`).
-        record_schema: the Avro schema of its dicts, as JSON text; None: it has none, or does not know it.
+        record_schema: the schema of its dicts: the name of the format (avro, protobuf, json_schema), the text, and the name of a
+            Protobuf message if it is not the first; None: it has none, or does not know it.
+        reads_header_ids: whether its bytes begin with a schema id, which a record may have in a header instead (`header_ids`).
+        header_id_size: serialized bytes -> how many at their beginning are a schema id to send in a header; None: it writes none there.
 
     Example:
         >>> point = Serde(lambda p: f"{p[0]},{p[1]}".encode(), lambda b: tuple(map(int, b.split(b","))), name="point")
@@ -68,6 +71,8 @@ class Serde:
         "deserialize_many",
         "ascii_safe",
         "record_schema",
+        "reads_header_ids",
+        "header_id_size",
         "_recipe",
         "_bind",
         "_builtin",
@@ -90,7 +95,9 @@ class Serde:
         ascii_safe: bool = False,
         recipe: tuple[Callable[..., Serde], tuple[Any, ...]] | None = None,
         bind: Callable[[str | None, Any, Any], Serde] | None = None,
-        record_schema: str | None = None,
+        record_schema: tuple[str, ...] | None = None,
+        reads_header_ids: bool = False,
+        header_id_size: Callable[[bytes], int] | None = None,
     ) -> None:
         self.name = name
         self.serialize: Serializer = serialize if none_safe else _skip_none(serialize)
@@ -104,6 +111,8 @@ class Serde:
         self.deserialize_many = deserialize_many
         self.ascii_safe = ascii_safe
         self.record_schema = record_schema
+        self.reads_header_ids = reads_header_ids
+        self.header_id_size = header_id_size
         self._recipe = recipe
         self._bind = bind
         self._builtin = False

@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
+import mmh3
+
 from kstreams_repl.errors import SerializationError
 from kstreams_repl.serdes.base import Serde, wrong_bytes
 from kstreams_repl.serdes.deferred import around
@@ -26,6 +28,18 @@ PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE = 3
 _HASH_IS_NULL = 0x80
 _HASH_SIZE = 16
 _LENGTH = struct.Struct(">i")
+_HASH = struct.Struct(">QQ")
+_SEED = 104729
+
+
+def hash128(data: bytes) -> bytes:
+    """Return the hash of a left row: Kafka Streams' `Murmur3.hash128` with its default seed, two big-endian 64-bit halves.
+
+    Example:
+        >>> hash128(b"abc").hex()
+        '8cc66bdf24a3b65ee942bed9d38bee40'
+    """
+    return _HASH.pack(*mmh3.mmh3_x64_128_utupledigest(data, _SEED))
 
 
 class Subscription(NamedTuple):

@@ -62,6 +62,8 @@ def time_windowed(inner: Serde | str, size_ms: int | timedelta) -> Serde:
         name=f"time-windowed({inner.name}, {size})",
         base_key_suffix=8,
         recipe=(time_windowed, (inner, size)),
+        reads_header_ids=inner.reads_header_ids,
+        header_id_size=inner.header_id_size,
     )
 
 
@@ -84,5 +86,11 @@ def session_windowed(inner: Serde | str) -> Serde:
         return Windowed(key_from_bytes(data[:-16]), start, end)
 
     return Serde(
-        serialize, deserialize, name=f"session-windowed({inner.name})", base_key_suffix=16, recipe=(session_windowed, (inner,))
+        serialize,
+        deserialize,
+        name=f"session-windowed({inner.name})",
+        base_key_suffix=16,
+        recipe=(session_windowed, (inner,)),
+        reads_header_ids=inner.reads_header_ids,
+        header_id_size=inner.header_id_size,
     )

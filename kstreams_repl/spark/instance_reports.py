@@ -42,7 +42,6 @@ class InstanceReport:
         stage: the current step of its task initialisation.
         trouble: why it is recovering.
         place: on a cluster, the executor's state directory.
-        taps: whether values at its nodes can be tapped: on a cluster only if the driver's control directory is on its disk.
         nodes: counts of the nodes of its tasks since the application was created: taken, given, records taken per second, dropped by
             reason. None if it reports none: at rest the commit contains them.
         global_nodes: as `nodes`, for global tables, which are read again with each task initialisation.
@@ -68,7 +67,6 @@ class InstanceReport:
     failure: Mapping[str, Any] | None = None
     tasks: Mapping[str, TaskReport] = field(default_factory=dict)
     place: str | None = None
-    taps: bool = True
     recycled: int = 0
     snapshots: Mapping[str, int] = field(default_factory=dict)
     from_snapshots: Mapping[str, int] = field(default_factory=dict)
@@ -89,6 +87,11 @@ class ApplicationReport:
     @property
     def records(self) -> int:
         return sum(instance.records for instance in self.instances.values())
+
+    @property
+    def remote(self) -> bool:
+        """Whether its instances run on other hosts than their driver, as far as they have reported."""
+        return any(instance.place is not None for instance in self.instances.values())
 
     @property
     def rate(self) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from kstreams_repl.errors import TaskCorruptedError
+from kstreams_repl.serdes.header_ids import Framed, framing
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.stores.header_rows import with_headers
 from kstreams_repl.stores.lru import MOST_SAVED, ORDER, pack_order, unpack_order
@@ -44,6 +45,7 @@ class Restorer:
         self._name = builder.name
         self._retention = builder.retention_ms if builder.retention_ms is not None else _DAY_MS
         self._interval = segment_interval_ms(self._retention)
+        self._frame = None if builder.source_topic is None else framing(builder.key_serde, builder.value_serde)
         self._live = 0
         """The first live segment; earlier ones have expired."""
         self._order: dict[bytes, None] | None = None
@@ -75,6 +77,8 @@ class Restorer:
         """Write a batch in offset order, together with the position after it."""
         if not len(batch.offsets):
             return
+        if batch.headers is not None and self._frame is not None:
+            batch = self._framed(self._frame, batch)
         positions = {self._at: batch.offsets[-1] + 1} if self.builder.persistent else {}
         if self._versioned is not None:
             self._apply_versions(self._versioned, batch, positions)
@@ -84,6 +88,17 @@ class Restorer:
             present = [(key, value) for key, value in zip(keys, values, strict=True) if key is not None]
             keys, values = [key for key, _ in present], [value for _, value in present]
         self._environment.restore(self._name, keys, values, positions=positions, persistent=self.builder.persistent)
+
+    def _framed(self, frame: Callable[[RecordBatch], RecordBatch], batch: RecordBatch) -> RecordBatch:
+        """Return the records of a table's source topic with schema ids in front, as the store has its values."""
+        found = frame(batch)
+        if getattr(self.builder.key_serde, "header_id_size", None) is None and any(type(key) is Framed for key in found.keys):
+            raise TaskCorruptedError(
+                f"store {self._name} cannot be restored from {self._at}: the keys there have their schema ids in headers, and the store "
+                "writes them in front of its keys",
+                hint="give the table a changelog of its own: topology.optimization=none",
+            )
+        return found
 
     def finish(self, position: int) -> None:
         """Save the end position and make open stores reload; called at the end of the changelog."""

@@ -14,6 +14,7 @@ from kstreams_repl.errors import (
     did_you_mean,
 )
 from kstreams_repl.serdes import Serde, resolve
+from kstreams_repl.serdes.header_ids import framed, on_the_wire, without_stale_ids
 from kstreams_repl.serdes.schemas.registry import settings_from
 from kstreams_repl.types import Headers
 
@@ -70,7 +71,7 @@ class TestInputTopic:
     ) -> None:
         self._driver = driver
         self.topic = topic
-        self._key, self._value = key_serde.serialize, value_serde.serialize
+        self._serdes = key_serde, value_serde
         self._next = start
         self._advance = advance
 
@@ -108,7 +109,10 @@ class TestInputTopic:
                 self._next += self._advance
         pairs = list(headers.items() if isinstance(headers, Mapping) else headers or ())
         at = time_ms(timestamp, "timestamp")
-        self._driver.pipe_bytes(self.topic, self._key(key), self._value(value), at, pairs, partition=partition)
+        key_serde, value_serde = self._serdes
+        pairs = without_stale_ids(key_serde, value_serde, pairs)
+        data = on_the_wire(key_serde, value_serde, key_serde.serialize(key), value_serde.serialize(value), pairs)
+        self._driver.pipe_bytes(self.topic, data[0], data[1], at, data[2], partition=partition)
 
     def advance_time(self, by: int | timedelta) -> None:
         """Advance the time of later records without their own timestamp (ms or timedelta).
@@ -201,7 +205,7 @@ class TestOutputTopic:
     def __init__(self, driver: Driver, topic: str, key_serde: Any, value_serde: Any, partition: int | None = None) -> None:
         self._driver = driver
         self.topic = topic
-        self._key, self._value = key_serde.deserialize, value_serde.deserialize
+        self._serdes = key_serde, value_serde
         self._partition = partition
 
     def _waiting(self) -> Sequence[ProducedRecord]:
@@ -267,7 +271,10 @@ class TestOutputTopic:
             )
         record = waiting[0]
         self._driver.output(self.topic).remove(record)  # the first one that is equal
-        return TestRecord(self._key(record.key), self._value(record.value), record.timestamp, record.headers)
+        key_serde, value_serde = self._serdes
+        key = framed(record.key, record.headers, "key") if key_serde.reads_header_ids else record.key
+        value = framed(record.value, record.headers, "value") if value_serde.reads_header_ids else record.value
+        return TestRecord(key_serde.deserialize(key), value_serde.deserialize(value), record.timestamp, record.headers)
 
     def read_key_value(self) -> tuple[Any, Any]:
         """Return the next record's key and value.

@@ -11,19 +11,18 @@ from typing import Any
 import pytest
 
 from kstreams_repl.spark.startup.spark_session import get_session, stop_session
-from tests.cluster.standalone import SparkCluster
+from kstreams_repl.spark.startup.standalone_cluster import StandaloneCluster
 from tests.spark.hosting import Host
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
-    made = SparkCluster(tmp_path)
-    yield made
-    made.stop()
+def cluster(tmp_path: Path) -> Iterator[StandaloneCluster]:
+    with StandaloneCluster(tmp_path / "cluster") as made:
+        yield made
 
 
 @pytest.fixture
-def host(broker: Any, cluster: SparkCluster, tmp_path: Path) -> Iterator[Host]:
+def host(broker: Any, cluster: StandaloneCluster, tmp_path: Path) -> Iterator[Host]:
     stop_session()
     try:
         made = Host(broker, get_session(cluster.master), tmp_path, on_cluster=True)

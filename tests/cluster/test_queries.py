@@ -24,7 +24,7 @@ from kstreams_repl.queries.metadata import HostInfo
 from kstreams_repl.queries.server.launch import ServerRecord
 from kstreams_repl.session.views.store_view import StoreView
 from kstreams_repl.spark.startup.spark_session import stop_session
-from tests.cluster.standalone import SparkCluster
+from kstreams_repl.spark.startup.standalone_cluster import StandaloneCluster
 from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -44,7 +44,7 @@ def topology(topic: str) -> ks.StreamsBuilder:
 class Cluster:
     """A session with an application on both workers of a cluster."""
 
-    def __init__(self, broker: Any, cluster: SparkCluster, directory: Path, **settings: Any) -> None:
+    def __init__(self, broker: Any, cluster: StandaloneCluster, directory: Path, **settings: Any) -> None:
         stop_session()
         self.cluster = cluster
         self.name = f"app-{uuid.uuid4().hex[:8]}"
@@ -109,7 +109,7 @@ class Cluster:
 
 
 @pytest.fixture
-def started(broker: Any, cluster: SparkCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def started(broker: Any, cluster: StandaloneCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("KSTREAMS_STATE", str(tmp_path / "driver"))  # the session's host; the workers have directories of their own
     made: list[Cluster] = []
 

@@ -10,7 +10,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.spark.startup.spark_session import stop_session
-from tests.cluster.standalone import SparkCluster
+from kstreams_repl.spark.startup.standalone_cluster import StandaloneCluster
 from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -39,7 +39,7 @@ def parsing(name: str, function: Any) -> ks.StreamsBuilder:
     return builder
 
 
-def test_failed_records_are_tried_and_dropped_on_executors(broker: Any, cluster: SparkCluster, tmp_path: Path) -> None:
+def test_failed_records_are_tried_and_dropped_on_executors(broker: Any, cluster: StandaloneCluster, tmp_path: Path) -> None:
     """The orders go through the journal: the control directory has none."""
     stop_session()
     name = f"app-{uuid.uuid4().hex[:8]}"
@@ -64,7 +64,7 @@ def test_failed_records_are_tried_and_dropped_on_executors(broker: Any, cluster:
         assert sorted(record.value for record in read) == [number for number in range(40) if number != 7]
 
 
-def test_an_application_is_deployed_to_a_cluster_from_the_cell(broker: Any, cluster: SparkCluster, tmp_path: Path) -> None:
+def test_an_application_is_deployed_to_a_cluster_from_the_cell(broker: Any, cluster: StandaloneCluster, tmp_path: Path) -> None:
     stop_session()
     name = f"app-{uuid.uuid4().hex[:8]}"
     topic = f"{name}-in"

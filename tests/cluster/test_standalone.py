@@ -12,7 +12,7 @@ from kstreams_repl.instance.control.journal_follower import Follower
 from kstreams_repl.spark.deployment import Deployment
 from kstreams_repl.spark.failures import missing_executors
 from kstreams_repl.spark.slots.spark_slots import total_slots
-from tests.cluster.standalone import SparkCluster
+from kstreams_repl.spark.startup.standalone_cluster import StandaloneCluster
 from tests.spark.hosting import Host, counting, decoded, expected_counts, failed, numbered, processed, running, settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -26,7 +26,7 @@ def stores_under(root: Path) -> set[str]:
     return {path.parent.name for path in root.glob("*/executor-*/*/data.mdb")}
 
 
-def test_instances_run_on_both_executors_and_keep_their_state_apart(cluster: SparkCluster, host: Host) -> None:
+def test_instances_run_on_both_executors_and_keep_their_state_apart(cluster: StandaloneCluster, host: Host) -> None:
     source, sink = host.topic("in"), host.topic("out")
     rows = numbered(4_000)
     host.produce(source, rows)
@@ -84,7 +84,7 @@ def test_a_pause_between_two_epochs_does_not_wait_for_the_next_one(host: Host) -
     assert decoded(host.table(sink)) == expected_counts(numbered(2_500))
 
 
-def test_tasks_of_a_killed_executor_move_and_use_the_standby_copy(cluster: SparkCluster, host: Host) -> None:
+def test_tasks_of_a_killed_executor_move_and_use_the_standby_copy(cluster: StandaloneCluster, host: Host) -> None:
     source, sink = host.topic("in"), host.topic("out")
     host.produce(source, numbered(30_000, keys=20_000))
     deployment = host.deploy(counting(source, sink), num_standby_replicas=1)
@@ -114,7 +114,9 @@ def test_tasks_of_a_killed_executor_move_and_use_the_standby_copy(cluster: Spark
     assert decoded(host.table(f"{deployment.application_id}-counts-changelog")) == wanted
 
 
-def test_an_instance_whose_slot_was_lost_for_good_is_an_error(cluster: SparkCluster, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_whose_slot_was_lost_for_good_is_an_error(
+    cluster: StandaloneCluster, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Spark queues its task for ever; the user is told, and goes on when a worker has come back."""
     monkeypatch.setattr(missing_executors, "PATIENCE_SECONDS", 5.0)
     source, sink = host.topic("in", 6), host.topic("out", 6)

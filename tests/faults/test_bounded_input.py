@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import StreamsBuilder, serdes
+from kstreams_repl import StreamsBuilder, connect, serdes
 from kstreams_repl.batch.stop_offsets import by_partition
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import InputOffsetError, KStreamsError, UnknownTopicError
 from kstreams_repl.kafka.clients import ClientEvents, make_transactional_producer
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.spark.application_state import Status
@@ -190,3 +190,29 @@ def test_state_that_cannot_follow_the_growth_is_refused_by_the_next_run_not_by_t
     with pytest.raises(KStreamsError, match="partitions"):
         deployment.start()
     assert deployment.status is Status.STOPPED
+
+
+def test_a_run_whose_input_is_deleted_fails_and_its_stop_offsets_do_not_bind_the_topic_that_replaces_it(host: Host, tmp_path: Path) -> None:
+    source, sink = host.topic("in", 1), host.topic("out", 1)
+    held = gate(tmp_path / "opened")
+    host.produce(source, numbered(200))
+    topology = passing(source, sink, lambda value: str(held(value)))
+    deployment = host.deploy(topology, autostop_at="eol", repl_partitions_check_ms=200)
+    settle(lambda: deployment.status is Status.RUNNING, "the run", story=lambda: deployment)
+    host.admin.delete_topics([source])
+    settle(lambda: deployment.status is Status.FAILED, "the run to miss its input", story=lambda: deployment)
+    assert isinstance(deployment.error, KStreamsError) and source in str(deployment.error)
+    (tmp_path / "opened").touch()
+    with pytest.raises(UnknownTopicError, match=source):
+        deployment.start()
+
+    host.admin.create_topic(source, 1)
+    host.produce(source, numbered(10))
+    with pytest.raises(InputOffsetError, match=f"stops at offset 200 of {source}-0, but the log ends at 10"):
+        deployment.start()
+    assert len(host.read(sink)) == 0
+    with connect(host.bootstrap, directory=host.directory) as session:
+        session.reset(deployment.application_id, delete_stop_offsets=True, dry_run=False)
+    deployment = host.deploy(topology, autostop_at="eol")
+    assert deployment.wait(60) and deployment.status is Status.STOPPED, deployment.error
+    assert sorted(int(value or b"") for _, value in host.read(sink)) == list(range(10))

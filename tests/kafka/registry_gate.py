@@ -1,14 +1,19 @@
-"""`RegistryGate`: stands before a real registry, as a company's gateway does: it asks for a password, may be slow, and notes requests."""
+"""`RegistryGate`: stands before a real registry, as a company's gateway does: it asks for a password, may be slow, and notes requests.
+
+With `guids` it gives each schema a GUID and answers ``/schemas/guids/…``, as Confluent's does; the embedded one does not.
+"""
 
 from __future__ import annotations
 
 import base64
+import json
 import threading
 import time
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import NAMESPACE_URL, uuid5
 
 
 class RegistryGate:
@@ -21,8 +26,9 @@ class RegistryGate:
         requests: (method, path, status) of all requests.
     """
 
-    def __init__(self, target: str, *, user_info: str | None = None) -> None:
+    def __init__(self, target: str, *, user_info: str | None = None, guids: bool = False) -> None:
         self.user_info, self.delay = user_info, 0.0
+        self._ids: dict[str, int] | None = {} if guids else None
         self.requests: list[tuple[str, str, int]] = []
         self._target, self._closed = urlsplit(target), False
         gate = self
@@ -62,13 +68,25 @@ class RegistryGate:
         connection = HTTPConnection(str(self._target.hostname), self._target.port or 80, timeout=30)
         try:
             headers = {"Content-Type": request.headers.get("Content-Type", "application/json")}
-            connection.request(request.command, request.path, body or None, headers)
+            connection.request(request.command, self._own_path(request.path), body or None, headers)
             answer = connection.getresponse()
-            return answer.status, answer.read()
+            return answer.status, self._with_guid(answer.read())
         except OSError as error:
             return 503, f'{{"error_code": 50301, "message": "{type(error).__name__}"}}'.encode()
         finally:
             connection.close()
+
+    def _own_path(self, path: str) -> str:
+        before, guids, guid = path.partition("/schemas/guids/")
+        return f"{before}/schemas/ids/{self._ids.get(guid.partition('?')[0], 0)}" if guids and self._ids is not None else path
+
+    def _with_guid(self, body: bytes) -> bytes:
+        found = json.loads(body) if self._ids is not None and body[:1] == b"{" else {}
+        if self._ids is None or "id" not in found:
+            return body
+        guid = str(uuid5(NAMESPACE_URL, f"{self._target.netloc}/{found['id']}"))
+        self._ids[guid] = found["id"]
+        return json.dumps({**found, "guid": guid}).encode()
 
     def close(self) -> None:
         self._closed = True

@@ -5,6 +5,23 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+PROTO = """syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+message First { int32 n = 1; }
+message Line {
+  message Item { string name = 1; bytes raw = 2; }
+  int64 id = 1;
+  repeated Item items = 2;
+  map<string, double> prices = 3;
+  google.protobuf.Timestamp at = 4;
+  State state = 5;
+  optional int32 left = 6;
+}
+enum State { NEW = 0; PAID = 1; }
+"""
+"""A Protobuf schema with what the tests of the serdes need: a second message, nested ones, a map, an enum, a timestamp, presence."""
+
 
 class Evolution(NamedTuple):
     """One candidate for a subject, and the field (or place) that decides if it is refused."""

@@ -30,6 +30,7 @@ from kstreams_repl.kafka.embedded.registry import EmbeddedRegistry
 from kstreams_repl.serdes.schemas.registry import Settings, default_registry, settings_of, use_by_default
 from kstreams_repl.session.session_directory import SessionDirectory
 from tests.kafka.registry_gate import RegistryGate
+from tests.kafka.schema_evolutions import PROTO
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]  # on a new machine the first one fetches the registry
 
@@ -54,21 +55,6 @@ VALUE = {
     "token": UUID("12345678-1234-5678-1234-567812345678"), "tags": {"a": [1, 2]}, "state": "PAID",
 }  # fmt: skip
 FLAT = {"title": "Point", "type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
-PROTO = """syntax = "proto3";
-package shop;
-import "google/protobuf/timestamp.proto";
-message First { int32 n = 1; }
-message Line {
-  message Item { string name = 1; bytes raw = 2; }
-  int64 id = 1;
-  repeated Item items = 2;
-  map<string, double> prices = 3;
-  google.protobuf.Timestamp at = 4;
-  State state = 5;
-  optional int32 left = 6;
-}
-enum State { NEW = 0; PAID = 1; }
-"""
 STRATEGIES = {"topic": "TOPIC", "record": "RECORD", "topic_record": "TOPIC_RECORD"}
 
 

@@ -14,7 +14,10 @@ from confluent_kafka.admin import NewTopic
 
 import kstreams_repl as ks
 from kstreams_repl.errors import AuthenticationError, AuthorizationError
+from kstreams_repl.instance.control.journal_taps import JournalTapClient
 from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.journal import ensure_journal
+from kstreams_repl.kafka.journal_records import TapRequest
 from kstreams_repl.session.session_directory import SessionDirectory
 from tests.secured_broker import PASSWORD, USER, Right, SecuredBroker, secured_broker, token_endpoint
 
@@ -170,3 +173,21 @@ def test_wrong_credentials_are_refused_at_once(secured: SecuredBroker, how: str,
     with pytest.raises(AuthenticationError) as refused:
         ks.connect(secured.address(listener), directory=tmp_path, report=lambda line: None, **settings)
     assert PASSWORD not in str(refused.value) and "sasl.* and ssl.*" in (refused.value.hint or "")
+
+
+def test_a_tap_through_a_journal_that_may_only_be_read_names_the_missing_right(
+    secured: SecuredBroker, administrator: ks.Session, name: str, tmp_path: Path
+) -> None:
+    """The values at a node of an application in executors: its request and the answers are records of the journal."""
+    ensure_journal(administrator.client.admin, name)
+    request = TapRequest(1, "ab" * 8, "counts", 10, 200, 0, 0)
+    secured.grant(Right("READ", "TOPIC", f"{name}-journal"))
+    with connected(secured, "SASL_PLAINTEXT", tmp_path) as session:
+        client = JournalTapClient(session.settings, name)
+        with pytest.raises(AuthorizationError, match=f"counts of {name} to the journal"):
+            client.put(request)
+        client.close()
+        secured.grant(Right("WRITE", "TOPIC", f"{name}-journal"))
+        client = JournalTapClient(session.settings, name)
+        client.put(request)
+        client.close()

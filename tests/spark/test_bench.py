@@ -63,6 +63,31 @@ def test_kafka_streams_beside_us_puts_out_the_same(broker: Any) -> None:
 
 @pytest.mark.slow
 @with_peer
+def test_queries_of_theodolite_and_shufflebench_put_out_what_kafka_streams_does(broker: Any) -> None:
+    names = ["uc1", "uc2", "uc3", "uc4", "shuffle-100000"]
+    chosen = [part for name in names for part in ("--query", name)]
+    lines = bench(broker, "theodolite", "--records", "4000", "--sensors", "200", *chosen, "--peer", "kafka-streams")
+    ratios = {line["case"]: line for line in lines if line["case"].endswith(" ratio")}
+    assert [ratios[f"{name} ratio"]["same_output"] for name in names] == [True] * 5
+    assert [line["records"] for line in lines if line["case"] in names] == [40_000, 40_000, 4000, 8000, 20_000]
+    assert not [name for name in Admin(ClientSettings(broker.bootstrap_servers)).topics(internal=True) if "feedback" in name]
+
+
+@pytest.mark.slow
+@with_peer
+def test_a_load_is_tried_on_both_systems_and_their_topics_are_deleted(broker: Any) -> None:
+    few = ["--load", "200", "--doublings", "1", "--seconds", "6", "--warm-seconds", "2"]
+    lines = {line["case"]: line for line in bench(broker, "theodolite", "--query", "uc4", *few, "--peer", "kafka-streams")}
+    for system in ("", " kafka-streams"):
+        first = lines[f"uc4 at 200/s{system}"]
+        assert 190 <= first["reached"] <= 210 and first["below"] == 2 and first["last_lag"] < 5_000
+        assert lines[f"uc4 load held{system}"]["value"] in (0, 200, 400)
+    left = Admin(ClientSettings(broker.bootstrap_servers)).topics(internal=True)
+    assert not [name for name in left if name.startswith(("load-", "theodolite-"))]
+
+
+@pytest.mark.slow
+@with_peer
 def test_growth_beside_kafka_streams_compares_both_with_their_own_smallest_store(broker: Any) -> None:
     sizes = ["--keys", "500", "--keys", "2000", "--warm", "3000", "--records", "5000"]
     lines = {line["case"]: line for line in bench(broker, "state-growth", *sizes, "--peer", "kafka-streams")}

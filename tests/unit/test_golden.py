@@ -17,8 +17,7 @@ from kstreams_repl.kafka.partitioning import murmur2, partitioner
 from kstreams_repl.runtime.java_queue import JavaPriorityQueue
 from kstreams_repl.runtime.record_context import RecordContext
 from kstreams_repl.serdes.change import change
-from kstreams_repl.serdes.foreign_key import Subscription, SubscriptionResponse, subscription, subscription_response
-from kstreams_repl.serdes.murmur3 import hash128
+from kstreams_repl.serdes.foreign_key import Subscription, SubscriptionResponse, hash128, subscription, subscription_response
 from kstreams_repl.stores.codec import Codec
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.stores.factory import open_store

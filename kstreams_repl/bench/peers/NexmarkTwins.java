@@ -46,7 +46,7 @@ final class NexmarkTwins {
     private static final ObjectMapper MAPPER = new ObjectMapper();
     private static final Serde<String> TEXT = Serdes.String();
     private static final Serde<Long> LONG = Serdes.Long();
-    private static final Serde<JsonNode> JSON = Serdes.serdeFrom((topic, node) -> bytes(node), (topic, data) -> tree(data));
+    static final Serde<JsonNode> JSON = Serdes.serdeFrom((topic, node) -> bytes(node), (topic, data) -> tree(data));
     private static final long DAY = 86_400_000;
     private static final Duration TEN_SECONDS = Duration.ofSeconds(10);
     private static final JoinWindows PAIRS = JoinWindows.ofTimeDifferenceAndGrace(Duration.ofSeconds(1), TEN_SECONDS);
@@ -486,15 +486,15 @@ final class NexmarkTwins {
 
     // ---- JSON
 
-    private static ObjectNode object() {
+    static ObjectNode object() {
         return MAPPER.createObjectNode();
     }
 
-    private static long number(JsonNode node, String name) {
+    static long number(JsonNode node, String name) {
         return node.get(name).asLong();
     }
 
-    private static String text(JsonNode node, String name) {
+    static String text(JsonNode node, String name) {
         return node.get(name).asText();
     }
 

@@ -119,8 +119,12 @@ public final class StreamsPeer {
         StreamsBuilder builder = new StreamsBuilder();
         String out = option("output");
         String workload = option("workload");
-        if (option("twin").equals("true")) {
-            new NexmarkTwins(builder, options, this::saw).build(workload);
+        if (!option("twins").isEmpty()) {
+            switch (option("twins")) {
+                case "nexmark" -> new NexmarkTwins(builder, options, this::saw).build(workload);
+                case "theodolite" -> new TheodoliteTwins(builder, options, this::saw).build(workload);
+                default -> throw new IllegalArgumentException(option("twins"));
+            }
             return builder;
         }
         KTable<String, String> users = workload.equals("join") ? builder.table(option("table"), Materialized.as("users")) : null;

@@ -1,5 +1,5 @@
-"""Kafka Streams itself on the JVM: `StreamsPeer.java` and `NexmarkTwins.java`, compiled with the JDK that is found, with the jars
-pinned in `jars.lock`.
+"""Kafka Streams itself on the JVM: `StreamsPeer.java` and the twins of benchmarks' queries, compiled with the JDK that is found, with
+the jars pinned in `jars.lock`.
 
 Its clock runs from the first record *processed* to the last one processed: commits and output may still be pending when it stops,
 which favours it by up to one commit interval.
@@ -13,8 +13,8 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
@@ -33,9 +33,11 @@ from kstreams_repl.kafka.embedded.jars import LockedJar, ensure_jars, parse_lock
 
 KAFKA_STREAMS = "kafka-streams"
 """The peer's name in options and lines."""
-SOURCES = ("StreamsPeer.java", "NexmarkTwins.java")
+SOURCES = ("StreamsPeer.java", "NexmarkTwins.java", "TheodoliteTwins.java")
 GRACE_SECONDS = 90
 """Additional time for start and close of the peer."""
+LOG = "peer.log"
+_ENDLESS, _ENDLESS_SECONDS = 1 << 62, 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,20 +151,26 @@ class JavaPeer:
 
     def _run_java(self, options: Mapping[str, Any], seconds: float, state: Path) -> tuple[Any, ProcessSampler]:
         """Run the peer until it has printed its one line; return the line's contents."""
-        command = self.command(options)
-        log = state / "peer.log"
-        with log.open("wb") as errors:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+        with self._started(self.command(options), state) as process:
             sampler = ProcessSampler(lambda: tree(process.pid))
+            with sampler:
+                output = line_of(process, seconds + GRACE_SECONDS)
+        if not output:
+            raise KStreamsError(
+                f"the {self.title} peer failed: {last_words(state / LOG)}", hint="run it once more; its jars may not fit the JDK"
+            )
+        return json.loads(output), sampler
+
+    @contextmanager
+    def _started(self, command: Sequence[str], state: Path) -> Iterator[subprocess.Popen[bytes]]:
+        """Start the peer, and kill it afterwards; what it says is in its log in its state directory."""
+        with (state / LOG).open("wb") as errors:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
             try:
-                with sampler:
-                    output = line_of(process, seconds + GRACE_SECONDS)
+                yield process
             finally:
                 process.kill()
                 process.communicate()
-        if not output:
-            raise KStreamsError(f"the {self.title} peer failed: {last_words(log)}", hint="run it once more; its jars may not fit the JDK")
-        return json.loads(output), sampler
 
     def command(self, options: Mapping[str, object], *flags: str) -> list[str]:
         """Return the command of the peer.
@@ -191,30 +199,55 @@ class KafkaStreamsPeer(JavaPeer):
         name: str,
         *,
         after: int = 0,
-        twin: bool = False,
+        twins: str = "",
         settle_ms: int = 0,
     ) -> PeerRun:
         """Run one workload to the end of its input, and delete everything it made except its output.
 
         Args:
             after: number of processed records after which its clock starts; 0: with the first record.
-            twin: `workload` is a query of `NexmarkTwins`, and `topics.input` the prefix of its topics.
+            twins: `workload` is a query of this benchmark, and `topics.input` the prefix of its topics.
             settle_ms: it has finished when it has processed nothing for so long, for topologies with repartition topics; its clock stops
                 with the last record.
 
         Raises:
             KStreamsError: the peer failed, or did not finish in time.
         """
+        more = {"records": records, "after": after, "twins": twins, "settle-ms": settle_ms, "max-seconds": settings.max_seconds}
+        with self._options(testbed, workload, topics, settings, name, more) as (options, state):
+            result, sampler = self._run_java(options, settings.max_seconds, state)
+            state_mb = megabytes_in(state)
+        complete = result["records"] == records and result["closed"]
+        return PeerRun(result["measured"], result["seconds"], result["cpu_seconds"], sampler.peak_rss_mb, complete, state_mb)
+
+    @contextmanager
+    def running(
+        self, testbed: Testbed, workload: str, topics: Topics, settings: Settings, name: str, *, twins: str
+    ) -> Iterator[Callable[[], None]]:
+        """Run a query for as long as the block lasts; yields a function that raises if the peer has ended before."""
+        more = {"records": _ENDLESS, "after": 0, "twins": twins, "settle-ms": 0, "max-seconds": _ENDLESS_SECONDS}
+
+        def check() -> None:
+            if process.poll() is not None:
+                raise KStreamsError(f"the {self.title} peer failed: {last_words(state / LOG)}", hint="run it once more")
+
+        with (
+            self._options(testbed, workload, topics, settings, name, more) as (options, state),
+            self._started(self.command(options), state) as process,
+        ):
+            yield check
+
+    @contextmanager
+    def _options(
+        self, testbed: Testbed, workload: str, topics: Topics, settings: Settings, name: str, more: Mapping[str, Any]
+    ) -> Iterator[tuple[dict[str, Any], Path]]:
+        """Yield the options of a run and its state directory; delete afterwards what the run made except its output."""
         state = Path(tempfile.mkdtemp(prefix="kstreams-peer-state-", dir=self._scratch))
         options = {
             "application": name,
             "bootstrap": testbed.session.bootstrap_servers,
             "workload": workload,
             "guarantee": settings.guarantee,
-            "records": records,
-            "after": after,
-            "twin": str(twin).lower(),
-            "settle-ms": settle_ms,
             "input": topics.input,
             "table": topics.table,
             "output": topics.output,
@@ -223,17 +256,13 @@ class KafkaStreamsPeer(JavaPeer):
             "linger-ms": LINGER_MS,
             "compression": COMPRESSION,
             "state-dir": state,
-            "max-seconds": settings.max_seconds,
             "cache-bytes": "" if settings.cache_bytes is None else settings.cache_bytes,
         }
         try:
-            result, sampler = self._run_java(options, settings.max_seconds, state)
-            state_mb = megabytes_in(state)
+            yield {**options, **more}, state
         finally:
             shutil.rmtree(state, ignore_errors=True)
             testbed.forget(name)
-        complete = result["records"] == records and result["closed"]
-        return PeerRun(result["measured"], result["seconds"], result["cpu_seconds"], sampler.peak_rss_mb, complete, state_mb)
 
 
 def line_of(process: subprocess.Popen[bytes], seconds: float) -> bytes:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from kstreams_repl.bench.deployed import Settings
-from kstreams_repl.bench.peers.kafka_streams import GRACE_SECONDS, JavaPeer, last_words, line_of
+from kstreams_repl.bench.peers.kafka_streams import GRACE_SECONDS, LOG, JavaPeer, last_words, line_of
 from kstreams_repl.bench.testbed import Testbed
 from kstreams_repl.errors import KStreamsError
 
@@ -41,18 +40,12 @@ class QueriesPeer(JavaPeer):
             "max-seconds": settings.max_seconds,
         }
         command = self.command(options, "-Dsun.net.httpserver.nodelay=true")  # without it each answer waits for Nagle's algorithm
-        log = state / "peer.log"
         try:
-            with log.open("wb") as errors:
-                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
-                try:
-                    output = line_of(process, settings.max_seconds + GRACE_SECONDS)
-                    if not output:
-                        raise KStreamsError(f"the Kafka Streams peer does not serve: {last_words(log)}")
-                    yield json.loads(output)["port"], process.pid
-                finally:
-                    process.kill()
-                    process.communicate()
+            with self._started(command, state) as process:
+                output = line_of(process, settings.max_seconds + GRACE_SECONDS)
+                if not output:
+                    raise KStreamsError(f"the Kafka Streams peer does not serve: {last_words(state / LOG)}")
+                yield json.loads(output)["port"], process.pid
         finally:
             shutil.rmtree(state, ignore_errors=True)
             testbed.forget(name)

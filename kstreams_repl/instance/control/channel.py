@@ -9,7 +9,7 @@ path, because a pause must take 0.15 s and a command through the journal takes a
     signal(generation, s)   signal()              the command
     reports, metrics        report(), metrics()   state, figures and measurements of each slot
                             claim_slot()          which worker runs a slot in an epoch; the first wins
-    taps                    taps                  requests for values at a node, and the values
+    `TapClient`             taps                  requests for values at a node, and the values
     `OrderBox`              orders()              orders about records that wait for another try
 
 The commands to one generation, and what each slot reports once it has followed one:
@@ -28,7 +28,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
-from kstreams_repl.instance.control.node_taps import TapFiles
+from kstreams_repl.instance.control.node_taps import TapServer
 from kstreams_repl.instance.control.slot_lock import SlotLock
 from kstreams_repl.kafka.journal_records import RetryOrder
 
@@ -52,7 +52,6 @@ class ControlChannel(Protocol):
     """The application's control directory on this host."""
     remote: bool
     """Whether instances run on other hosts: stores in this host's state directory are outdated then."""
-    taps: TapFiles
 
     def signal(self, generation: int, signal: Signal) -> bool:
         """Give a command to a generation; return False, and do nothing, when a higher one is in force.
@@ -94,7 +93,10 @@ class InstanceControl(Protocol):
 
     generation: int
     slot: int
-    taps: TapFiles
+
+    @property
+    def taps(self) -> TapServer:
+        """Clients' requests for values at nodes."""
 
     def signal(self, *, now: float | None = None) -> Signal:
         """Return the current command.

@@ -93,7 +93,6 @@ class FileChannel:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.taps = TapFiles(directory)
 
     def signal(self, generation: int, signal: Signal) -> bool:
         lease = Lease(generation, signal, os.getpid(), self.remote)

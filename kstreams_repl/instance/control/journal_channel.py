@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from kstreams_repl.instance.control.channel import ENDED, EpochTask, Signal
-from kstreams_repl.instance.control.file_channel import FileChannel, read_lease
+from kstreams_repl.instance.control.file_channel import FileChannel
 from kstreams_repl.instance.control.journal_follower import Follower, forget
-from kstreams_repl.instance.control.node_taps import TapFiles
+from kstreams_repl.instance.control.journal_taps import JournalTapServer
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal_records import Claim, Failure, InstanceReport, InstanceStateName, Measured, RetryOrder
 from kstreams_repl.metrics.snapshot import validated
@@ -119,7 +119,7 @@ class JournalInstanceControl:
 
     Args:
         executor: the directory in which this executor keeps its stores.
-        directory: the control directory of the driver's host.
+        instances: how many instances the generation has.
         claim: the claim that holds the slot; when another claim holds it (Spark declared this executor lost and runs the task
             again on another one) the instance is superseded.
         resting: the slot was not claimed, because the application was to rest when the epoch began; if it is resumed in the
@@ -134,15 +134,14 @@ class JournalInstanceControl:
         slot: int,
         *,
         executor: str,
-        directory: Path,
+        instances: int = 1,
         claim: Claim | None = None,
         resting: bool = False,
         parent: int | None = None,
     ) -> None:
         self._claim = claim
         self._resting = resting
-        self._directory = directory
-        self.taps = TapFiles(directory)
+        self.taps = JournalTapServer(follower, instances)
         self._follower = follower
         self.generation = generation
         self.slot = slot
@@ -150,7 +149,6 @@ class JournalInstanceControl:
         self._parent = parent
         self._last: tuple[str, float] = ("", 0.0)
         self._state = ""
-        self._tapped = self._sees_driver()
 
     def signal(self, *, now: float | None = None) -> Signal:
         if self._parent is not None and os.getppid() != self._parent:
@@ -190,7 +188,6 @@ class JournalInstanceControl:
 
     def _send(self, content: Mapping[str, Any], at_ms: int, *, done: bool = False) -> None:
         origin = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, "place": self._executor}
-        origin["taps"] = self._tapped
         bare = _BARE.issuperset(content)  # of an epoch without work: the stores may be on another executor
         failure = content.get("failure")
         self._follower.writer.send(
@@ -214,14 +211,6 @@ class JournalInstanceControl:
         self._follower.writer.flush(_FLUSH_SECONDS)
         if self._state in ENDED and self._state != Signal.PAUSE.value:
             forget(self._follower.application_id)
-
-    def _sees_driver(self) -> bool:
-        """Return whether the driver's control directory is at its path on this host: `node_taps` uses it.
-
-        The check is the driver's lease of this generation in it, because another host may have a directory of the same name.
-        """
-        lease = read_lease(self._directory)
-        return lease is not None and lease.generation == self.generation
 
     def metrics(self, snapshot: Mapping[str, Any]) -> None:
         text = json.dumps(snapshot)

@@ -1,27 +1,27 @@
-"""Taps on a running application: a client's requests and an instance's samples, both as small bounded files of the control
-directory.
+"""Taps on a running application: a client's requests and an instance's samples.
 
-Actors: the client writes one `TapRequest` per tap (``taps/<id>.json``) and renews its lease while it is shown; each instance's
-`TapBoard` reads the requests a few times a second, attaches observers to the tasks that have the node (`runtime.tap_points`), and
-writes the observed records to ``tapped-<generation>-<slot>.json``. Invariants: a tap whose lease has expired is detached and its
-request removed, whether or not its client still exists; rows and bytes of every tap are bounded, records beyond the rate are only
-counted; values leave the worker as trimmed JSON, never as code; without a request the cost is one `stat` per report.
+Actors: the client puts one `TapRequest` per tap through a `TapClient` and renews its lease while it is shown; each instance's `TapBoard`
+reads the requests a few times a second from its `TapServer`, attaches observers to the tasks that have the node (`runtime.tap_points`),
+and shows the observed records there. On the driver's host both ends are `TapFiles`: small files of the control directory,
+``taps/<id>.json`` and ``tapped-<generation>-<slot>.json``; on a cluster records of the journal (`journal_taps`). Invariants: a tap whose
+lease has expired is detached and its request removed, whether or not its client still exists; rows and bytes of every tap are bounded,
+records beyond the rate are only counted; values leave the worker as trimmed JSON, never as code; without a request the cost is one
+`stat` per report on the driver's host, and a look into a dictionary on a cluster.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from kstreams_repl.instance.control.control_files import read_whole, write_whole
 from kstreams_repl.instance.control.json_safe import shown
 from kstreams_repl.instance.control.request_files import RequestFiles
+from kstreams_repl.kafka.journal_records import TapRequest
 from kstreams_repl.runtime.tap_points import sends_changes
 from kstreams_repl.types import TaskId
 
@@ -29,53 +29,54 @@ LEASE_SECONDS = 5.0
 """A tap that its client does not renew for this long expires."""
 LONGEST_SECONDS = 3600.0
 MOST_ROWS = 1_000
+"""As `journal_records.TapRows` allows."""
 MOST_BYTES = 256 * 1024
-_ID = re.compile(r"[0-9a-f]{8,32}")
 _FOLDER = "taps"
 
 
-@dataclass(frozen=True, slots=True)
-class TapRequest:
-    """A client's request for a tap.
+class TapClient(Protocol):
+    """The client's end."""
 
-    Attributes:
-        node: the node whose output (a sink: whose input) is observed.
-        rows: how many of the last records each instance keeps.
-        per_second: records beyond this rate are counted, not shown.
-        until_ms: end of the lease; the client extends it while it lives.
-        last_ms: latest end of the lease after any renewal.
-    """
+    def put(self, request: TapRequest) -> None:
+        """Request a tap, or extend its lease.
 
-    id: str
-    node: str
-    rows: int
-    per_second: int
-    until_ms: int
-    last_ms: int
+        Raises (only a first request, and only through the journal):
+            AuthorizationError: the client has no right to write to it.
+            BrokerUnavailableError: it cannot be written now.
+        """
 
-    @classmethod
-    def read(cls, content: Mapping[str, Any]) -> TapRequest | None:
-        """Parse a request; return None when it is invalid or exceeds the bounds."""
-        try:
-            request = cls(**{name: content[name] for name in cls.__dataclass_fields__})
-            sound = (
-                isinstance(request.node, str)
-                and _ID.fullmatch(request.id) is not None
-                and all(isinstance(number, int) for number in (request.until_ms, request.last_ms))
-                and 0 < request.rows <= MOST_ROWS
-                and 0 < request.per_second <= 10 * MOST_ROWS
-            )
-        except (KeyError, TypeError):
-            return None
-        return request if sound else None
+    def drop(self, request_id: str) -> None:
+        """Remove a request."""
 
-    def in_force(self, now_ms: int) -> bool:
-        """Return whether the lease has not expired."""
-        return now_ms < min(self.until_ms, self.last_ms)
+    def seen(self, generation: int, tap: str) -> list[dict[str, Any]]:
+        """Return what each instance shows of one tap: ``slot``, ``began`` (a new value restarts the count), ``count`` and ``rows``,
+        which are numbered. Rows of an earlier call may be among them, in several parts of one slot, each newer than the one before.
+        """
+
+    def close(self) -> None:
+        """Drop the connection."""
+
+
+class TapServer(Protocol):
+    """The instance's end. Never blocks, never fails."""
+
+    @property
+    def requested(self) -> bool:
+        """Whether there may be a request."""
+
+    def wanted(self, now_ms: int) -> dict[str, TapRequest]:
+        """Return the requests in force by id; remove the others."""
+
+    def show(self, generation: int, slot: int, content: Mapping[str, Any] | None) -> bool:
+        """Show the values observed by an instance; None: it has no taps any more.
+
+        Returns:
+            False: not now; show them again in the next round.
+        """
 
 
 class TapFiles(RequestFiles[TapRequest]):
-    """The requests for an application's taps and the values observed by its instances.
+    """Both ends on the driver's own host: `TapClient` and `TapServer`.
 
     Args:
         directory: the application's control directory.
@@ -85,9 +86,6 @@ class TapFiles(RequestFiles[TapRequest]):
         super().__init__(directory, _FOLDER, TapRequest.read)
 
     def seen(self, generation: int, tap: str) -> list[dict[str, Any]]:
-        """Return what each instance shows of one tap: ``slot``, ``began`` (a new value restarts the count), ``count`` and
-        ``rows``.
-        """
         found = []
         for path in self.directory.glob(f"tapped-{generation}-*.json"):
             content = read_whole(path)
@@ -96,14 +94,17 @@ class TapFiles(RequestFiles[TapRequest]):
                 found.append({"slot": content["slot"], "began": content.get("began"), **mine})
         return sorted(found, key=lambda item: item["slot"])
 
-    def show(self, generation: int, slot: int, content: Mapping[str, Any] | None) -> None:
-        """Write the values observed by an instance; None: it has no taps any more."""
+    def show(self, generation: int, slot: int, content: Mapping[str, Any] | None) -> bool:
         path = self.directory / f"tapped-{generation}-{slot}.json"
         with suppress(FileNotFoundError):  # the driver has removed the directory
             if content is None:
                 path.unlink()
             else:
                 write_whole(path, content)
+        return True
+
+    def close(self) -> None:
+        """Do nothing: files need no connection."""
 
 
 class _Tap:
@@ -138,7 +139,6 @@ class _Tap:
             if size > MOST_BYTES and rows:
                 break
             rows.append(row)
-        self.changed = False
         return {"node": self.request.node, "count": self.count, "rows": rows[::-1]}
 
 
@@ -179,8 +179,8 @@ class _TaskTap:
 class TapBoard:
     """The instance's side: attaches and detaches taps; call it at intervals from the task's own thread, between records."""
 
-    def __init__(self, files: TapFiles, generation: int, slot: int) -> None:
-        self._files = files
+    def __init__(self, server: TapServer, generation: int, slot: int) -> None:
+        self._server = server
         self._generation, self._slot = generation, slot
         self._taps: dict[str, _Tap] = {}
         self._last = 0.0
@@ -197,10 +197,10 @@ class TapBoard:
         Args:
             tasks: the instance's `StreamTask`s.
         """
-        if not self._taps and not self._files.requested:
+        if not self._taps and not self._server.requested:
             return
         now = time.time()
-        wanted = self._files.wanted(int(now * 1000))
+        wanted = self._server.wanted(int(now * 1000))
         for over in [name for name in self._taps if name not in wanted]:
             self._take_off(self._taps.pop(over))
         for name, request in wanted.items():
@@ -232,10 +232,12 @@ class TapBoard:
 
     def _show(self) -> None:
         if not self._taps:
-            self._files.show(self._generation, self._slot, None)
+            self._server.show(self._generation, self._slot, None)
         elif any(tap.changed for tap in self._taps.values()):
             taps = {name: tap.show() for name, tap in self._taps.items()}
-            self._files.show(self._generation, self._slot, {"slot": self._slot, "began": self._began, "taps": taps})
+            if self._server.show(self._generation, self._slot, {"slot": self._slot, "began": self._began, "taps": taps}):
+                for tap in self._taps.values():
+                    tap.changed = False
 
 
 def _size(row: list[Any]) -> int:

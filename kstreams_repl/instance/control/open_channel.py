@@ -13,6 +13,8 @@ from kstreams_repl.instance.control.channel import ClaimedSlot, ControlChannel, 
 from kstreams_repl.instance.control.file_channel import FileChannel, FileClaim, FileInstanceControl, read_lease
 from kstreams_repl.instance.control.journal_channel import JournalChannel, JournalClaim, JournalInstanceControl
 from kstreams_repl.instance.control.journal_follower import follow, followed
+from kstreams_repl.instance.control.journal_taps import JournalTapClient
+from kstreams_repl.instance.control.node_taps import TapClient, TapFiles
 from kstreams_repl.instance.control.retry_orders import FileOrders, JournalOrders, OrderBox
 from kstreams_repl.instance.executor_directory import executor_process, take_directory
 from kstreams_repl.instance.state.state_directory import state_root
@@ -38,6 +40,19 @@ def open_orders(directory: Path, settings: ClientSettings, application_id: str, 
         remote: instances run on other hosts.
     """
     return JournalOrders(settings, application_id) if remote else FileOrders(directory)
+
+
+def open_taps(directory: Path, settings: ClientSettings, application_id: str, *, remote: bool = False) -> TapClient:
+    """Return a client's end for taps on an application that this process need not drive.
+
+    Args:
+        directory: the application's control directory on this host.
+        remote: instances run on other hosts.
+
+    Raises:
+        BrokerUnavailableError: instances run on other hosts, and the journal cannot be read now.
+    """
+    return JournalTapClient(settings, application_id) if remote else TapFiles(directory)
 
 
 @contextmanager
@@ -79,7 +94,7 @@ def _claim_by_journal(plan: ApplicationPlan, task: EpochTask) -> Iterator[Claime
             plan.generation,
             slot,
             executor=executor,
-            directory=Path(plan.control_directory),
+            instances=plan.instances,
             claim=claim.held,
             resting=claim.held is None,
             parent=os.getppid(),

@@ -13,7 +13,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Protocol
 
-from kstreams_repl.errors import BrokerUnavailableError
 from kstreams_repl.instance.control.request_files import RequestFiles
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal import JournalReports
@@ -35,6 +34,7 @@ class OrderBox(Protocol):
 
         Raises:
             BrokerUnavailableError: the journal cannot be written now.
+            AuthorizationError: the client has no right to write to it.
         """
 
     def close(self) -> None:
@@ -84,12 +84,8 @@ class JournalOrders:
         for part in divided(order, _MOST_NUMBERS):
             self._given.append(part.key)
             self._writer.send(part)
-        if not self._writer.flush(_SECONDS) or self._writer.failed:
-            raise BrokerUnavailableError(
-                f"the order about records at {order.node} of {self._application_id} was not written to the journal",
-                hint="check that the broker runs, then again; an order that arrives late does no harm",
-                application=self._application_id,
-            )
+        doing = f"writing the order about records at {order.node} of {self._application_id} to the journal"
+        self._writer.confirm(doing, hint="check that the broker runs, then again; an order that arrives late does no harm")
 
     def close(self) -> None:
         for key in self._given:

@@ -19,6 +19,7 @@ from kstreams_repl.kafka.reading import READ_GROUP, positions, ranges_of, read_r
 from kstreams_repl.kafka.record_batch import columns
 from kstreams_repl.queries.wire import to_wire
 from kstreams_repl.serdes import Serde
+from kstreams_repl.serdes.header_ids import framing
 from kstreams_repl.topology.names import changelog_topic
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import RecordBatch, TopicPartition
@@ -50,13 +51,15 @@ class ChangeReader:
     """Turns changelog records of one store into changes."""
 
     def __init__(self, builder: StoreBuilder, key_serde: Serde, value_serde: Serde) -> None:
-        self._key, self._value = key_serde, value_serde
+        self._key, self._value, self._frame = key_serde, value_serde, framing(key_serde, value_serde)
         self._split = _SPLITS.get(builder.kind, _plain)
         self._size = builder.window_size_ms or 0
 
     def changes(self, partition: int, batch: RecordBatch) -> list[Change]:
         """Return the changes of a batch in order; a record that a serde cannot read has its bytes."""
         found = []
+        if batch.headers is not None and self._frame is not None:
+            batch = self._frame(batch)
         for key, value, timestamp, offset in zip(batch.keys, batch.values, batch.timestamps, batch.offsets, strict=True):
             if key is None:
                 continue

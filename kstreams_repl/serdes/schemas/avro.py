@@ -13,7 +13,14 @@ from typing import Any, Unpack
 from kstreams_repl.errors import ConfigError, SerializationError
 from kstreams_repl.extras import extras
 from kstreams_repl.serdes.base import Serde, wrong_bytes
-from kstreams_repl.serdes.schemas.registry import RegistryArguments, RegistryOptions, registry_serde
+from kstreams_repl.serdes.schemas.registry import (
+    GUID_PREFIX_BYTES,
+    RegistryArguments,
+    RegistryOptions,
+    registry_serde,
+    shown_id,
+    with_id,
+)
 from kstreams_repl.serdes.schemas.value_types import from_value_type, to_value_type
 
 References = tuple[tuple[str, str, int], ...]
@@ -43,6 +50,7 @@ def avro(
         auto_register: register the schema when it is first used; default true.
         use_latest: write with the subject's newest schema when the task starts, register nothing.
         normalize: let the registry normalise schemas before it compares them.
+        schema_id_serializer: ``"prefix"``: the schema's id is in front of the payload; ``"header"``: its GUID is in a header of the record.
 
     Raises:
         ConfigError: the schema is not Avro, or arguments exclude each other.
@@ -78,9 +86,10 @@ class AvroFormat:
     name = "avro"
 
     @property
-    def record_schema(self) -> str | None:
-        """The schema of its dicts, if it is here as a whole."""
-        return None if self.value_type is not None or self.references else self.schema
+    def record_schema(self) -> tuple[str, ...] | None:
+        if self.schema is None or self.value_type is not None or self.references:
+            return None
+        return self.name, self.schema
 
     def _registered(self) -> Any:
         from confluent_kafka.schema_registry import Schema, SchemaReference
@@ -106,15 +115,15 @@ class AvroFormat:
 
         library = AvroSerializer(client, self._registered(), conf=self.options.library_settings())
         convert, own = from_value_type(self.value_type), None
-        prefix = b""
+        prefix, call = b"", with_id(library, context, self.options)
 
         def first(value: Any) -> bytes:
             nonlocal own, prefix
-            data: bytes = library(value, context)
+            data = call(value)
             latest = library._get_reader_schema(_subject(library, context)) if self.options.use_latest else None
             if latest is None or latest.schema.rule_set is None:  # rules are applied by the library, value by value
                 own = library._parsed_schema if latest is None else library._get_parsed_schema(latest.schema)
-                prefix = data[:5]
+                prefix = data[: GUID_PREFIX_BYTES if self.options.in_header else 5]
             return data
 
         def write(value: Any) -> bytes:
@@ -141,18 +150,21 @@ class AvroFormat:
             raise wrong_bytes("avro", prefix, f"an Avro value, not one of {schema.schema_type}")
         library = AvroDeserializer(client, self._registered(), conf={"subject.name.strategy.type": "TOPIC"})
         written, wanted, convert = library._get_parsed_schema(schema), library._reader_schema, to_value_type(self.value_type)
+        start = len(prefix)
 
         def read(data: bytes) -> Any:
             stream = BytesIO(data)
-            stream.seek(5)
+            stream.seek(start)
             try:
-                value = data[5:] if written == "bytes" else schemaless_reader(stream, written, wanted)
+                value = data[start:] if written == "bytes" else schemaless_reader(stream, written, wanted)
             except Exception as error:
-                schema_id = int.from_bytes(prefix[1:], "big")
-                raise wrong_bytes("avro", data, f"a value of schema {schema_id} ({error or type(error).__name__})") from error
+                raise wrong_bytes("avro", data, f"a value of schema {shown_id(prefix)} ({error or type(error).__name__})") from error
             return value if convert is None else convert(value)
 
         return read
+
+    def id_size(self, data: bytes) -> int:
+        return GUID_PREFIX_BYTES
 
 
 def _subject(library: Any, context: Any) -> str:
@@ -253,7 +265,7 @@ def bare(schema: str, value_type: type | None) -> Serde:
             raise wrong_bytes("avro", data, f"a value of its schema ({error or type(error).__name__})") from error
         return value if back is None else back(value)
 
-    declared = schema if value_type is None else None
+    declared = ("avro", schema) if value_type is None else None
     return Serde(serialize, deserialize, name="avro", recipe=(bare, (schema, value_type)), record_schema=declared)
 
 

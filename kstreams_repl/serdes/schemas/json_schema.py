@@ -13,7 +13,7 @@ from kstreams_repl.serdes.base import Serde, wrong_bytes
 from kstreams_repl.serdes.json_text import JSON
 from kstreams_repl.serdes.schemas.avro import AvroFormat, misfit
 from kstreams_repl.serdes.schemas.protobuf import ProtobufFormat
-from kstreams_repl.serdes.schemas.registry import RegistryArguments, RegistryOptions, registry_serde
+from kstreams_repl.serdes.schemas.registry import GUID_PREFIX_BYTES, RegistryArguments, RegistryOptions, registry_serde, with_id
 from kstreams_repl.serdes.schemas.value_types import from_value_type, to_value_type
 
 
@@ -36,6 +36,7 @@ def json_schema(
         auto_register: register the schema when it is first used; default true.
         use_latest: write with the subject's newest schema when the task starts, register nothing.
         normalize: let the registry normalise schemas before it compares them.
+        schema_id_serializer: ``"prefix"``: the schema's id is in front of the payload; ``"header"``: its GUID is in a header of the record.
 
     Raises:
         ConfigError: the schema is not a JSON object, or arguments exclude each other.
@@ -71,6 +72,10 @@ class JsonSchemaFormat:
     def text(self) -> str:
         return "" if self.schema is None else json.dumps(json.loads(self.schema), sort_keys=True)
 
+    @property
+    def record_schema(self) -> tuple[str, ...] | None:
+        return None if self.schema is None or self.value_type is not None else (self.name, self.schema)
+
     def registered(self, client: Any, context: Any) -> tuple[str, Any]:
         library = self._serializer(client)
         return str(library._subject_name_func(context, library._schema_name)), library._schema
@@ -83,7 +88,7 @@ class JsonSchemaFormat:
         return JSONSerializer(self.schema, client, conf=settings, json_encode=_encode)
 
     def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
-        library = self._serializer(client)
+        call = with_id(self._serializer(client), context, self.options)
         convert = from_value_type(self.value_type, "json")
 
         def write(value: Any) -> bytes:
@@ -92,10 +97,9 @@ class JsonSchemaFormat:
             if convert is not None:
                 value = convert(value)
             try:
-                data: bytes = library(value, context)
+                return call(value)
             except (Misfit, ValueError, TypeError) as error:
                 raise misfit("json_schema", value, error) from error
-            return data
 
         return write
 
@@ -103,10 +107,10 @@ class JsonSchemaFormat:
         if schema.schema_type != "JSON":
             raise wrong_bytes("json_schema", prefix, f"a JSON value, not one of {schema.schema_type or 'AVRO'}")
         convert = to_value_type(self.value_type)
-        check = _validator(schema, client) if self.validate else None
+        check, start = _validator(schema, client) if self.validate else None, len(prefix)
 
         def read(data: bytes) -> Any:
-            value = JSON.deserialize(bytes(data[5:]))
+            value = JSON.deserialize(bytes(data[start:]))
             problem = None if check is None else next(check.iter_errors(value), None)
             if problem is not None:
                 raise SerializationError(
@@ -116,6 +120,9 @@ class JsonSchemaFormat:
             return value if convert is None else convert(value)
 
         return read
+
+    def id_size(self, data: bytes) -> int:
+        return GUID_PREFIX_BYTES
 
 
 def _encode(value: Any) -> str:
@@ -137,6 +144,7 @@ class AnyFormat:
     options: RegistryOptions
     name = "registry"
     text = ""
+    record_schema = None
 
     def registered(self, client: Any, context: Any) -> tuple[str, Any]:
         raise AssertionError("unreachable: its schema is the registry's")
@@ -152,6 +160,9 @@ class AnyFormat:
     def reader(self, client: Any, schema: Any, prefix: bytes) -> Callable[[bytes], Any]:
         read: Callable[[bytes], Any] = self._format(schema.schema_type, None).reader(client, schema, prefix)
         return read
+
+    def id_size(self, data: bytes) -> int:
+        raise AssertionError("unreachable: it writes no ids into headers")
 
     def _format(self, kind: str | None, latest: Any) -> Any:
         newest = RegistryOptions(self.options.registry, auto_register=False, use_latest=True)

@@ -17,7 +17,15 @@ from kstreams_repl.errors import ConfigError
 from kstreams_repl.extras import extras
 from kstreams_repl.serdes.base import Serde, wrong_bytes
 from kstreams_repl.serdes.schemas.avro import misfit
-from kstreams_repl.serdes.schemas.registry import RegistryArguments, RegistryOptions, registry_serde
+from kstreams_repl.serdes.schemas.registry import (
+    GUID_PREFIX_BYTES,
+    RegistryArguments,
+    RegistryOptions,
+    id_of,
+    registry_serde,
+    shown_id,
+    with_id,
+)
 
 _MAIN = "kstreams_value.proto"
 
@@ -42,6 +50,7 @@ def protobuf(
         auto_register: register the schema when it is first used; default true.
         use_latest: write with the id of the subject's newest schema when the task starts, register nothing.
         normalize: let the registry normalise schemas before it compares them.
+        schema_id_serializer: ``"prefix"``: the schema's id is in front of the payload; ``"header"``: its GUID is in a header of the record.
 
     Raises:
         ConfigError: `schema` cannot be compiled, or has no such message.
@@ -83,6 +92,12 @@ class ProtobufFormat:
         descriptor: Any = self.message.DESCRIPTOR  # type: ignore[attr-defined]
         return f"{descriptor.full_name} of {descriptor.file.serialized_pb!r}"
 
+    @property
+    def record_schema(self) -> tuple[str, ...] | None:
+        if self.schema is None:
+            return None
+        return (self.name, self.schema) if self.message_name is None else (self.name, self.schema, self.message_name)
+
     def registered(self, client: Any, context: Any) -> tuple[str, Any]:
         with extras():
             from confluent_kafka.schema_registry import Schema
@@ -108,7 +123,7 @@ class ProtobufFormat:
             kind = compiled(self.schema, self.message_name)
         library = ProtobufSerializer(kind, client, conf=self.options.library_settings())
         prefix = self._newest(library, client, context) if self.options.use_latest else None
-        dicts = self.message is None
+        dicts, call = self.message is None, with_id(library, context, self.options)
 
         def write(value: Any) -> bytes:
             nonlocal prefix
@@ -116,7 +131,7 @@ class ProtobufFormat:
                 found = kind(**value) if dicts and not isinstance(value, kind) else value
                 if prefix is not None and type(found) is kind:
                     return bytes(prefix + found.SerializeToString())
-                data: bytes = library(found, context)
+                data = call(found)
             except (ValueError, TypeError, AttributeError) as error:
                 raise misfit("protobuf", value, error) from error
             prefix = data[: len(data) - found.ByteSize()]
@@ -130,7 +145,7 @@ class ProtobufFormat:
         latest = client.get_latest_version(library._subject_name_func(context, name))
         if latest.schema.rule_set is not None:
             return None
-        out = BytesIO(b"\0" + latest.schema_id.to_bytes(4, "big"))
+        out = BytesIO(id_of(latest, self.options))
         out.seek(0, 2)
         library._encode_varints(out, library._index_array, zigzag=True)
         return out.getvalue()
@@ -139,11 +154,11 @@ class ProtobufFormat:
         if schema.schema_type != "PROTOBUF":
             raise wrong_bytes("protobuf", prefix, f"a Protobuf value, not one of {schema.schema_type or 'AVRO'}")
         own = self.message or (compiled(self.schema, self.message_name) if self.schema is not None else None)
-        number, convert = int.from_bytes(prefix[1:], "big"), None if self.message is not None else as_dict
+        begin, convert = len(prefix), None if self.message is not None else as_dict
         kinds: dict[tuple[int, ...], Any] = {}
 
         def read(data: bytes) -> Any:
-            indexes, start = _indexes(data, 5)
+            indexes, start = _indexes(data, begin)
             kind = own
             if kind is None:
                 kind = kinds.get(indexes)
@@ -153,10 +168,13 @@ class ProtobufFormat:
             try:
                 message.ParseFromString(bytes(data[start:]))
             except Exception as error:
-                raise wrong_bytes("protobuf", data, f"a message of schema {number} ({error})") from error
+                raise wrong_bytes("protobuf", data, f"a message of schema {shown_id(prefix)} ({error})") from error
             return message if convert is None else convert(message)
 
         return read
+
+    def id_size(self, data: bytes) -> int:
+        return _indexes(data, GUID_PREFIX_BYTES)[1]
 
 
 def _indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:

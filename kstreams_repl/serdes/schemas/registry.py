@@ -1,8 +1,9 @@
 """Values whose schema is kept in a Schema Registry: its client, the wire format, and what the serdes of all schema formats share.
 
 A serialized value is a byte 0, the schema's id in four bytes, and the payload of its format (Protobuf: message indexes first), as
-Confluent's serializers write it. The first value of a topic goes through the library's serializer, which registers or looks up the
-schema; its prefix is kept, so the next values cost no more than the payload. Readers are kept by schema id in the same way.
+Confluent's serializers write it; or a byte 1 and the schema's GUID in sixteen, which a record may have in a header (`header_ids`). The
+first value of a topic goes through the library's serializer, which registers or looks up the schema; its prefix is kept, so the next
+values cost no more than the payload. Readers are kept by schema id in the same way.
 
 A value is registered under a subject that depends on its topic, so these serdes are bound to a topic (`Serde.for_topic`) where they are
 used: a source, a sink, a store's changelog. The registry's errors say nothing about a record: they
@@ -15,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, NoReturn, Protocol, TypedDict
+from uuid import UUID
 
 from kstreams_repl.errors import (
     ConfigError,
@@ -30,7 +32,8 @@ from kstreams_repl.serdes.base import Serde, wrong_bytes
 PREFIX = "schema.registry."
 """Prefix of the settings of an application that are passed to the registry's client: ``schema.registry.url``, …"""
 _PREFIX_BYTES = 5
-_MAGIC = 0
+_MAGIC, _GUID_MAGIC = b"\0", b"\1"
+GUID_PREFIX_BYTES = 17
 Settings = tuple[tuple[str, Any], ...]
 Part = Literal["key", "value"]
 _SECRET_WORDS = ("user.info", "password", "secret", "token")
@@ -46,6 +49,7 @@ class RegistryArguments(TypedDict, total=False):
     auto_register: bool
     use_latest: bool
     normalize: bool
+    schema_id_serializer: Literal["prefix", "header"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class RegistryOptions:
         auto_register: register the schema if the subject does not have it; otherwise it must be there.
         use_latest: write with the subject's newest schema at the time the task starts.
         normalize: let the registry compare normalised schemas.
+        schema_id_serializer: where the schema's id is written: in front of the payload, or (its GUID) in a header of the record.
     """
 
     registry: Settings = ()
@@ -66,6 +71,7 @@ class RegistryOptions:
     auto_register: bool = True
     use_latest: bool = False
     normalize: bool = False
+    schema_id_serializer: str = "prefix"
 
     @classmethod
     def of(cls, arguments: RegistryArguments) -> RegistryOptions:
@@ -78,7 +84,14 @@ class RegistryOptions:
         options = cls(registry=settings_of(registry), **given)
         if options.subject not in _STRATEGIES and "{topic}" not in options.subject and not options.subject.strip():
             raise ConfigError("subject= is empty", hint="topic, record, topic_record, or the subject's name")
+        if options.schema_id_serializer not in ("prefix", "header"):
+            raise ConfigError(f"schema_id_serializer={options.schema_id_serializer!r}", hint='"prefix" or "header"')
         return options
+
+    @property
+    def in_header(self) -> bool:
+        """Whether schema ids are written into headers."""
+        return self.schema_id_serializer == "header"
 
     def library_settings(self) -> dict[str, Any]:
         """Return the settings of Confluent's serializers."""
@@ -86,6 +99,10 @@ class RegistryOptions:
         naming: dict[str, Any] = {"subject.name.strategy.type": strategy}
         if strategy is None:
             naming = {"subject.name.strategy": lambda context, name: self.subject.format(topic=context.topic, part=context.field)}
+        if self.in_header:
+            from confluent_kafka.schema_registry import header_schema_id_serializer
+
+            naming["schema.id.serializer"] = header_schema_id_serializer
         return {
             "auto.register.schemas": self.auto_register,
             "use.latest.version": self.use_latest,
@@ -108,14 +125,21 @@ class SchemaFormat(Protocol):
     def text(self) -> str:
         """The schema that the code declares, as a text to compare; empty: it is the registry's."""
 
+    @property
+    def record_schema(self) -> tuple[str, ...] | None:
+        """`Serde.record_schema`; None: values are not dicts, or the schema is not here as a whole."""
+
     def registered(self, client: Any, context: Any) -> tuple[str, Any]:
         """Return the subject and the declared schema, as `writer` registers it."""
 
     def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
-        """Return the function that writes values of one topic."""
+        """Return the function that writes values of one topic, with the schema's id in front wherever it is sent."""
 
     def reader(self, client: Any, schema: Any, prefix: bytes) -> Callable[[bytes], Any]:
-        """Return the function that reads values with this writer's schema."""
+        """Return the function that reads values with this writer's schema; they begin with this prefix."""
+
+    def id_size(self, data: bytes) -> int:
+        """Return how many bytes at the beginning are the schema's GUID and what belongs to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,24 +171,84 @@ def registry_serde(format: SchemaFormat, usage: Usage = Usage()) -> Serde:  # no
     def deserialize(data: bytes) -> Any:
         read = readers.get(data[:_PREFIX_BYTES])
         if read is None:
-            prefix = bytes(data[:_PREFIX_BYTES])
-            if len(data) < _PREFIX_BYTES or prefix[0] != _MAGIC:
+            prefix = _prefix_of(data)
+            if prefix is None:
                 raise wrong_bytes(format.name, data, "a byte 0, a schema id and a payload, as with a Schema Registry")
-            number = int.from_bytes(prefix[1:], "big")
-            try:
-                registry = client()
-                read = readers[prefix] = format.reader(registry, registry.get_schema(number), prefix)
-            except Exception as error:
-                _fail(error, f"read the schema {number} of a {usage.part}", id=number)
+            read = readers.get(prefix) or new_reader(prefix)  # a GUID is longer
         return read(data)
+
+    def new_reader(prefix: bytes) -> Callable[[bytes], Any]:
+        try:
+            registry = client()
+            read = readers[prefix] = format.reader(registry, _schema_at(registry, prefix), prefix)
+        except Exception as error:
+            _fail(error, f"read the schema {shown_id(prefix)} of a {usage.part}", id=shown_id(prefix))
+        return read
 
     return Serde(
         serialize,
         deserialize,
         name=format.name,
         recipe=(registry_serde, (format, usage)),
-        record_schema=getattr(format, "record_schema", None),
+        record_schema=format.record_schema,
         bind=lambda topic, part, registry: registry_serde(format, Usage(topic, part, registry or usage.registry)),
+        reads_header_ids=True,
+        header_id_size=format.id_size if format.options.in_header else None,
+    )
+
+
+def _prefix_of(data: bytes) -> bytes | None:
+    """Return the schema id in front of a payload, without message indexes; None if there is none."""
+    size = {_MAGIC: _PREFIX_BYTES, _GUID_MAGIC: GUID_PREFIX_BYTES}.get(bytes(data[:1]))
+    return None if size is None or len(data) < size else bytes(data[:size])
+
+
+def _schema_at(client: Any, prefix: bytes) -> Any:
+    return client.get_schema(shown_id(prefix)) if prefix[:1] == _MAGIC else client.get_schema_by_guid(shown_id(prefix))
+
+
+def shown_id(prefix: bytes) -> int | str:
+    """Return a prefix as the schema's number, or the text of its GUID."""
+    return int.from_bytes(prefix[1:], "big") if prefix[:1] == _MAGIC else str(UUID(bytes=prefix[1:]))
+
+
+def id_of(registered: Any, options: RegistryOptions) -> bytes:
+    """Return the prefix of a registered schema.
+
+    Raises:
+        SchemaRegistryError: the options say GUID, and the registry has none.
+    """
+    if not options.in_header:
+        return _MAGIC + int(registered.schema_id).to_bytes(4, "big")
+    if registered.guid is None:
+        raise _no_guid()
+    return _GUID_MAGIC + UUID(registered.guid).bytes
+
+
+def with_id(library: Any, context: Any, options: RegistryOptions) -> Callable[[Any], bytes]:
+    """Return the library's serializer of one topic; what it would write into a header is in front of its result."""
+    if not options.in_header:
+        return lambda value: bytes(library(value, context))
+    from confluent_kafka.serialization import SerializationContext
+    from confluent_kafka.serialization import SerializationError as Refused
+
+    def call(value: Any) -> bytes:
+        own = SerializationContext(context.topic, context.field, [])
+        try:
+            data: bytes = library(value, own)
+        except Refused as error:
+            if "GUID is not set" in str(error):
+                raise _no_guid() from error
+            raise
+        return bytes(own.headers[0][1]) + data
+
+    return call
+
+
+def _no_guid() -> SchemaRegistryError:
+    return SchemaRegistryError(
+        "this Schema Registry gives its schemas no GUIDs, which schema ids in headers are",
+        hint='leave schema_id_serializer="header" out, or use a registry that has them (Confluent Platform 8.0 or later)',
     )
 
 
@@ -218,10 +302,11 @@ def default_registry() -> Settings:
 
 def is_registered(data: bytes) -> bool:
     """Return whether bytes begin with a schema id that this process's default registry knows. False if there is none, or no answer."""
-    if len(data) <= _PREFIX_BYTES or data[0] != _MAGIC or not _default:
+    prefix = _prefix_of(data)
+    if prefix is None or len(data) == len(prefix) or not _default:
         return False
     try:
-        client_of(_default).get_schema(int.from_bytes(data[1:_PREFIX_BYTES], "big"))
+        _schema_at(client_of(_default), prefix)
     except Exception as error:
         if isinstance(translated(error, "look up a schema"), KStreamsError):
             return False

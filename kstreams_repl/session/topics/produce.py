@@ -14,6 +14,7 @@ from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.failures import kafka_errors, translate
 from kstreams_repl.serdes import Serde
+from kstreams_repl.serdes.header_ids import on_the_wire, without_stale_ids
 from kstreams_repl.session.topics.records import ReadRecord
 
 _FLUSH_SECONDS = 30.0
@@ -250,6 +251,8 @@ class TopicProducer:
             raise SerializationError(
                 f"record {index} for topic {self.topic!r}: {error.message}", hint=error.hint, topic=self.topic
             ) from error
+        pairs = without_stale_ids(key_serde, value_serde, _pairs(headers))
+        key_bytes, value_bytes, sent_headers = on_the_wire(key_serde, value_serde, key_bytes, value_bytes, pairs)
         # the client reads 0 as "now", so the first millisecond of 1970 is sent as the second
         given = {"timestamp": timestamp or 1} if timestamp is not None else {}
         deadline = 0.0
@@ -257,7 +260,7 @@ class TopicProducer:
             try:
                 with kafka_errors(f"producing to {self.topic!r}", topic=self.topic):
                     self._producer.produce(
-                        self.topic, key=key_bytes, value=value_bytes, headers=_pairs(headers), **given
+                        self.topic, key=key_bytes, value=value_bytes, headers=sent_headers, **given
                     )
                 break
             except BufferError:

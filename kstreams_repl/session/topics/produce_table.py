@@ -25,6 +25,7 @@ from kstreams_repl.kafka.failures import kafka_errors, translate
 from kstreams_repl.kafka.group_admin import committed_by
 from kstreams_repl.kafka.transactional import TransactionalProducer, TransactionDoubtError
 from kstreams_repl.serdes import Serde
+from kstreams_repl.serdes.header_ids import on_the_wire
 from kstreams_repl.session.progress_messages import ProgressView
 from kstreams_repl.session.topics.produce import parts_of, serde_for
 from kstreams_repl.table_files.table_reader import TableVersion
@@ -157,11 +158,12 @@ class TableFeed:
                 raise SerializationError(
                     f"row {done + number} of {self._path}: {error.message}", hint=error.hint, topic=self._topic, path=self._path
                 ) from error
+            key_bytes, value_bytes, headers = on_the_wire(key_serde, value_serde, key_bytes, value_bytes, None)
             given: Mapping[str, int] = {} if timestamp is None else {"timestamp": timestamp or 1}  # the client reads 0 as "now"
             while True:
                 try:
                     with kafka_errors(f"producing to {self._topic!r}", topic=self._topic):
-                        client.produce(self._topic, key=key_bytes, value=value_bytes, **given)
+                        client.produce(self._topic, key=key_bytes, value=value_bytes, headers=headers, **given)
                     break
                 except BufferError:
                     client.poll(0.05)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
-from kstreams_repl import serdes as serde_library
 from kstreams_repl.display.table import Table
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.inspection.columns import guess
+from kstreams_repl.inspection.columns import recognised
 from kstreams_repl.inspection.topics import FEW, last_of
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.serdes import Serde
+from kstreams_repl.serdes.header_ids import Part
 from kstreams_repl.session.topics.internal_names import internal_names
 from kstreams_repl.session.topics.produce import milliseconds
 from kstreams_repl.session.topics.records import ReadRecord, Records
@@ -48,11 +48,12 @@ def read_records(
 
 def decoded(found: Sequence[_Row], topic: str, key_serde: Serde | None, value_serde: Serde | None) -> list[ReadRecord]:
     """Return rows as decoded records. Serdes that are None are inferred from the bytes."""
-    read_key = _reader(key_serde, [row[3] for row in found])
-    read_value = _reader(value_serde, [row[4] for row in found])
+    headers = [row[5] for row in found]
+    keys = _values(key_serde, [row[3] for row in found], headers, "key")
+    values = _values(value_serde, [row[4] for row in found], headers, "value")
     return [
-        ReadRecord(read_key(key), read_value(value), timestamp, topic, partition, offset, list(headers or ()))
-        for timestamp, partition, offset, key, value, headers in found
+        ReadRecord(key, value, row[0], topic, row[1], row[2], list(row[5] or ()))
+        for key, value, row in zip(keys, values, found, strict=True)
     ]
 
 
@@ -107,19 +108,19 @@ def _end_of(item: OffsetRange, size: int | None, *, first: bool) -> OffsetRange:
     return OffsetRange(item.partition, *((item.start, item.start + size) if first else (item.end - size, item.end)))
 
 
-def _reader(serde: Any, cells: list[bytes | None]) -> Any:
-    """Return a function that decodes one cell; it returns the bytes of a cell that cannot be decoded."""
-    chosen = serde if serde is not None else serde_library.of(guess(cells))
+def _values(serde: Serde | None, cells: Sequence[bytes | None], headers: Sequence[Any], part: Part) -> list[Any]:
+    """Return decoded cells; the bytes of a cell that cannot be decoded."""
+    chosen, framed = recognised(serde, cells, headers, part)
 
-    def read(cell: bytes | None) -> Any:
+    def read(cell: bytes | None, as_framed: bytes | None) -> Any:
         if cell is None:
             return None
         try:
-            return chosen.deserialize(cell)
+            return chosen.deserialize(as_framed)
         except Exception:  # reading must not fail because of one record; the bytes show its content
             return cell
 
-    return read
+    return list(map(read, cells, framed))
 
 
 def _read_note(topic: str, shown: int, there: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.inspection.columns import guess
+from kstreams_repl.inspection.columns import recognised
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of
 from kstreams_repl.serdes import Serde
@@ -57,15 +57,16 @@ def recognise(admin: Admin, topic: str) -> Pair:
         rows, _ = rows_of(admin, _last(ranges_of(admin, topic)), _SAMPLED_RECORDS, first=False)
     except KStreamsError:  # for example an unknown topic, which the deploy reports
         return UNKNOWN
-    values, keys = [row[4] for row in rows], [row[3] for row in rows if row[3] is not None]
-    found = guess(values)
-    if found not in ("json", "registry"):
+    headers = [row[5] for row in rows]
+    value, _ = recognised(None, [row[4] for row in rows], headers, "value")
+    if value not in (serdes.json, serdes.registry):
         return UNKNOWN
-    if guess(keys) == "registry":
-        return serdes.registry, serdes.of(found)
-    texts = [bytes(key) for key in keys]
+    keys = [row[3] for row in rows]
+    if recognised(None, keys, headers, "key")[0] is serdes.registry:
+        return serdes.registry, value
+    texts = [bytes(key) for key in keys if key is not None]
     plain = bool(texts) and all(text.isascii() and text.decode().isprintable() and text for text in texts)
-    return serdes.string if plain else None, serdes.of(found)
+    return serdes.string if plain else None, value
 
 
 def _last(ranges: Sequence[OffsetRange]) -> list[OffsetRange]:

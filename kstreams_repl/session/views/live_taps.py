@@ -5,12 +5,16 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from kstreams_repl.errors import KStreamsError, TapUnavailableError
-from kstreams_repl.instance.control.node_taps import LEASE_SECONDS, LONGEST_SECONDS, MOST_ROWS, TapFiles, TapRequest
+from kstreams_repl.errors import AuthorizationError, KStreamsError, TapUnavailableError
+from kstreams_repl.instance.control.node_taps import LEASE_SECONDS, LONGEST_SECONDS, MOST_ROWS, TapClient
+from kstreams_repl.instance.control.open_channel import open_taps
 from kstreams_repl.instance.state.state_directory import control_directory, state_root
+from kstreams_repl.kafka.internal_topics import journal_topic_name
+from kstreams_repl.kafka.journal_records import TapRequest
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.topics.records import ReadRecord, Records
 from kstreams_repl.session.views.calls_view import call_lines
@@ -32,12 +36,13 @@ class LiveTap:
 
     def __init__(self, application: ReadOnlyApplication, node: str, *, rows: int = 100, per_second: int = PER_SECOND) -> None:
         self._application = application
-        self._requests = TapFiles(control_directory(state_root(application.config), application.name))
+        self._client: TapClient | None = None
+        self._remote = False
         now_ms = int(time.time() * 1000)
         self._request = TapRequest(
-            secrets.token_hex(8), node, min(max(rows, 1), MOST_ROWS), per_second, 0, now_ms + int(LONGEST_SECONDS * 1000)
+            0, secrets.token_hex(8), node, min(max(rows, 1), MOST_ROWS), per_second, 0, now_ms + int(LONGEST_SECONDS * 1000)
         )
-        self._renew_at = 0.0
+        self._renew_at, self._ends_at = 0.0, time.monotonic() + LONGEST_SECONDS
         self._reached: dict[tuple[int, int], int] = {}
         self._counts: dict[tuple[int, int], int] = {}
 
@@ -51,23 +56,28 @@ class LiveTap:
         return self._request.id
 
     def __enter__(self) -> LiveTap:
-        self._check()
-        self._renew()
+        try:
+            self._renew()
+        except BaseException:
+            self._close()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._requests.drop(self._request.id)
+        self._close()
 
     def new(self) -> list[ReadRecord]:
-        """Return the values since the last call, in order of time. Never waits.
+        """Return the values since the last call, in order of time. Never waits, unless it is the first call that finds instances.
 
         Raises:
-            TapUnavailableError: the instances run on hosts that a tap cannot reach.
+            TapUnavailableError: the instances run on other hosts, and this session has no right to write to the application's journal.
+            BrokerUnavailableError: they do, and the journal cannot be read or written now.
         """
-        self._check()
         self._renew()
+        if self._client is None:
+            return []
         fresh: list[ReadRecord] = []
-        for part in self._requests.seen(self._application.generation, self._request.id):
+        for part in self._client.seen(self._application.generation, self._request.id):
             place = (int(part["slot"]), int(part["began"] or 0))
             self._counts[place] = int(part["count"])
             after = self._reached.get(place, 0)
@@ -78,37 +88,50 @@ class LiveTap:
                     fresh.append(ReadRecord(key, value, timestamp, partition=partition, headers=[tuple(pair) for pair in headers]))
         return sorted(fresh, key=lambda record: record.timestamp)
 
-    def _check(self) -> None:
-        refuse_other_hosts(self._application, self._request.node)
-
     def _renew(self) -> None:
-        if time.monotonic() < self._renew_at:
+        application, now = self._application, time.monotonic()
+        if not self._renew_at <= now < self._ends_at:
             return
-        self._renew_at = time.monotonic() + _RENEW_SECONDS
+        reports = application.reports
+        if reports.remote and not self._remote:
+            self._close()
+        if self._client is None:
+            if not reports.instances:
+                return  # it is not known yet where they run
+            self._remote = reports.remote
+            directory = control_directory(state_root(application.config), application.name)
+            settings = application.client.settings
+            try:
+                self._client = open_taps(directory, settings, application.name, remote=self._remote)
+                self._put()
+            except AuthorizationError as error:
+                raise self._unavailable(error) from error
+        else:
+            self._put()
+        self._renew_at = now + _RENEW_SECONDS
+
+    def _put(self) -> None:
+        assert self._client is not None
         until_ms = int((time.time() + LEASE_SECONDS) * 1000)
-        self._request = TapRequest(
-            self._request.id, self._request.node, self._request.rows, self._request.per_second, until_ms, self._request.last_ms
-        )
-        self._requests.put(self._request)
+        self._request = replace(self._request, generation=self._application.generation, until_ms=until_ms)
+        self._client.put(self._request)
 
+    def _close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.drop(self._request.id)
+            client.close()
 
-def refuse_other_hosts(application: ReadOnlyApplication, node: str) -> None:
-    """Raise if instances run on another host: they would never answer, which would read as "nothing passed".
-
-    Raises:
-        TapUnavailableError: they do.
-    """
-    away = sorted({report.place or f"slot {report.slot}" for report in application.reports.instances.values() if not report.taps})
-    if away:
-        name = application.name
-        raise TapUnavailableError(
-            f"the values at {node} of {name} cannot be shown live: its instances run in {', '.join(away)}, which do not share the "
-            "driver's control directory, through which taps go",
-            hint=f"session.peek({node!r}) runs a sample; session.read(...) reads a sink's topic; stores can be read as always; or "
-            "mount the driver's state.dir at the same path on the executors' hosts",
+    def _unavailable(self, error: AuthorizationError) -> TapUnavailableError:
+        name, node = self._application.name, self._request.node
+        topic = journal_topic_name(name)
+        return TapUnavailableError(
+            f"the values at {node} of {name} cannot be shown live: its instances run on other hosts, and {error.message}",
+            hint=f"grant READ and WRITE on topic {topic}; without them session.peek({node!r}) runs a sample, session.read(...) reads a "
+            "sink's topic, and stores can be read as always",
             node=node,
             application=name,
-            places=away,
+            topic=topic,
         )
 
 

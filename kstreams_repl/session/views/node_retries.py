@@ -55,11 +55,10 @@ class DeployedRetries:
                 f"{app.name} is {app.status}: only a running application tries or drops waiting records",
                 hint="app.resume(), then again; the records wait in the store", application=app.name,
             )  # fmt: skip
-        remote = any(report.place is not None for report in app.reports.instances.values())
         until_ms = int((time.time() + timeout) * 1000)
         numbers = {str(task): tuple(each) for task, each in rows.items()}
         order = RetryOrder(app.generation, secrets.token_hex(8), self._node, action, numbers, until_ms)
-        box = open_orders(control_directory(state_root(app.config), app.name), app.client.settings, app.name, remote=remote)
+        box = open_orders(control_directory(state_root(app.config), app.name), app.client.settings, app.name, remote=app.reports.remote)
         try:
             box.put(order)
             deadline = time.monotonic() + timeout

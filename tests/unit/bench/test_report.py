@@ -57,6 +57,12 @@ def test_a_table_of_which_nothing_is_asked_has_no_columns_for_it() -> None:
     assert "target" not in render([line("engine", "count", 5)]).partition("## Engine alone")[2]
 
 
+def test_a_load_that_is_not_held_cannot_be_overlooked() -> None:
+    page = render([line("lag-trend", "uc1 at 5,000/s", 80.5, held=False, below=50.0), line("lag-trend", "uc1 load held", 2500)])
+    assert "| uc1 at 5,000/s | 80.5 | records/s | NO | 50 |" in page
+    assert "| uc1 load held | 2,500 | records/s |  |  |" in page
+
+
 def test_page_tells_machine_load_and_notes() -> None:
     page = render(LINES, ["A quiet afternoon."])
     assert "A processor, 2 cores, 8 GB" in page

@@ -45,7 +45,7 @@ class _Journal:
 
 def run(monkeypatch: pytest.MonkeyPatch, directory: Path, journal: _Journal, opening: Callable[[], None]) -> EpochResult:
     follower: Any = journal
-    control = JournalInstanceControl(follower, 1, 0, executor="host-a", directory=directory)
+    control = JournalInstanceControl(follower, 1, 0, executor="host-a")
     plan: Any = SimpleNamespace(application_id="app", config=StreamsConfig({"application.id": "app"}), generation=1)
     monkeypatch.setattr(_Runner, "_open", lambda self: opening())
     return _Runner(plan, 0, control, "host-a", None, Epoch(time.monotonic() + 0.3), None).run()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ import pytest
 
 from kstreams_repl.errors import ApplicationFailedError, StreamsProcessingError
 from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.control.file_channel import FileChannel
 from kstreams_repl.instance.control.journal_channel import JournalChannel, JournalInstanceControl, content_of
 from kstreams_repl.instance.failures.failure_report import failure_of
 from kstreams_repl.kafka.clients import ClientSettings
@@ -33,34 +31,13 @@ class _Sent:
         self.records.append(record)
 
 
-def taps_told(directory: Path, generation: int) -> bool:
-    follower: Any = _Sent()
-    JournalInstanceControl(follower, generation, 0, executor="host-a", directory=directory).report({"state": "running", "records": 1})
-    (report,) = follower.records
-    return bool(json.loads(report.figures)["taps"])
-
-
-def test_taps_reach_an_instance_that_finds_the_drivers_lease_of_its_generation(tmp_path: Path) -> None:
-    FileChannel(tmp_path).signal(3, Signal.RUN)
-    assert taps_told(tmp_path, 3)
-
-
-def test_no_tap_reaches_an_instance_without_the_drivers_directory(tmp_path: Path) -> None:
-    assert not taps_told(tmp_path / "elsewhere", 3)
-
-
-def test_a_directory_of_the_same_name_with_another_lease_is_not_the_drivers(tmp_path: Path) -> None:
-    FileChannel(tmp_path).signal(2, Signal.RUN)
-    assert not taps_told(tmp_path, 3)
-
-
 def test_an_instance_without_a_claim_does_not_run_when_the_application_is_resumed_meanwhile(tmp_path: Path) -> None:
     follower: Any = SimpleNamespace(signal=lambda generation: Signal.PAUSE)
-    resting = JournalInstanceControl(follower, 1, 0, executor="host-a", directory=tmp_path, resting=True)
+    resting = JournalInstanceControl(follower, 1, 0, executor="host-a", resting=True)
     assert resting.signal(now=0.0) is Signal.PAUSE
     follower.signal = lambda generation: Signal.RUN
     assert resting.signal(now=0.0) is Signal.SUPERSEDED
-    claimed = JournalInstanceControl(follower, 1, 0, executor="host-a", directory=tmp_path)
+    claimed = JournalInstanceControl(follower, 1, 0, executor="host-a")
     assert claimed.signal(now=0.0) is Signal.RUN
 
 
@@ -68,7 +45,7 @@ def test_an_epoch_that_finds_the_application_at_rest_says_nothing_of_where_the_s
     """Spark runs it anywhere: the next generation planned its tasks and copies for executors that had none of their state."""
     sent: list[Any] = []
     follower: Any = SimpleNamespace(signal=lambda generation: Signal.PAUSE, writer=SimpleNamespace(send=sent.append))
-    control = JournalInstanceControl(follower, 1, 0, executor="host-a", directory=tmp_path, resting=True)
+    control = JournalInstanceControl(follower, 1, 0, executor="host-a", resting=True)
     control.report({"state": "paused"})
     control.report({"state": "paused", "tasks": {}})
     assert [(said.host, bool(said.figures)) for said in sent] == [("", False), ("host-a", True)]
@@ -82,7 +59,7 @@ def test_a_failure_that_quotes_its_input_gets_into_the_journal(tmp_path: Path, t
     follower: Any = _Sent()
     error = StreamsProcessingError('ValueError: not a number: "' + '"' * 2_000_000, hint="fix it", node="parse", offset=7)
     told = {f"0_{number}": {"records": number, "lag": -1} for number in range(tasks)}
-    JournalInstanceControl(follower, 1, 0, executor="host-a", directory=tmp_path).report(
+    JournalInstanceControl(follower, 1, 0, executor="host-a").report(
         {"state": "failed", "failure": failure_of(error), "tasks": told}
     )
     (report,) = follower.records
@@ -105,7 +82,7 @@ def test_a_failure_with_a_long_text_reaches_the_driver(tmp_path: Path, word: str
     follower: Any = _Sent()
     text = f"ValueError: begins {400_000 * word} and ends"
     failure = {"error": "StreamsProcessingError", "message": text, "trace": text, "fields": {"node": "n", "line": text}}
-    control = JournalInstanceControl(follower, 1, 0, executor="host-a", directory=tmp_path)
+    control = JournalInstanceControl(follower, 1, 0, executor="host-a")
     control.report({"state": "failed", "failure": failure, "records": 7})
     (report,) = follower.records
     reports = JournalReports(ClientSettings("127.0.0.1:1"), "app")
@@ -161,7 +138,7 @@ class _Writer:
 def test_the_end_of_an_epoch_is_reported_unless_the_last_report_says_so(tmp_path: Path, state: str, done: list[bool]) -> None:
     sent: list[Any] = []
     follower: Any = SimpleNamespace(signal=lambda generation: Signal.RUN, writer=_Writer(sent), application_id="app")
-    control = JournalInstanceControl(follower, 1, 0, executor="host-a", directory=tmp_path, claim=Claim(1, 0, 0, f"host-a:{os.getpid()}"))
+    control = JournalInstanceControl(follower, 1, 0, executor="host-a", claim=Claim(1, 0, 0, f"host-a:{os.getpid()}"))
     control.report({"state": state, "records": 1})
     control.end_epoch()
     assert [report.done for report in sent] == done

@@ -25,7 +25,7 @@ def request(
     node: str = "wrapped", *, rows: int = 10, seconds: float = 60, per_second: int = 1000, tap: str = "ab" * 8
 ) -> TapRequest:
     now = int(time.time() * 1000)
-    return TapRequest(tap, node, rows, per_second, now + int(seconds * 1000), now + 3_600_000)
+    return TapRequest(3, tap, node, rows, per_second, now + int(seconds * 1000), now + 3_600_000)
 
 
 def feed(driver: TopologyTestDriver, values: list[str]) -> None:

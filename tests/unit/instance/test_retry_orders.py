@@ -64,7 +64,7 @@ def test_expired_and_damaged_orders_are_removed(tmp_path: Path) -> None:
 def in_the_journal(tmp_path: Path, state: JournalState, generation: int) -> RetryBoard:
     """The board of an instance on another host, which has read this much of the journal."""
     follower: Any = SimpleNamespace(state=state)
-    return RetryBoard(JournalInstanceControl(follower, generation, 0, executor="host-a", directory=tmp_path).orders)
+    return RetryBoard(JournalInstanceControl(follower, generation, 0, executor="host-a").orders)
 
 
 def test_an_order_in_the_journal_reaches_the_instances_of_its_generation_until_its_time(tmp_path: Path) -> None:

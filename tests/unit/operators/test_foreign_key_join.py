@@ -20,11 +20,11 @@ from kstreams_repl.serdes.foreign_key import (
     PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE,
     PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE,
     SubscriptionResponse,
+    hash128,
     response_partitioner,
     subscription,
     subscription_response,
 )
-from kstreams_repl.serdes.murmur3 import hash128
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from tests.unit.operators.harness import Bench
 

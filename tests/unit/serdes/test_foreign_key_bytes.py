@@ -16,10 +16,10 @@ from kstreams_repl.serdes.foreign_key import (
     Subscription,
     SubscriptionResponse,
     foreign_key_prefix,
+    hash128,
     subscription,
     subscription_response,
 )
-from kstreams_repl.serdes.murmur3 import hash128
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "data" / "golden.json").read_text())
 HASH = struct.pack(">qq", 1, 2)

@@ -1,4 +1,4 @@
-"""A table whose columns are those of the stream's Avro serde."""
+"""A table whose columns are those of the stream's Avro, Protobuf or JSON Schema serde."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.errors import TopologyError
-from tests.unit.table_files.rig import Sink
+from tests.unit.table_files.rig import Sink, file_names
 
 INNER = {"type": "record", "name": "Inner", "fields": [{"name": "n", "type": "int"}]}
 FIELDS: list[tuple[str, Any, Any]] = [
@@ -94,3 +95,78 @@ def test_a_schema_without_columns_is_refused_with_the_reason(tmp_path: Path, sch
 def test_given_columns_come_first(tmp_path: Path) -> None:
     files: Any = topology(serdes.avro(record(*FIELDS), without_registry=True), tmp_path, schema={"text": "string"}).node("table")
     assert files.table.schema.names == ["text"]
+
+
+PROTO = """syntax = "proto3";
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/wrappers.proto";
+message Order {
+  int64 id = 1; uint64 serial = 2; uint32 count = 3; double amount = 4; bool paid = 5; bytes raw = 6;
+  optional string note = 7; Kind kind = 8; Place place = 9; repeated Place stops = 10; repeated string tags = 11;
+  google.protobuf.Timestamp at = 12; google.protobuf.StringValue maybe = 13;
+  enum Kind { NEW = 0; OLD = 1; }
+}
+message Place { string city = 1; optional float height = 2; }
+"""
+ORDER = {
+    "id": 1 << 40, "serial": (1 << 64) - 1, "count": (1 << 32) - 1, "amount": 0.1, "paid": True, "raw": b"\x00", "note": None,
+    "kind": "OLD", "place": {"city": "Basel", "height": None}, "stops": [{"city": "Bern", "height": 0.5}], "tags": ["a"],
+    "at": datetime(2013, 1, 2, 3, 4, 5, 6, tzinfo=UTC), "maybe": None,
+}  # fmt: skip
+OPTIONAL_OF_ORDER = {"note", "place", "at", "maybe"}
+
+JSON_ORDER = {
+    "title": "Order", "type": "object", "required": ["id", "amount", "stops", "kind"],
+    "properties": {
+        "id": {"type": "integer"}, "amount": {"type": "number"}, "paid": {"type": "boolean"}, "note": {"type": ["string", "null"]},
+        "kind": {"enum": ["NEW", "OLD"]}, "place": {"oneOf": [{"type": "null"}, {"$ref": "#/definitions/place"}]},
+        "stops": {"type": "array", "items": {"$ref": "#/definitions/place"}}, "at": {"type": "string", "format": "date-time"},
+    },
+    "definitions": {"place": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}},
+}  # fmt: skip
+JSON_VALUE = {
+    "id": 3, "amount": 5.0, "paid": None, "note": None, "kind": "NEW", "place": {"city": "Basel"}, "stops": [{"city": "Bern"}],
+    "at": "2013-01-02T03:04:05Z",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta", "iceberg"])
+@pytest.mark.parametrize(
+    ("serde", "value", "optional"),
+    [
+        (serdes.protobuf(schema=PROTO, registry="http://localhost:1"), ORDER, OPTIONAL_OF_ORDER),
+        (serdes.json_schema(JSON_ORDER, registry="http://localhost:1"), JSON_VALUE, {"paid", "note", "place", "at"}),
+    ],
+    ids=["protobuf", "json_schema"],
+)
+def test_protobuf_and_json_schema_have_columns_without_asking_the_registry(
+    tmp_path: Path, serde: ks.Serde, value: dict[str, Any], optional: set[str], format: str
+) -> None:
+    files: Any = topology(serde, tmp_path / "t", format).node("table")
+    assert {field.name for field in files.table.schema if field.nullable} == optional
+    sink = Sink(files.table)
+    sink.rows[0].append(None, {name: item for name, item in value.items() if item is not None}, 0)
+    sink.commit()
+    sink.tables.finish()
+    assert pq.ParquetDataset(file_names(files.table)).read().to_pylist() == [value]
+
+
+@pytest.mark.parametrize(
+    ("serde", "why"),
+    [
+        (serdes.protobuf(schema='syntax = "proto3"; message M { map<string, int32> m = 1; }'), "'m' is a map"),
+        (serdes.protobuf(schema='syntax = "proto3"; message M { repeated M next = 1; }'), "M contains itself"),
+        (serdes.protobuf(schema='syntax = "proto3"; import "google/protobuf/struct.proto"; message M { google.protobuf.Struct s = 1; }'),
+         "'s' is a Struct"),
+        (serdes.json_schema({"title": "T", "type": "string"}), "is not an object"),
+        (serdes.json_schema({"title": "T", "type": "object"}), "is an object without properties"),
+        (serdes.json_schema({"type": "object", "properties": {"x": {}}}), "'x' has no type"),
+        (serdes.json_schema({"type": "object", "properties": {"x": {"type": ["string", "integer"]}}}), "'x' is a union of several types"),
+        (serdes.json_schema({"type": "object", "properties": {"x": {"$ref": "#"}}}), "'x' contains itself"),
+        (serdes.json_schema({"type": "object", "properties": {"x": {"$ref": "other.json#/y"}}}), "'x' refers to other.json#/y"),
+        (serdes.json_schema({"type": "object", "properties": {"x": {"type": "array"}}}), "'x' has no type"),
+    ],
+)  # fmt: skip
+def test_a_protobuf_or_json_schema_without_columns_is_refused_with_the_reason(tmp_path: Path, serde: ks.Serde, why: str) -> None:
+    with pytest.raises(TopologyError, match=why):
+        topology(serde, tmp_path)
