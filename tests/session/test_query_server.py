@@ -18,6 +18,7 @@ import kstreams_repl as ks
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.processes import ProcessMark
 from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.types import TopicPartition
 from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -69,11 +70,11 @@ def test_a_deployed_application_is_served(broker: Any, tmp_path: Path) -> None:
                 found = {json.loads(data)["key"]: json.loads(data)["value"] for kind, data, _ in changes if kind == "change"}
                 assert found == {"k1": 11, "new": 1}
                 last = changes[-1][2]
-            position = web.get("/state/stores/counts/k1").json()["position"]
             partition = web.get("/state/stores/counts/k1").json()["partitions"][0]
-            offset = position[topic][str(partition)]
             session.produce(topic, [("k1", "word", 9002)])
-            bound = {"position": json.dumps({topic: {str(partition): offset + 1}}), "wait": "10"}
+            at = TopicPartition(topic, partition)
+            written = session.admin.end_offsets([at], isolation="read_uncommitted")[at] - 1
+            bound = {"position": json.dumps({topic: {str(partition): written}}), "wait": "10"}
             assert web.get("/state/stores/counts/k1", params=bound).json()["value"] == 12
             with web.stream("GET", "/subscribe/counts", params={"from": last}) as events:  # goes on where it ended
                 resumed = [json.loads(data) for _, data, _ in _until(events.iter_lines(), "change")]
