@@ -115,7 +115,11 @@ class ApplicationReport:
 
 def read_reports(lease: ControlChannel, generation: int) -> ApplicationReport:
     """Return the latest reports of a generation's instances."""
-    reports = lease.reports(generation)
+    return application_report(generation, lease.reports(generation))
+
+
+def application_report(generation: int, reports: Mapping[int, Mapping[str, Any]]) -> ApplicationReport:
+    """Return the reports of a generation's instances, given by slot as a control channel has them."""
     return ApplicationReport(generation, {slot: _instance(report) for slot, report in sorted(reports.items())})
 
 

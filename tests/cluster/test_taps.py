@@ -93,3 +93,42 @@ def test_values_sql_an_edit_and_a_killed_executor_are_the_same_as_locally(broker
             finals[record.key] = max(record.value, finals.get(record.key, 0))
         assert finals == expected
         app.stop()
+
+
+def test_another_kernel_taps_what_this_one_drives(broker: Any, cluster: StandaloneCluster, tmp_path: Path) -> None:
+    """A kernel that has attached the application, with a directory of its own: it reads the journal, and takes nothing over."""
+    stop_session()
+    name = f"tap-{uuid.uuid4().hex[:8]}"
+    with (
+        ks.connect(broker.bootstrap_servers, spark=cluster.master, directory=tmp_path / "session") as session,
+        ks.connect(broker.bootstrap_servers, directory=tmp_path / "other") as other,
+    ):
+        session.topic_configs["retention.ms"] = "-1"
+        session.spark.range(2).count()  # waits for the executors, however long they take to start
+        for topic in ("in", "out"):
+            session.create_topic(f"{name}-{topic}", partitions=2)
+        config = {"processing.guarantee": "exactly_once_v2", "commit.interval.ms": 50, "num.stream.threads": 2, "repl.epoch.ms": 2000}
+        app = session.deploy(topology(name, "first"), name, config=config)
+        feeder = Feeder(session, f"{name}-in")
+        follower = Follower(session.settings, name)
+        try:
+            settle(lambda: app.reports.records > 0, "records", story=lambda: app)
+            attached = other.attach(name, topology(name, "first"))
+            seen = attached.peek("shaped", 20, timeout=30)
+            assert len(seen) == 20 and "live from" in repr(seen), seen
+            assert all(record.key == f"k{record.value['n'] % 7}" and record.value["label"] == "first" for record in seen)
+            tail = attached.tail("shaped")
+            assert next(tail).value["label"] == "first"
+            app.edit(topology(name, "second"))
+            settle(lambda: next(tail).value["label"] == "second", "values of the edited function")
+            tail.close()  # type: ignore[attr-defined]
+            settle(lambda: not follower.state.taps, "the end of the request")
+            assert app.status == "running" and follower.state.generation == app.generation
+        finally:
+            feeder.stop()
+            follower.close()
+        assert app.wait(120)
+        assert dict(session.sql("SELECT key, value FROM counts").fetchall()) == Counter(key for key, _ in feeder.written)
+        app.stop()
+        seen = attached.peek("shaped", 5, timeout=30)
+        assert len(seen) == 5 and "live from" not in repr(seen), "a sample, as it does not run any more"

@@ -18,6 +18,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_args
 
 from kstreams_repl.instance.control.channel import ENDED, EpochTask, Signal
@@ -26,6 +27,7 @@ from kstreams_repl.instance.control.journal_follower import Follower, forget
 from kstreams_repl.instance.control.journal_taps import JournalTapServer
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal_records import Claim, Failure, InstanceReport, InstanceStateName, Measured, RetryOrder
+from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.metrics.snapshot import validated
 
 _LOG = logging.getLogger("kstreams_repl.instance")
@@ -40,6 +42,7 @@ _MOST_FIGURES = 400_000
 """Characters of a report: a record of the journal holds a megabyte, in which each quotation mark of the report counts twice."""
 _MOST_TEXT = 10_000
 """Characters of each text in a report that is too long: an exception of a user's function may quote its input."""
+_NONE: Mapping[int, InstanceReport] = MappingProxyType({})
 _STATES = frozenset(get_args(InstanceStateName))
 
 
@@ -83,10 +86,7 @@ class JournalChannel(FileChannel):
     def reports(self, generation: int) -> dict[int, dict[str, Any]]:
         if self._follower is None:
             return {}
-        found = {}
-        for slot, report in list(self._follower.state.reports.items()):
-            if report.generation == generation and self._cleared.get(slot) is not report:
-                found[slot] = content_of(report)
+        found = reports_of(self._follower.state, generation, self._cleared)
         desired = self._follower.state.desired
         if desired is not None and (desired.generation, desired.state) == (generation, Signal.PAUSE.value):
             for slot in range(desired.instances):
@@ -310,6 +310,15 @@ class JournalClaim:
 
     def __exit__(self, *exc: object) -> None:
         return None
+
+
+def reports_of(state: JournalState, generation: int, cleared: Mapping[int, InstanceReport] = _NONE) -> dict[int, dict[str, Any]]:
+    """Return the last report of each slot in a generation, but for those that were cleared."""
+    return {
+        slot: content_of(report)
+        for slot, report in list(state.reports.items())
+        if report.generation == generation and cleared.get(slot) is not report
+    }
 
 
 def content_of(report: InstanceReport) -> dict[str, Any]:

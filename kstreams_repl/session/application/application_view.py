@@ -14,6 +14,7 @@ from kstreams_repl.display.retries import Retries
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.inspection.result import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
+from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.queries.queryable_state import asked_for
 from kstreams_repl.queries.state_query import StateQueryRequest, StateQueryResult
 from kstreams_repl.queries.store_types import QueryableStoreType, StoreQueryParameters
@@ -29,7 +30,8 @@ from kstreams_repl.session.topics.records import ReadRecord, Records
 from kstreams_repl.session.views.consumer_lag import remaining_records
 from kstreams_repl.session.views.counts_reader import CountsReader
 from kstreams_repl.session.views.failed_record import position_of, record_at, with_record
-from kstreams_repl.session.views.live_taps import live_peek, live_tail, node_name
+from kstreams_repl.session.views.journaled_run import JournaledRun
+from kstreams_repl.session.views.live_taps import TappedApplication, live_peek, live_tail, node_name
 from kstreams_repl.session.views.local_queries import strict_queries_of
 from kstreams_repl.session.views.metrics_view import MetricsView
 from kstreams_repl.session.views.node_retries import retries_of
@@ -357,7 +359,8 @@ class ApplicationView(QueryView):
 
         Returns fewer when `timeout` expires first. A tap is attached to the tasks for that time and removed afterwards; it is
         limited in rows, bytes and rate, and changes nothing else. Values that are numbers, strings, lists or dicts stay so,
-        others become their text. An application that does not run is sampled as by `Session.peek`.
+        others become their text. An application that does not run is sampled as by `Session.peek`. One that was attached while another
+        kernel drives it on a cluster is tapped there; on local Spark it is sampled.
 
         Args:
             node: its name, or the stream or table.
@@ -369,12 +372,12 @@ class ApplicationView(QueryView):
         Example:
             >>> app.peek("long", n=3, timeout=0.1)
         """
-        name = node_name(self, node)
-        if self.status != "running":
+        name, run = node_name(self, node), self._run_to_tap()
+        if run.status != "running":
             refuse_no_number(n)
             config = StreamsConfig({**self.client.config, **self.config})
             return sampled_values(self.client, self.topology, name, n, timeout, config)
-        return live_peek(self, name, n, timeout)
+        return live_peek(run, name, n, timeout)
 
     @renamed(seconds="timeout")
     def tail(self, node: Any, *, timeout: float | None = None) -> Iterator[ReadRecord]:
@@ -384,7 +387,15 @@ class ApplicationView(QueryView):
             >>> for record in app.tail("long", timeout=0.1):
             ...     print(record.key, record.value)
         """
-        return live_tail(self, node_name(self, node), timeout)
+        return live_tail(self._run_to_tap(), node_name(self, node), timeout)
+
+    def _run_to_tap(self) -> TappedApplication:
+        """Return this application, or its run under another kernel if this one has attached it and not started it."""
+        if self.detached or self._found is None or self._deployment.status != "created":
+            return self
+        if journal_topic_name(self.name) not in self.client.admin.topics():
+            return self
+        return JournaledRun(self.name, self.config, self.client, self._follow())
 
     def retries(self, node: Any) -> Retries:
         """Return the records that failed in an asynchronous node and wait for another try (`on_error="retry"`), as of the last commit.

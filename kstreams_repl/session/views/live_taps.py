@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import AuthorizationError, KStreamsError, TapUnavailableError
 from kstreams_repl.instance.control.node_taps import LEASE_SECONDS, LONGEST_SECONDS, MOST_ROWS, TapClient
 from kstreams_repl.instance.control.open_channel import open_taps
@@ -16,12 +17,34 @@ from kstreams_repl.instance.state.state_directory import control_directory, stat
 from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.kafka.journal_records import TapRequest
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.session.application.state import ApplicationState
+from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.topics.records import ReadRecord, Records
 from kstreams_repl.session.views.calls_view import call_lines
+
+if TYPE_CHECKING:
+    from kstreams_repl.spark.instance_reports import ApplicationReport
 
 POLL_SECONDS = 0.1
 _RENEW_SECONDS = LEASE_SECONDS / 4
 PER_SECOND = 200
+
+
+class TappedApplication(Protocol):
+    """What a tap reads of an application: `Application` has it, and `JournaledRun` for one that another kernel drives."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def config(self) -> StreamsConfig: ...
+    @property
+    def client(self) -> ClusterClient: ...
+    @property
+    def status(self) -> ApplicationState: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def reports(self) -> ApplicationReport: ...
 
 
 class LiveTap:
@@ -34,7 +57,7 @@ class LiveTap:
         per_second: per instance; records beyond it are only counted.
     """
 
-    def __init__(self, application: ReadOnlyApplication, node: str, *, rows: int = 100, per_second: int = PER_SECOND) -> None:
+    def __init__(self, application: TappedApplication, node: str, *, rows: int = 100, per_second: int = PER_SECOND) -> None:
         self._application = application
         self._client: TapClient | None = None
         self._remote = False
@@ -135,7 +158,7 @@ class LiveTap:
         )
 
 
-def live_peek(application: ReadOnlyApplication, node: str, n: int, seconds: float) -> Records:
+def live_peek(application: TappedApplication, node: str, n: int, seconds: float) -> Records:
     """Return the next `n` values at a node of a running application, or those of `seconds`."""
     deadline = time.monotonic() + seconds
     found: list[ReadRecord] = []
@@ -150,7 +173,7 @@ def live_peek(application: ReadOnlyApplication, node: str, n: int, seconds: floa
     return Records(found[:n], note=f"{node}: live from {application.name}, {passed}{calls}", title=node)
 
 
-def live_tail(application: ReadOnlyApplication, node: str, seconds: float | None) -> Iterator[ReadRecord]:
+def live_tail(application: TappedApplication, node: str, seconds: float | None) -> Iterator[ReadRecord]:
     """Yield values at a node as they pass, for `seconds` or until the application no longer runs. Closing it removes the tap."""
     deadline = None if seconds is None else time.monotonic() + seconds
     with LiveTap(application, node) as tap:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,11 @@ import pytest
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import AuthorizationError, TapUnavailableError
 from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.journal_records import DesiredState, encode
+from kstreams_repl.kafka.journal_records import InstanceReport as Reported
+from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.session.views import live_taps
+from kstreams_repl.session.views.journaled_run import JournaledRun
 from kstreams_repl.session.views.live_taps import LiveTap, live_peek, live_tail
 from kstreams_repl.spark.instance_reports import ApplicationReport, InstanceReport
 
@@ -63,3 +68,44 @@ def test_a_tap_begins_when_it_is_known_where_the_instances_run(tmp_path: Path) -
         app.reports = application(tmp_path, None).reports
         assert tap.new() == [] and len(list(requests.iterdir())) == 1
     assert list(requests.iterdir()) == []
+
+
+class Journal:
+    """What is read of a follower: the journal's state."""
+
+    def __init__(self) -> None:
+        self.state = JournalState()
+        self._offset = 0
+
+    def write(self, record: Any) -> None:
+        self.state.apply(*encode(record), self._offset)
+        self._offset += 1
+
+    def report(self, generation: int, at: float, host: str = "executor-far-0") -> None:
+        self.write(Reported(generation, 0, "far:7", "running", int(at * 1000), host=host))
+
+
+def test_a_run_of_another_kernel_is_what_its_journal_says(tmp_path: Path) -> None:
+    app, journal, now = application(tmp_path), Journal(), time.time()
+    run = JournaledRun(app.name, app.config, app.client, journal)  # type: ignore[arg-type]
+    assert (run.status, run.generation) == ("stopped", 0), "it never ran"
+    journal.write(DesiredState(3, "running", 1, 1))
+    assert (run.status, run.generation) == ("stopped", 3), "no instance has reported"
+    journal.report(3, now - 60)
+    assert run.status == "stopped", "its kernel was killed: instances report every five seconds"
+    journal.report(3, now)
+    assert run.status == "running" and run.reports.remote
+    journal.write(DesiredState(4, "running", 1, 1))
+    assert run.status == "stopped" and not run.reports.instances, "the reports are of the run before"
+    journal.report(4, now)
+    assert (run.status, run.generation) == ("running", 4)
+    journal.write(DesiredState(4, "paused", 1, 1))
+    assert run.status == "stopped"
+
+
+def test_a_run_on_the_host_of_another_kernel_is_not_tapped(tmp_path: Path) -> None:
+    """Its instances read files of that kernel's directory."""
+    app, journal = application(tmp_path), Journal()
+    journal.write(DesiredState(1, "running", 1, 1))
+    journal.report(1, time.time(), host="")
+    assert JournaledRun(app.name, app.config, app.client, journal).status == "stopped"  # type: ignore[arg-type]
