@@ -27,7 +27,6 @@ from kstreams_repl.errors import (
     did_you_mean,
 )
 from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.control.control_files import read_whole
 from kstreams_repl.instance.control.file_channel import Lease, read_lease, reports_in
 from kstreams_repl.instance.executor_directory import PREFIX
 from kstreams_repl.instance.state.owner_token import generation_of
@@ -36,6 +35,8 @@ from kstreams_repl.process_info import start_time
 from kstreams_repl.queries.store_catalogue import NOTE, StoreCatalogue
 from kstreams_repl.queries.task_view import CHECK_SECONDS, TaskReader, TaskView, migrated
 from kstreams_repl.stores.engine.failures import RawError
+from kstreams_repl.stores.log_serdes import with_log_serdes
+from kstreams_repl.topology.names import internal_topic
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind, in_application
 from kstreams_repl.topology.topology import Topology
 from kstreams_repl.types import TaskId
@@ -97,7 +98,10 @@ class LocalStores:
         stores, rows = config["default.dsl.store"], config["dsl.store.format"]
         self._subtopologies: dict[str, int] = {}
         for part in topology.subtopologies():
-            self._builders |= {builder.name: in_application(builder, stores, rows) for builder in part.stores}
+            for builder in part.stores:
+                source = builder.source_topic
+                log = internal_topic(self.application_id, source) if source and source in topology.internal_topics else source
+                self._builders[builder.name] = with_log_serdes(in_application(builder, stores, rows), config, log)
             if part.global_:
                 self.global_stores |= {builder.name for builder in part.stores}
             else:
@@ -271,7 +275,7 @@ class LocalStores:
         if active is not None and active != place:
             return TaskStatus(False, f"it is active in {active}, not here")
         lease = self.lease
-        if not view.is_active and not self._is_reported_running(owner, task):
+        if not view.is_active:
             return TaskStatus(False, "it is a standby copy, or is being restored")
         if lease is None or lease.signal is not Signal.RUN or owner is None:
             return ACTIVE  # at rest: the files are those of its last commit
@@ -280,15 +284,6 @@ class LocalStores:
         if not view.is_closed and not _runs(owner):
             return TaskStatus(False, "its worker died")
         return ACTIVE
-
-    def _is_reported_running(self, owner: str | None, task: TaskId) -> bool:
-        if owner is None:
-            return False
-        generation, slot = owner.split("/")[:2]
-        report = read_whole(control_directory(self._root, self.application_id) / f"report-{generation}-{slot}.json") or {}
-        tasks = report.get("tasks")
-        reported = tasks.get(str(task)) if isinstance(tasks, dict) else None
-        return isinstance(reported, dict) and str(reported.get("state", "")).lower() == "running"
 
     @property
     def lease(self) -> Lease | None:

@@ -96,7 +96,9 @@ class Restorer:
             raise TaskCorruptedError(
                 f"store {self._name} cannot be restored from {self._at}: the keys there have their schema ids in headers, and the store "
                 "writes them in front of its keys",
-                hint="give the table a changelog of its own: topology.optimization=none",
+                hint="give the table a changelog of its own (topology.optimization=none), and have it read its topic again: "
+                "session.reset(name, dry_run=False), then deploy",
+                store=self._name,
             )
         return found
 

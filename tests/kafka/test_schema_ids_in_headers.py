@@ -6,7 +6,8 @@ The embedded registry gives its schemas no GUIDs, so `RegistryGate` before it do
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,15 @@ from google.protobuf.type_pb2 import Field
 
 import kstreams_repl as ks
 from kstreams_repl import serdes
-from kstreams_repl.errors import SchemaRegistryError
+from kstreams_repl.errors import SchemaRegistryError, TaskCorruptedError
+from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.embedded.registry import EmbeddedRegistry
 from kstreams_repl.serdes.header_ids import KEY_HEADER, VALUE_HEADER, framed, on_the_wire
 from kstreams_repl.serdes.schemas.registry import default_registry, settings_of, use_by_default
 from kstreams_repl.session.session_directory import SessionDirectory
 from tests.kafka.registry_gate import RegistryGate
+from tests.kafka.test_stores_with_headers import Deployment
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]  # on a new machine the first one fetches the registry
 
@@ -167,3 +170,63 @@ def test_a_deployed_application_reads_and_writes_them_and_restores_its_state(ses
         assert app.store("sums").get("a")["x"] == round_ * sum(range(500))
         app.stop()
         session.produce(name, [("a", {"x": n, "label": ""}, 1000 + n) for n in range(500)], value_serde=point)
+
+
+class Tables:
+    """A table that is restored from its topic, on a broker; its topic has schema ids in headers."""
+
+    def __init__(self, session: ks.Session, gate: RegistryGate, admin: Admin, name: str, directory: Path, **serdes_: Any) -> None:
+        def build(topic: str) -> Any:
+            builder = ks.StreamsBuilder()
+            builder.table(topic, store="rows", **serdes_)
+            return builder.build({"topology.optimization": self.optimization})
+
+        self.optimization, self.session, self.directory = "all", session, directory
+        self.config = {"schema.registry.url": gate.url, "default.key.serde": "string", "default.value.serde": "registry"}
+        self.deployment = Deployment(build, admin, session.client.settings, name, directory)
+
+    def run(self, *records: Any, key_serde: Any = "string") -> Any:
+        """Process records, and return the store."""
+        self.session.produce(self.deployment.topic, records, key_serde=key_serde, value_serde=WRITERS["avro"])
+        self.deployment.fed += len(records)
+        self.deployment.run(**self.config)
+        return self.deployment.store("rows", ks.QueryableStoreTypes.key_value_store(), **self.config)
+
+    def lose_the_state(self) -> None:
+        self.deployment.local.close()
+        for child in self.directory.iterdir():
+            if child.name.startswith(self.deployment.application):
+                shutil.rmtree(child)
+
+
+@pytest.fixture
+def tables(session: ks.Session, gate: RegistryGate, admin: Admin, name: str, tmp_path: Path) -> Callable[..., Tables]:
+    return lambda **serdes_: Tables(session, gate, admin, name, tmp_path, **serdes_)
+
+
+@pytest.mark.parametrize("given", [{}, {"key_serde": "string", "value_serde": "registry"}])
+def test_a_table_restored_from_its_topic_has_the_values(tables: Callable[..., Tables], given: dict[str, str]) -> None:
+    """Without serdes of its own, too: bare payloads were restored, which no serde reads."""
+    table = tables(**given)
+    assert table.run(*((f"k{n}", dict(VALUE, x=n), n) for n in range(20))).get("k7") == dict(VALUE, x=7)
+    table.lose_the_state()
+    store = table.run(("k20", dict(VALUE, x=20), 20))
+    assert dict(store.all()) == {f"k{n}": dict(VALUE, x=n) for n in range(21)}
+
+
+def test_keys_with_ids_in_headers_are_refused_and_the_hint_is_the_way_out(tables: Callable[..., Tables], session: ks.Session) -> None:
+    point = serdes.avro(POINT)
+    table = tables(key_serde=point, value_serde=point)
+    keys = [dict(VALUE, x=n) for n in range(3)]
+    written = WRITERS["avro"]
+    table.run(*((key, VALUE, n) for n, key in enumerate(keys[:2])), key_serde=written)
+    table.lose_the_state()
+    with pytest.raises(TaskCorruptedError, match="the keys there have their schema ids in headers") as refused:
+        table.run((keys[2], VALUE, 2), key_serde=written)
+    assert "topology.optimization=none" in str(refused.value.hint) and "session.reset(name, dry_run=False)" in str(refused.value.hint)
+    session.reset(table.deployment.application, dry_run=False)
+    table.lose_the_state()  # this session's directory is another one
+    table.optimization = "none"
+    for _ in range(2):
+        assert [table.run((keys[2], VALUE, 2), key_serde=written).get(key) for key in keys] == [VALUE] * 3
+        table.lose_the_state()

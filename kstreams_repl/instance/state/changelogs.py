@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.runtime.task import TaskSpec
+from kstreams_repl.stores.log_serdes import with_log_serdes
 from kstreams_repl.topology.internal_topics import WINDOWED_KINDS
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import TaskId, TopicPartition
@@ -54,6 +55,7 @@ def changelogs_of(spec: TaskSpec) -> list[Changelog]:
         topic = store.source_topic
         if topic is not None:
             topic = f"{spec.application_id}-{topic}" if topic in spec.internal_topics else topic
+            store = with_log_serdes(store, spec.config, topic)
         elif store.logging:
             topic = f"{spec.application_id}-{store.name}-changelog"
         if topic is not None:

@@ -15,6 +15,7 @@ from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.topics.produce import milliseconds
 from kstreams_repl.session.views.sql_catalog import SessionTables
 from kstreams_repl.session.views.store_reader import refuse_what_a_processor_fills
+from kstreams_repl.stores.log_serdes import with_log_serdes
 from kstreams_repl.topology.names import changelog_topic
 from kstreams_repl.topology.stores import StoreBuilder
 
@@ -85,7 +86,8 @@ def store_frame(client: ClusterClient, application: ReadOnlyApplication, builder
     ranges = ranges_of(client.admin, topic, settled=True)
     key = serdes.resolve(builder.key_serde, application.config["default.key.serde"])
     value = serdes.resolve(builder.value_serde, application.config["default.value.serde"])
-    return _frame(client, topic, ranges, [item for item in ranges if item.start < item.end], key, value, builder)
+    store = with_log_serdes(builder, application.config)
+    return _frame(client, topic, ranges, [item for item in ranges if item.start < item.end], key, value, store)
 
 
 def _frame(

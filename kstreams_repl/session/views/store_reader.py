@@ -26,6 +26,7 @@ from kstreams_repl.instance.tasks.consistent_cut import CUT, TaskCommit, at_one_
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.stores.header_rows import without_headers
+from kstreams_repl.stores.log_serdes import with_log_serdes
 from kstreams_repl.stores.row_format import have_headers, row_format
 from kstreams_repl.topology.names import changelog_topic
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
@@ -245,6 +246,7 @@ def _from_changelog(admin: Admin, config: StreamsConfig, builder: StoreBuilder, 
             hint="start the application: app.start()",
             store=builder.name,
         ) from error
+    builder = with_log_serdes(builder, config)
     logs = {item.partition.partition: LogRows(builder, item.partition.partition) for item in ranges}
     for at, batch in read_ranges(admin.settings, ranges):
         logs[at.partition].add(batch)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kstreams_repl import serdes
 from kstreams_repl.deprecation import renamed
 from kstreams_repl.display.picture import store_detail
 from kstreams_repl.errors import InvalidStateStoreError, KStreamsError
@@ -15,6 +14,7 @@ from kstreams_repl.session.views.local_queries import value_at, value_from_serve
 from kstreams_repl.session.views.spark_frames import store_frame
 from kstreams_repl.session.views.store_reader import POINT_READS, count_rows, read_store
 from kstreams_repl.stores.codec import Codec
+from kstreams_repl.stores.log_serdes import with_log_serdes
 from kstreams_repl.topology.stores import StoreBuilder
 from kstreams_repl.types import ValueAndTimestamp, VersionedRecord
 
@@ -77,13 +77,14 @@ class StoreView:
             return self._from_changelog(key, stamped)
 
     def _from_changelog(self, key: Any, stamped: bool) -> Any:
-        app, builder = self._application, self._builder
-        data = serdes.resolve(builder.key_serde, app.config["default.key.serde"]).serialize(key)
+        app = self._application
+        builder = with_log_serdes(self._builder, app.config)
+        data = builder.key_serde.serialize(key)
         parts = read_store(app.client.admin, app.config, app.topology, builder, limit=None).parts
         row = next((value for part in parts for own, value in zip(part.keys, part.values, strict=True) if own == data), None)
         if row is None:
             return None
-        decoded = Codec(serdes.resolve(builder.value_serde, app.config["default.value.serde"]), timestamped=stamped).decode(row)
+        decoded = Codec(builder.value_serde, timestamped=stamped).decode(row)
         return decoded[0] if stamped else decoded
 
     @renamed(rows="store_limit")

@@ -1,0 +1,34 @@
+"""The serdes of a store as its task has them: the application's defaults where it names none, bound to the topic that logs its rows.
+
+Readers of the rows need them, too. Serdes of registered schemas write a key only for a topic, whose subject has the schema; and of a store
+that is filled from a source topic, only the serdes tell whether schema ids in headers belong to its rows (`header_ids.framing`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kstreams_repl import serdes
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.serdes.deferred import DeferredSerde
+from kstreams_repl.serdes.schemas.registry import Part, settings_from
+from kstreams_repl.topology.names import changelog_topic
+from kstreams_repl.topology.stores import StoreBuilder
+
+
+def with_log_serdes(builder: StoreBuilder, config: StreamsConfig, topic: str | None = None) -> StoreBuilder:
+    """Return the builder with both serdes.
+
+    Args:
+        config: the application's settings.
+        topic: the topic that logs the rows; None: the source topic, or the changelog by its name.
+    """
+    log = topic or builder.source_topic or changelog_topic(config["application.id"], builder.name)
+    registry = settings_from(config.client)
+    key, value = (serdes.resolve(config[f"default.{part}.serde"]) for part in ("key", "value"))
+
+    def bound(own: object, default: serdes.Serde, part: Part) -> serdes.Serde:
+        serde = own.bind(key, value) if isinstance(own, DeferredSerde) else serdes.resolve(own, default)
+        return serde.for_topic(log, part, registry)
+
+    return replace(builder, key_serde=bound(builder.key_serde, key, "key"), value_serde=bound(builder.value_serde, value, "value"))
