@@ -18,6 +18,7 @@ from kstreams_repl.instance.instance import Instance, wall_clock
 from kstreams_repl.instance.lifecycle import TaskLifecycle
 from kstreams_repl.instance.state.changelog_retention import FLOOR, ChangelogFloors, floors_of
 from kstreams_repl.instance.state.changelogs import changelogs_of
+from kstreams_repl.instance.state.environment_attributes import has_forgotten_inputs
 from kstreams_repl.instance.state.snapshot_directory import snapshot_directory
 from kstreams_repl.instance.state.snapshots import Snapshotter
 from kstreams_repl.instance.state.state_directory import application_directory, files_directory
@@ -125,7 +126,8 @@ def start_task(instance: Instance, restored: RestoringTask) -> ActiveTask:
     )
     instance.clients.begin()
     active.initialize()
-    active.touched = environment.commit_id < 0 or any(start.reset for start in starts.values())
+    advanced = has_forgotten_inputs(environment)  # readers wait for a commit with records otherwise
+    active.touched = environment.commit_id < 0 or advanced or any(start.reset for start in starts.values())
     instance.counters.created += 1
     instance.committer.refresh_soon()
     return active

@@ -105,3 +105,8 @@ def forget_inputs(environment: Environment) -> None:
     stale = {name: -1 for name, offset in environment.positions.items() if name.startswith(INPUT) and offset >= 0}
     if stale:
         environment.commit(stale, environment.commit_id)
+
+
+def has_forgotten_inputs(environment: Environment) -> bool:
+    """Return whether the rows are ahead of the task's last commit (`forget_inputs`), so that they are of none until it commits again."""
+    return any(name.startswith(INPUT) and offset < 0 for name, offset in environment.positions.items())

@@ -27,12 +27,15 @@ from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.serdes import Serde, session_windowed, time_windowed
 from kstreams_repl.spark.fencing.generation_fencing import Generations, VersionText
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.types import Headers
 
 TRANSACTION_MS = 600_000
 """Timeout of the transaction. A driver that dies in it blocks its readers until the next driver takes the control id."""
 
-LastRows = Mapping[tuple[int, bytes], tuple[bytes, int]]
-"""By partition and key of a changelog: the last value and its timestamp (epoch ms)."""
+LastRow = tuple[bytes, int] | tuple[bytes, int, Headers]
+"""The last value of a key, its timestamp (epoch ms), and the headers that a store keeps with it."""
+LastRows = Mapping[tuple[int, bytes], LastRow]
+"""By partition and key of a changelog."""
 
 _SEQUENCE_SIZE = 4
 
@@ -86,13 +89,14 @@ class Migration:
         Raises:
             TopologyError: see `converted` and `check_whole`.
         """
-        last: dict[tuple[int, bytes], tuple[bytes, int]] = {}
+        last: dict[tuple[int, bytes], LastRow] = {}
         ranges = ranges_of(admin, self.changelog, settled=True)
         self.check_whole(ranges)
         for at, batch in read_ranges(settings, ranges):
-            for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            headers = batch.headers or [None] * len(batch)
+            for key, value, timestamp, own in zip(batch.keys, batch.values, batch.timestamps, headers, strict=True):
                 if key is not None and value is not None:
-                    last[at.partition, key] = value, timestamp
+                    last[at.partition, key] = (value, timestamp, own) if own else (value, timestamp)
                 elif key is not None:
                     last.pop((at.partition, key), None)
         return self.converted(last, admin.partitions(self.changelog))
@@ -116,7 +120,8 @@ class Migration:
                 )
 
     def converted(self, last: LastRows, partitions: int) -> Iterator[TopicRecord]:
-        """Yield the records to write to the changelog. Time and partition of a row are kept; keys without a row any more are deleted.
+        """Yield the records to write to the changelog. Time, headers and partition of a row are kept; keys without a row any more are
+        deleted.
 
         Raises:
             TopologyError: the function or a serde raised, a new key belongs to another partition, or two rows have the same new key; it
@@ -125,14 +130,14 @@ class Migration:
         if self.new_key is not None:
             yield from self._with_new_keys(last, partitions, self.new_key)
             return
-        for (partition, key), (value, timestamp) in last.items():
+        for (partition, key), (value, *kept) in last.items():
             new = self._called(key, value)
-            yield self.changelog, partition, key, None if new is None else self._written(self.after, key, new), timestamp
+            yield self.changelog, partition, key, None if new is None else self._written(self.after, key, new), *kept
 
     def _with_new_keys(self, last: LastRows, partitions: int, new_key: Serde) -> Iterator[TopicRecord]:
-        made: dict[tuple[int, bytes], tuple[bytes, int]] = {}
+        made: dict[tuple[int, bytes], tuple[Any, ...]] = {}
         of: dict[tuple[int, bytes], bytes] = {}
-        for (partition, key), (value, timestamp) in last.items():
+        for (partition, key), (value, *kept) in last.items():
             pair = self._called(key, value)
             if pair is None:
                 continue
@@ -156,12 +161,12 @@ class Migration:
             if place in made:
                 both = f"and the row of key {self._named(of[place])!r} both got the key {str(pair[0])[:80]!r}"
                 raise self._refused(key, both, "nothing was changed; give each row a key of its own, or None to delete it")
-            made[place], of[place] = (content, timestamp), key
-        for place, (_, timestamp) in last.items():
+            made[place], of[place] = (content, *kept), key
+        for place, (_, timestamp, *_) in last.items():
             if place not in made:
                 yield self.changelog, place[0], place[1], None, timestamp
-        for (partition, key), (value, timestamp) in made.items():
-            yield self.changelog, partition, key, value, timestamp
+        for (partition, key), row in made.items():
+            yield self.changelog, partition, key, *row
 
     def _check_partition(self, key: bytes, data: bytes, new: Any, partition: int, partitions: int) -> None:
         reset = f"reset the store (reset_state=[{self.store!r}])"

@@ -44,6 +44,14 @@ def test_a_new_key_takes_the_old_one_s_place() -> None:
     assert found == [("log", 0, b"a", None, 1001), ("log", 0, b'["a"]', b"1", 1001)]
 
 
+def test_headers_that_a_store_keeps_stay_with_their_row() -> None:
+    own = [("trace", b"4f")]
+    last = {(0, b"a"): ((1).to_bytes(8, "big"), 1001, own), (0, b"b"): ((2).to_bytes(8, "big"), 1002)}
+    assert list(migration(lambda key, value: value).converted(last, 1)) == [("log", 0, b"a", b"1", 1001, own), ("log", 0, b"b", b"2", 1002)]
+    renamed = list(migration(lambda key, value: (key + "-new", value), new_key=serdes.string).converted(last, 1))
+    assert renamed[2:] == [("log", 0, b"a-new", b"1", 1001, own), ("log", 0, b"b-new", b"2", 1002)]
+
+
 def test_rows_may_swap_their_keys_and_a_row_may_be_deleted() -> None:
     swapped = {"a": ("b", 1), "b": ("a", 2), "c": None, "d": ("d", None)}
     found = list(migration(lambda key, value: swapped[key], new_key=serdes.string).converted(rows(a=1, b=2, c=3, d=4), 1))
