@@ -31,13 +31,17 @@ _SLICE = 4_000
 """Records that one task may process before the next task's turn and before clocks are checked."""
 _AHEAD = 2_000
 """Records taken from the client at a time while a commit waits for the broker."""
-_NAPS = ((1.0, 0.02), (5.0, 0.06), (math.inf, 0.12))
+_NAPS = ((1.0, 0.02), (5.0, 0.06), (20.0, 0.12), (math.inf, 0.2))
 """(idle for less than, poll timeout), both in seconds. A record ends the poll at once; only signals wait for its timeout.
 Wake-ups are the cost of an idle instance: 0.4 ms of processor time each, because its data has been evicted from the processor's
 caches.
 """
 _CALL_SECONDS = 0.005
 """How long a poll waits for results of asynchronous nodes; a result ends the wait, a record does not."""
+_MARKER_SECONDS = 0.004
+"""At 20,000 records/s the acknowledgements of a commit took 21 ms (median) without this rest, 6 ms with 2 or 4, 5 ms with 8."""
+_FEW_RECORDS = 1_000
+"""A commit of fewer records than this is followed by `_MARKER_SECONDS` of rest."""
 _IMBALANCE = 20
 """A partition whose task cannot make progress is paused at this many times its soft bound, and resumed at half of that."""
 
@@ -80,6 +84,8 @@ class PollLoop:
         self._paused: set[TopicPartition] = set()
         self._active_at = time.monotonic()
         self._stuck = False
+        self._transactional = instance.clients.transactions is not None
+        self._committed_records = 0
         self._stateful = any(task.task.stores for task in instance.tasks)
         topics = {partition.topic for partition in self._by_partition}
         self._topic = topics.pop() if len(topics) == 1 else None
@@ -169,6 +175,7 @@ class PollLoop:
                 committer.commit(more=not idle)
             elif idle and self._eager_seconds is not None and since >= self._eager_seconds and committer.touched:
                 committer.commit()
+                self._await_markers()
             elif idle and not committer.settled:
                 committer.settle()
 
@@ -189,6 +196,17 @@ class PollLoop:
             self._paused.clear()
         self._report(self.instance)
         return signal
+
+    def _await_markers(self) -> None:
+        """Give the broker a moment to end the transaction that was committed, if few records arrive.
+
+        It acknowledges a commit before the transaction's markers are in the topics. Until then it refuses the first record of the next
+        transaction, and the client tries again after 20 ms. What arrives meanwhile is part of the next commit.
+        """
+        records = self.instance.counters.records
+        if self._transactional and records - self._committed_records < _FEW_RECORDS:
+            time.sleep(_MARKER_SECONDS)
+        self._committed_records = records
 
     def _calls_run(self) -> bool:
         return self.instance.calls is not None and any(task.calls_running for task in self.instance.tasks)
