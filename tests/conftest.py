@@ -8,7 +8,6 @@ children; what the test itself started has a few seconds to go away and then fai
 
 from __future__ import annotations
 
-import compileall
 import os
 import shutil
 import signal
@@ -47,16 +46,6 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["SPARK_LOCAL_DIRS"] = str(folder)  # a JVM does not ask TMPDIR
     os.environ[RUN_VARIABLE] = uuid.uuid4().hex
     os.environ["KSTREAMS_PRESTART"] = "0"  # most tests that connect deploy nothing
-    if not hasattr(config, "workerinput"):
-        compile_sources()
-
-
-def compile_sources() -> None:
-    """Compile the checkout's own modules. Where ``PYTHONDONTWRITEBYTECODE`` is set, each of the many processes that tests start, workers
-    of Spark too, would compile them by itself, which takes half a second.
-    """
-    for package in ("kstreams_repl", "kernel_ext", "tests/faults", "tests/spark"):
-        compileall.compile_dir(Path(__file__).resolve().parents[1] / package, quiet=2)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -75,9 +64,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With ``-n 2``: see `tests.two_processes`."""
-    from tests.two_processes import ByFile
+    from tests.two_processes import ByFolder
 
-    return ByFile(config, log)
+    return ByFolder(config, log)
 
 
 _SCRATCH: pytest.StashKey[Path] = pytest.StashKey()

@@ -1,16 +1,22 @@
-"""Clients of the broker that all tests share which do not need one of their own; topics get names of their own."""
+"""One embedded broker for all tests of this folder that do not need one of their own; topics get names of their own."""
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.embedded import EmbeddedBroker
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -20,9 +20,8 @@ from kernel_ext.node_details import rows_behind
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.session.session_directory import SessionDirectory
-from tests.spark.hosting import kill_worker, spark
+from tests.spark.hosting import kill_worker
 
-__all__ = ["spark"]
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,8 +29,8 @@ TEXT = {"key_serde": "string", "value_serde": "string"}
 
 
 @pytest.fixture
-def session(broker: Any, spark: Any, tmp_path: Path) -> Iterator[ks.Session]:
-    with ks.Session(ClientSettings(broker.bootstrap_servers), spark=spark, directory=SessionDirectory(tmp_path)) as session:
+def session(broker: Any, tmp_path: Path) -> Iterator[ks.Session]:
+    with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as session:
         session.topic_configs["retention.ms"] = "-1"
         yield session
 

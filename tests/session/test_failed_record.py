@@ -14,9 +14,7 @@ from kernel_ext.live_picture import LivePicture
 from kstreams_repl.errors import DeployError, KStreamsError, StreamsProcessingError
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.session.session_directory import SessionDirectory
-from tests.spark.hosting import spark
 
-__all__ = ["spark"]
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
 SCRIPT = """
@@ -30,15 +28,13 @@ app = session.deploy(builder, name, config=config)
 """
 
 
-def open_session(broker: Any, spark: Any, directory: Path) -> ks.Session:
-    session = ks.Session(
-        ClientSettings(broker.bootstrap_servers), spark=spark, directory=SessionDirectory(directory), report=lambda line: None
-    )
+def open_session(broker: Any, directory: Path) -> ks.Session:
+    session = ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(directory), report=lambda line: None)
     session.topic_configs["retention.ms"] = "-1"
     return session
 
 
-def test_an_error_shows_its_record_and_skip_leaves_out_exactly_that(broker: Any, spark: Any, tmp_path: Path) -> None:
+def test_an_error_shows_its_record_and_skip_leaves_out_exactly_that(broker: Any, tmp_path: Path) -> None:
     name = f"skip-{uuid.uuid4().hex[:8]}"
     topic, out, dead = (f"{name}-{what}" for what in ("in", "out", "dead"))
     config = {
@@ -50,7 +46,7 @@ def test_an_error_shows_its_record_and_skip_leaves_out_exactly_that(broker: Any,
     orders[120] = ("k0", {"prize": "\x1b[31m<b>120</b>", "long": "x" * 5000})
     orders[160] = ("k0", {"prize": 160})
     (tmp_path / "script.py").write_text(SCRIPT)
-    with open_session(broker, spark, tmp_path) as session:
+    with open_session(broker, tmp_path) as session:
         session.produce(topic, orders, partitions=1)
         for other in (out, dead):
             session.create_topic(other, partitions=1)
@@ -86,7 +82,7 @@ def test_an_error_shows_its_record_and_skip_leaves_out_exactly_that(broker: Any,
         assert [version.number for version in app.versions] == [1, 2, 3]
         assert f"{first}, {second}" in app.versions[-1].source
         app.stop()
-    with open_session(broker, spark, tmp_path) as session:  # the next session reads the settings with the text
+    with open_session(broker, tmp_path) as session:  # the next session reads the settings with the text
         app = session.attach(name)
         assert second in app.config["repl.skip.records"]
         with pytest.raises(DeployError, match="it is stopped"):

@@ -23,9 +23,7 @@ from kstreams_repl.errors import DeployError, SessionFileError, StreamsProcessin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.session.session_directory import SessionDirectory
 from kstreams_repl.spark.startup.spark_session import spark_log
-from tests.spark.hosting import spark
 
-__all__ = ["spark"]
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,8 +31,8 @@ EXACTLY_ONCE = {"processing.guarantee": "exactly_once_v2", "commit.interval.ms":
 
 
 @pytest.fixture
-def session(broker: Any, spark: Any, tmp_path: Path) -> Iterator[ks.Session]:
-    with ks.Session(ClientSettings(broker.bootstrap_servers), spark=spark, directory=SessionDirectory(tmp_path)) as session:
+def session(broker: Any, tmp_path: Path) -> Iterator[ks.Session]:
+    with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as session:
         session.topic_configs["retention.ms"] = (
             "-1"  # timestamps of tests are of 1970; a cluster's default would delete such records
         )

@@ -34,8 +34,8 @@ def session(broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         return [pa.Table.from_batches(list(plan.read(number)), schema=schema) for number in range(pieces)]
 
     monkeypatch.setattr("kstreams_repl.spark.dataframe_reader.frame_of", frame_of)
-    given = object()  # else each test would start a Spark that nothing uses
-    with ks.Session(ClientSettings(broker.bootstrap_servers), spark=given, directory=SessionDirectory(tmp_path)) as session:
+    monkeypatch.setattr(ks.Session, "spark", None)
+    with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as session:
         session.topic_configs["retention.ms"] = "-1"
         yield session
 

@@ -19,15 +19,14 @@ from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.processes import ProcessMark
 from kstreams_repl.session.session_directory import SessionDirectory
 from kstreams_repl.types import TopicPartition
-from tests.spark.hosting import settle, spark
+from tests.spark.hosting import settle
 
-__all__ = ["spark"]
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(300)]
 
 
-def test_a_deployed_application_is_served(broker: Any, spark: Any, tmp_path: Path) -> None:
+def test_a_deployed_application_is_served(broker: Any, tmp_path: Path) -> None:
     name, topic = f"app-{uuid.uuid4().hex[:8]}", f"in-{uuid.uuid4().hex[:8]}"
-    with ks.Session(ClientSettings(broker.bootstrap_servers), spark=spark, directory=SessionDirectory(tmp_path)) as session:
+    with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as session:
         session.topic_configs["retention.ms"] = "-1"
         session.produce(topic, [(f"k{n % 50}", "word", 1000 + n) for n in range(500)])
         builder = ks.StreamsBuilder()
@@ -94,9 +93,9 @@ def test_a_deployed_application_is_served(broker: Any, spark: Any, tmp_path: Pat
     assert process.wait(10)  # it ends with its session
 
 
-def test_a_server_starts_with_the_instances_and_ends_with_the_application(broker: Any, spark: Any, tmp_path: Path) -> None:
+def test_a_server_starts_with_the_instances_and_ends_with_the_application(broker: Any, tmp_path: Path) -> None:
     name, topic = f"app-{uuid.uuid4().hex[:8]}", f"in-{uuid.uuid4().hex[:8]}"
-    with ks.Session(ClientSettings(broker.bootstrap_servers), spark=spark, directory=SessionDirectory(tmp_path)) as session:
+    with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as session:
         session.produce(topic, [("a", "word")])
         builder = ks.StreamsBuilder()
         words = builder.stream(topic, key_serde="string", value_serde="string")

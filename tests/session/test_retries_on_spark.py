@@ -13,16 +13,15 @@ import kstreams_repl as ks
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.session.session_directory import SessionDirectory
-from tests.spark.hosting import settle, spark
+from tests.spark.hosting import settle
 
-__all__ = ["spark"]
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 RECORDS = 40
 
 
 @pytest.fixture
-def session(broker: Any, spark: Any, tmp_path: Path) -> Iterator[ks.Session]:
-    with ks.Session(ClientSettings(broker.bootstrap_servers), spark=spark, directory=SessionDirectory(tmp_path)) as session:
+def session(broker: Any, tmp_path: Path) -> Iterator[ks.Session]:
+    with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as session:
         session.topic_configs["retention.ms"] = "-1"
         yield session
 

@@ -20,15 +20,14 @@ from kstreams_repl.instance.state.state_directory import control_directory, stat
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.session.session_directory import SessionDirectory
 from kstreams_repl.session.views.live_taps import LiveTap
-from tests.spark.hosting import settle, spark
+from tests.spark.hosting import settle
 
-__all__ = ["spark"]
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-def session(broker: Any, spark: Any, tmp_path: Path) -> Iterator[ks.Session]:
-    with ks.Session(ClientSettings(broker.bootstrap_servers), spark=spark, directory=SessionDirectory(tmp_path)) as session:
+def session(broker: Any, tmp_path: Path) -> Iterator[ks.Session]:
+    with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as session:
         session.topic_configs["retention.ms"] = "-1"
         yield session
 
