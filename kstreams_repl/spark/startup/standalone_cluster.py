@@ -21,6 +21,7 @@ from kstreams_repl.extras import extras
 from kstreams_repl.java import spark_environment
 from kstreams_repl.kafka.embedded.broker import SupervisedJvm
 from kstreams_repl.kafka.embedded.layout import BrokerDirectory, BrokerRecord
+from kstreams_repl.processes import ProcessMark
 from kstreams_repl.spark.slots.worker_pools import python_path
 
 _START_SECONDS = 60.0
@@ -112,13 +113,16 @@ class StandaloneCluster:
     def kill(self, worker: int) -> None:
         """Kill (-9) a worker and everything it started, as when its host is lost."""
         process = self._process(worker)
-        ended = [process, *process.children(recursive=True)]
-        for each in ended:
+        processes = [process, *process.children(recursive=True)]
+        ended = [ProcessMark.of(each.pid) for each in processes]
+        for each in processes:
             try:
                 each.send_signal(signal.SIGKILL)
             except psutil.NoSuchProcess:
                 continue
-        psutil.wait_procs(ended, timeout=20)
+        deadline = time.monotonic() + 20
+        for mark in ended:  # a zombie, whose parent has not asked for it yet, has ended
+            mark.wait(deadline - time.monotonic())
 
     def stop(self) -> None:
         """Stop it, and remove a temporary directory. Do nothing if it is stopped."""
