@@ -94,18 +94,17 @@ def main(
         costs: dict[str, list[float]] = defaultdict(list)
         for size in sized:
             size.fill()
-            if jvm is not None:  # the peer runs first, because our own kill adds records
-                costs[f" {KAFKA_STREAMS}"].append(size.measure_peer(jvm))
-            costs[""].append(size.measure())
+            peers = None if jvm is None else size.measure_peer(jvm)  # first, because our own kill adds records
+            costs[""].append(size.measure(peers))
+            if peers is not None:
+                costs[f" {KAFKA_STREAMS}"].append(peers)
             if clients and size is sized[-1]:
                 size.measure_clients(costs[""][0])
             testbed.admin.delete_topics([size.input])
     if len(sized) > 1:
-        ratios = {system: round(found[-1] / found[0], 2) for system, found in costs.items()}
-        for system, ratio in ratios.items():
-            theirs = None if system else ratios.get(f" {KAFKA_STREAMS}")
+        for system, found in costs.items():
             case = f"{_what(settings)}, largest to smallest{system}"
-            json_output.emit(BENCH, case, ratio, "x", sizes=list(sizes), peer_ratio=theirs)
+            json_output.emit(BENCH, case, round(found[-1] / found[0], 2), "x", sizes=list(sizes))
 
 
 def grown_rows(keys: int, records: int, *, seed: int = 1) -> Iterator[Row]:
@@ -169,8 +168,8 @@ class _Size:
     def _topics(self, name: str) -> Topics:
         return Topics(self.input, "", self.testbed.fresh_topic(f"{name}-out"))
 
-    def measure(self) -> float:
-        """Return the microseconds per record of all instances together."""
+    def measure(self, peers: float | None) -> float:
+        """Return the microseconds per record of all instances together; `peers` are those of the peer."""
         name = f"growing-{self.keys}"
         topics = self._topics(name)
         workers = ProcessSampler(lambda: self.testbed.parts()["workers"])
@@ -181,7 +180,7 @@ class _Size:
             "worker_private_mb": workers.peak_private_mb,
             "peak_rss_mb": measured.rss_mb + measured.broker_rss_mb,
         }
-        return self._emit("", measured.ended - began, self.records, memory)
+        return self._emit("", measured.ended - began, self.records, memory, peers)
 
     def measure_peer(self, peer: KafkaStreamsPeer) -> float:
         """Return the microseconds per record of all the peer's threads together."""
@@ -212,13 +211,14 @@ class _Size:
             instances=self.settings.instances,
         )
 
-    def _emit(self, system: str, seconds: float, records: int, memory: dict[str, int]) -> float:
+    def _emit(self, system: str, seconds: float, records: int, memory: dict[str, int], peers: float | None = None) -> float:
         cost = seconds / records * 1e6
         json_output.emit(
             BENCH,
             f"{_what(self.settings)}, {self.keys:,} keys{system}",
             round(cost, 3),
             "us/record",
+            of_peer=None if peers is None else round(cost / peers, 2),
             records_per_second=round(records / seconds),
             **memory,
             records=records,
