@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import orjson
-
 from kstreams_repl import serdes
 from kstreams_repl.errors import InvalidRecordError, KStreamsError, TopologyError, did_you_mean
 from kstreams_repl.serdes import Serde
@@ -274,12 +272,12 @@ def _read(data: bytes, schema: Any, block: int) -> Any:
         return _read(data, schema, len(data) + 1)  # a line may be longer than a block
 
 
-def _one_line(value: Any) -> bytes:
+def _one_line(value: Any) -> bytes | None:
     if not isinstance(value, dict):
         raise InvalidRecordError(
             f"expected a JSON object, got {str(value)[:60]}", hint="map the value to a dict first, or leave out columns="
         )
-    return orjson.dumps(value)
+    return serdes.json.serialize(value)
 
 
 def _misfit(schema: Any, reason: str) -> InvalidRecordError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
+import tracemalloc
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -120,6 +122,17 @@ def test_a_serde_of_your_own_never_sees_none() -> None:
     mine = Serde(serialize=lambda value: value.upper().encode(), deserialize=lambda data: data.decode(), name="mine")
     assert mine.serialize(None) is None and mine.deserialize(None) is None
     assert mine.serialize("a") == b"A" and not mine.canonical(b"A") and repr(mine) == "Serde(mine)"
+
+
+def test_written_json_takes_no_more_memory_than_its_text() -> None:
+    values = [{"total": number} for number in range(1000)]
+    tracemalloc.start()
+    try:
+        written = [serdes.json.serialize(value) for value in values]
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < sum(map(sys.getsizeof, written)) + 100_000, "stores and producers keep such values by the million"
 
 
 @pytest.mark.parametrize(
