@@ -24,7 +24,7 @@ from kstreams_repl.errors import EmbeddedBrokerError, JavaNotFoundError
 from kstreams_repl.java import find_java
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer, make_transactional_producer
-from kstreams_repl.kafka.embedded import EmbeddedBroker, ensure_jars, layout
+from kstreams_repl.kafka.embedded import EmbeddedBroker, ensure_jars, layout, supervisor
 from kstreams_repl.kafka.embedded import broker as broker_module
 from kstreams_repl.kafka.embedded.layout import BrokerDirectory
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
@@ -227,6 +227,26 @@ def test_the_broker_dies_with_a_supervisor_that_is_killed(tmp_path: Path) -> Non
     os.kill(BrokerDirectory(tmp_path / "kept").read_record().supervisor_pid, signal.SIGKILL)
     _eventually(lambda: not broker.is_alive, "the broker outlived its supervisor")
     broker.stop()
+
+
+def test_a_broker_on_another_system_than_linux_outlives_a_killed_supervisor_and_the_next_start_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the kernel does not end the JVM; simulated by a supervisor that does not request it."""
+    source = Path(supervisor.__file__).read_text(encoding="utf-8")
+    elsewhere = source.replace('sys.platform == "linux"', "False")
+    assert elsewhere != source
+    (tmp_path / "supervisor.py").write_text(elsewhere, encoding="utf-8")
+    monkeypatch.setattr(supervisor, "__file__", str(tmp_path / "supervisor.py"))
+    broker = EmbeddedBroker(tmp_path / "kept").start()
+    killed = BrokerDirectory(tmp_path / "kept").read_record().supervisor_pid
+    os.kill(killed, signal.SIGKILL)
+    _eventually(lambda: not psutil.pid_exists(killed) or psutil.Process(killed).status() == psutil.STATUS_ZOMBIE, "it was not killed")
+    with pytest.raises(EmbeddedBrokerError, match=f"is in use by the broker with process id {broker.pid}"):
+        EmbeddedBroker(tmp_path / "kept").start()
+    Admin(ClientSettings(broker.bootstrap_servers)).topics()
+    broker.stop()
+    assert not broker.is_alive
 
 
 def test_a_ctrl_c_for_the_owners_group_does_not_reach_the_broker(tmp_path: Path) -> None:

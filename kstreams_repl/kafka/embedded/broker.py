@@ -190,7 +190,8 @@ class EmbeddedBroker:
         if self._supervisor is not None:
             self._supervisor.finish()
             self._supervisor = None
-        elif self.is_alive:
+        # Of another owner, or its supervisor was killed where the kernel does not end the JVM then.
+        if self.is_alive and self._located().read_record() == self._record:
             self._signal_attached()
         if self._wanted_directory is None and self._directory is not None:
             self._directory = self._record = None

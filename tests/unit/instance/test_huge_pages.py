@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import sys
 from pathlib import Path
@@ -27,3 +28,9 @@ def test_memory_of_a_file_is_left_alone(tmp_path: Path) -> None:
     with (tmp_path / "f").open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
         assert sum(end - begin for begin, end in _anonymous()) <= before
         assert len(memory) == 8 << 20
+
+
+def test_another_system_than_linux_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: pytest.fail("madvise has other meanings there"))
+    assert use_huge_pages(30) == 0
