@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from functools import cache
 from io import BytesIO
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -153,23 +154,21 @@ class ProtobufFormat:
     def reader(self, client: Any, schema: Any, prefix: bytes) -> Callable[[bytes], Any]:
         if schema.schema_type != "PROTOBUF":
             raise wrong_bytes("protobuf", prefix, f"a Protobuf value, not one of {schema.schema_type or 'AVRO'}")
-        own = self.message or (compiled(self.schema, self.message_name) if self.schema is not None else None)
-        begin, convert = len(prefix), None if self.message is not None else as_dict
-        kinds: dict[tuple[int, ...], Any] = {}
+        own: Any = self.message or (compiled(self.schema, self.message_name) if self.schema is not None else None)
+        begin, dicts = len(prefix), self.message is None
+        kinds: dict[tuple[int, ...], tuple[Any, Callable[[Any], dict[str, Any]]]] = {}
 
         def read(data: bytes) -> Any:
             indexes, start = _indexes(data, begin)
-            kind = own
-            if kind is None:
-                kind = kinds.get(indexes)
-                if kind is None:
-                    kind = kinds[indexes] = _message_at(descriptor(client, schema), indexes)
-            message = kind()
+            found = kinds.get(indexes)
+            if found is None:
+                kind = _message_at(descriptor(client, schema), indexes) if own is None else own
+                found = kinds[indexes] = kind, dict_of(kind.DESCRIPTOR)
             try:
-                message.ParseFromString(bytes(data[start:]))
+                message = found[0].FromString(bytes(data[start:]))
             except Exception as error:
                 raise wrong_bytes("protobuf", data, f"a message of schema {shown_id(prefix)} ({error})") from error
-            return message if convert is None else convert(message)
+            return found[1](message) if dicts else message
 
         return read
 
@@ -179,6 +178,8 @@ class ProtobufFormat:
 
 def _indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
     """Return the indexes of the message in its file, and where the message begins; one byte 0 is the first message."""
+    if data[at : at + 1] == b"\0":
+        return (0,), at + 1
     count, at = _varint(data, at)
     if count == 0:
         return (0,), at
@@ -321,32 +322,48 @@ def _class_of(descriptor: Any) -> Any:
 # ---- dicts
 
 
-def as_dict(message: Any) -> dict[str, Any]:
-    """Return the fields of a message that are set, or have a default, as Python values."""
-    found: dict[str, Any] = {}
-    for field in message.DESCRIPTOR.fields:
-        if field.has_presence and not message.HasField(field.name):
-            continue
-        value = getattr(message, field.name)
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            values = field.message_type.fields_by_name["value"]
-            found[field.name] = {key: _plain(values, item) for key, item in value.items()}
-        elif field.is_repeated:
-            found[field.name] = [_plain(field, item) for item in value]
-        else:
-            found[field.name] = _plain(field, value)
-    return found
+@cache
+def dict_of(descriptor: Any) -> Callable[[Any], dict[str, Any]]:
+    """Return the function from a message to its fields that are set, or have a default, as Python values."""
+    names = [field.name for field in descriptor.fields]
+    if len(names) > 1 and all(_is_scalar(field) and not field.has_presence for field in descriptor.fields):
+        values_of = attrgetter(*names)
+        return lambda message: dict(zip(names, values_of(message), strict=True))
+    steps = [(field.name, field.has_presence, None if _is_scalar(field) else _converter(field)) for field in descriptor.fields]
+
+    def convert(message: Any) -> dict[str, Any]:
+        found = {}
+        for name, has_presence, plain in steps:
+            if not has_presence or message.HasField(name):
+                value = getattr(message, name)
+                found[name] = value if plain is None else plain(value)
+        return found
+
+    return convert
 
 
-def _plain(field: Any, value: Any) -> Any:
+def _is_scalar(field: Any) -> bool:
+    return field.message_type is None and field.enum_type is None and not field.is_repeated
+
+
+def _converter(field: Any) -> Callable[[Any], Any]:
+    """Return the function from the value of an enum, a message, a list or a map to a Python value."""
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        plain = _plain(field.message_type.fields_by_name["value"])
+        return lambda value: {key: plain(item) for key, item in value.items()}
+    plain = _plain(field)
+    return (lambda value: [plain(item) for item in value]) if field.is_repeated else plain
+
+
+def _plain(field: Any) -> Callable[[Any], Any]:
+    """Return the function from one value of a field to a Python value."""
     if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        return value if known is None else known.name
-    if field.message_type is None:
-        return value
-    special: Mapping[str, Callable[[Any], Any]] = _SPECIAL
-    convert = special.get(field.message_type.full_name)
-    return as_dict(value) if convert is None else convert(value)
+        names = {number: known.name for number, known in field.enum_type.values_by_number.items()}
+        return lambda value: names.get(value, value)
+    kind = field.message_type
+    if kind is None:
+        return lambda value: value
+    return _SPECIAL.get(kind.full_name) or (lambda value: dict_of(kind)(value))  # looked up when used: a message may contain itself
 
 
 _SPECIAL: dict[str, Callable[[Any], Any]] = {
