@@ -379,7 +379,8 @@ def translated(error: Exception, what: str, **fields: object) -> Exception:
             reading=what.startswith("read"),
             **fields,
         )
-    if status in (408, 429) or status >= 500:
+    raced = status == 409 and "already exists" in text  # Apicurio: another instance has registered the new subject meanwhile
+    if status in (408, 429) or status >= 500 or raced:
         return SchemaRegistryUnavailableError(f"cannot {what}: {text}", hint="records wait until the registry answers", **fields)
     advice = {
         401: "check schema.registry.basic.auth.user.info or the bearer token",
