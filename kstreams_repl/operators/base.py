@@ -39,11 +39,11 @@ class TaskContext(Protocol):
     shared: dict[str, Any]
     """Objects that nodes of the task share by name (both sides of a stream-stream join share one time tracker)."""
 
-    def key_serde(self, serde: Any) -> Any:
-        """Return `serde`, or the application's default key serde if it is None."""
+    def key_serde(self, serde: Any, topic: str | None = None) -> Any:
+        """Return `serde`, or the application's default key serde if it is None, for one topic."""
 
-    def value_serde(self, serde: Any) -> Any:
-        """Return `serde`, or the application's default value serde if it is None."""
+    def value_serde(self, serde: Any, topic: str | None = None) -> Any:
+        """Return `serde`, or the application's default value serde if it is None, for one topic."""
 
     def metrics_of(self, node: str) -> StreamsMetrics:
         """Return the task's metrics."""

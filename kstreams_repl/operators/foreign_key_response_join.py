@@ -36,7 +36,8 @@ class ResponseJoin(Operator):
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         read, drop, left_join = self.primary.build(node), node.drop, self.left_join
-        value_to_bytes = node.task.value_serde(self.value_serde).serialize
+        value_topic = f"{node.task.application_id}-{self.value_topic}"
+        value_to_bytes = node.task.value_serde(self.value_serde, value_topic).serialize
         joiner = joiner_of_side(self.joiner, with_key=self.with_key)
 
         def join_response(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

@@ -51,8 +51,8 @@ class SubscriptionSend(Operator):
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         task, record, drop, versioned = node.task, node.record, node.drop, self.versioned
-        value_to_bytes = task.value_serde(self.value_serde).serialize
-        key_to_bytes = task.key_serde(self.foreign_key_serde).serialize
+        value_to_bytes = task.value_serde(self.value_serde, f"{task.application_id}-{self.value_topic}").serialize
+        key_to_bytes = task.key_serde(self.foreign_key_serde, f"{task.application_id}-{self.foreign_key_topic}").serialize
         extract = with_key_of(self.extractor, self.with_key)
         instruct = _left_instructions if self.left_join else _inner_instructions
 
