@@ -6,14 +6,20 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import click
 
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.bench import workloads
+from kstreams_repl.bench.peers.kafka_streams import chosen_jdk, peer_option
+from kstreams_repl.bench.peers.schema_peer import SchemaPeer
+from kstreams_repl.bench.record_schemas import FORMATS, record_serde
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.gc_tuning import relax_collector
 from kstreams_repl.instance.huge_pages import EVERY_RECORDS, use_huge_pages
 from kstreams_repl.runtime.collector import Send, SendMany, Site
@@ -118,32 +124,40 @@ def run_once(
     return seconds, sink.records
 
 
-def _schema_rates(case: str, rows: list[workloads.Row], runs: int) -> list[float]:
-    """Read and write values with a schema in a real Schema Registry, one field changed: records/s of each run."""
+_PURCHASE = "user:long amount:long item ts:long"
+
+
+def schema_lines(format: str, rows: list[workloads.Row], runs: int, peer: SchemaPeer | None = None) -> Iterator[tuple[str, list[float]]]:
+    """Iterate over cases of values with a schema in a real Schema Registry, each with the records/s of its runs: read, one field changed,
+    written by the engine; by the serde alone; and by the peer's.
+
+    Raises:
+        KStreamsError: the peer writes other bytes.
+    """
     from kstreams_repl.kafka.embedded.registry import EmbeddedRegistry
 
-    serde = SCHEMAS[case]()
+    serde = record_serde(format, "Purchase", _PURCHASE)
     builder = StreamsBuilder()
     changed = builder.stream(workloads.INPUT, key_serde="string", value_serde=serde).map_values(lambda value: value | {"amount": 1})
     changed.to(workloads.OUTPUT, key_serde="string", value_serde=serde)
     topology = builder.build()
     with EmbeddedRegistry() as registry:
-        write = serde.for_topic(workloads.INPUT, "value", (("url", registry.url),)).serialize
+        bound = serde.for_topic(workloads.INPUT, "value", (("url", registry.url),))
+        read, write = bound.deserialize, bound.serialize
         encoded = [(key, write(json.loads(value)) or b"", timestamp) for key, value, timestamp in rows]
-        return [len(rows) / run_once(case, encoded, [], topology=topology, registry=registry.url)[0] for _ in range(runs)]
+        yield format, [len(rows) / run_once(format, encoded, [], topology=topology, registry=registry.url)[0] for _ in range(runs)]
+        values, alone, written = [value for _, value, _ in encoded], [], [b""]
+        for _ in range(runs):
+            started = time.perf_counter()
+            written = [write(read(value) | {"amount": 1}) or b"" for value in values]
+            alone.append(len(rows) / (time.perf_counter() - started))
+        yield f"{format}, serde alone", alone
+        if peer is not None:
+            found = peer.run(format, registry.url, values, runs)
+            if found.crc != zlib.crc32(b"".join(written)):
+                raise KStreamsError(f"the JVM writes other {format} values")
+            yield f"{format}, serde alone, JVM", list(found.rates)
 
-
-def _avro() -> serdes.Serde:
-    fields = [{"name": name, "type": "string" if name == "item" else "long"} for name in ("user", "amount", "item", "ts")]
-    return serdes.avro({"type": "record", "name": "Purchase", "fields": fields})
-
-
-def _protobuf() -> serdes.Serde:
-    fields = "int64 user = 1; int64 amount = 2; string item = 3; int64 ts = 4;"
-    return serdes.protobuf(schema=f'syntax = "proto3"; message Purchase {{ {fields} }}')
-
-
-SCHEMAS = {"avro": _avro, "protobuf": _protobuf}
 
 _COLUMNS = {"user": int, "amount": int, "item": str}
 
@@ -203,24 +217,32 @@ def query_topology(case: str) -> Any:
 @click.option("--keys", default=10_000, show_default=True, help="Distinct keys, picked at random.")
 @click.option("--runs", default=5, show_default=True)
 @click.option(
-    "--case", "cases", multiple=True, type=click.Choice([*CASES, "sum", "driver", *QUERIES, *SCHEMAS]), help="Only these; default: all."
+    "--case", "cases", multiple=True, type=click.Choice([*CASES, "sum", "driver", *QUERIES, *FORMATS]), help="Only these; default: all."
 )
-def main(records: int, keys: int, runs: int, cases: tuple[str, ...]) -> None:
+@peer_option
+def main(records: int, keys: int, runs: int, cases: tuple[str, ...], peer: str | None) -> None:
     """Print one JSON line per workload, and one for the test driver (which commits after every record)."""
     rows, table = workloads.input_rows(records, keys), workloads.table_rows(keys)
-    for case in cases or (*CASES, "driver"):
-        if case == "driver":
-            rates = [_driver_rate(rows[: records // 10]) for _ in range(runs)]
-        elif case in QUERIES:
-            topology = query_topology(case)
-            rates = [records / run_once(case, rows, [], topology=topology)[0] for _ in range(runs)]
-        elif case in SCHEMAS:
-            rates = _schema_rates(case, rows, runs)
-        else:
-            rates = [records / run_once(case, rows, table)[0] for _ in range(runs)]
-        line: dict[str, Any] = {"bench": "engine", "case": case, "value": round(statistics.median(rates)), "unit": "records/s"}
-        line |= {"min": round(min(rates)), "max": round(max(rates)), "runs": runs, "records": records, "keys": keys}
-        click.echo(json.dumps(line))
+    jdk = chosen_jdk(peer if set(cases) & set(FORMATS) else None)
+    with nullcontext() if jdk is None else SchemaPeer(jdk) as jvm:
+        for case in cases or (*CASES, "driver"):
+            for name, rates in _cases_of(case, rows, table, runs, jvm):
+                line: dict[str, Any] = {"bench": "engine", "case": name, "value": round(statistics.median(rates)), "unit": "records/s"}
+                line |= {"min": round(min(rates)), "max": round(max(rates)), "runs": runs, "records": records, "keys": keys}
+                click.echo(json.dumps(line))
+
+
+def _cases_of(
+    case: str, rows: list[workloads.Row], table: list[workloads.Row], runs: int, jvm: SchemaPeer | None
+) -> Iterator[tuple[str, list[float]]]:
+    """Iterate over the lines of a case: name and records/s of each run."""
+    if case in FORMATS:
+        yield from schema_lines(case, rows, runs, jvm)
+    elif case == "driver":
+        yield case, [_driver_rate(rows[: len(rows) // 10]) for _ in range(runs)]
+    else:
+        topology = query_topology(case) if case in QUERIES else None
+        yield case, [len(rows) / run_once(case, rows, table, topology=topology)[0] for _ in range(runs)]
 
 
 def _driver_rate(rows: list[workloads.Row]) -> float:

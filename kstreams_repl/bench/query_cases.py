@@ -6,7 +6,7 @@ records on the topics that a query reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -26,21 +26,30 @@ _SETTLE_SECONDS = 1.5
 """A topology with repartition topics has finished when it has processed nothing for so long: many commit intervals."""
 
 
+ValueSerdes = Callable[[str], serdes.Serde]
+"""Returns the serde of the values of an input topic; called with the topic's name without the prefix."""
+
+
+def json_values(kind: str) -> serdes.Serde:
+    return serdes.json
+
+
 class QueryTopics:
     """The topics of one run, as streams.
 
     Args:
         prefix: input topics are `<prefix>-<kind>`.
-        output: the topic of results.
+        output: the topic of results, whose values are JSON.
+        values: the serdes of the inputs' values.
     """
 
     key_serde: ClassVar[Any] = serdes.string
 
-    def __init__(self, prefix: str, output: str) -> None:
-        self.builder, self.prefix, self.output = StreamsBuilder(), prefix, output
+    def __init__(self, prefix: str, output: str, values: ValueSerdes = json_values) -> None:
+        self.builder, self.prefix, self.output, self.values = StreamsBuilder(), prefix, output, values
 
     def stream(self, kind: str, **options: Any) -> KStream:
-        options = {"key_serde": self.key_serde, "value_serde": serdes.json} | options
+        options = {"key_serde": self.key_serde, "value_serde": self.values(kind)} | options
         return self.builder.stream(f"{self.prefix}-{kind}", **options)
 
     def write(self, result: KStream | KTable, key_serde: Any = None, value_serde: Any = serdes.json) -> None:
@@ -71,8 +80,8 @@ class Query:
 
     topics: ClassVar[type[QueryTopics]] = QueryTopics
 
-    def topology(self, prefix: str, output: str) -> Topology:
-        topics = self.topics(prefix, output)
+    def topology(self, prefix: str, output: str, values: ValueSerdes = json_values) -> Topology:
+        topics = self.topics(prefix, output, values)
         self.build(topics)
         return topics.builder.build()
 
@@ -88,12 +97,15 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class QueryCase(Case):
-    """One query over its topics, whose names begin with `prefix`; `twins` names the class of its twin."""
+    """One query over its topics, whose names begin with `prefix`; `twins` names the class of its twin, `twin` its method."""
 
     query: Query
     twins: str
+    twin: str
     prefix: str
     inputs: dict[str, int]
+    values: ValueSerdes = json_values
+    twin_options: Mapping[str, str] = field(default_factory=dict)
     sizes: list[float] = field(default_factory=list)
 
     def run(self, name: str, output: str) -> Measured:
@@ -101,14 +113,22 @@ class QueryCase(Case):
             self.sizes.append(megabytes_in(application_directory(self.testbed.session.client.state_root, name)))
 
         with self.query.feedback(self.testbed, output):
-            topology = self.query.topology(self.prefix, output)
+            topology = self.query.topology(self.prefix, output, self.values)
             return run_topology(self.testbed, topology, self.inputs, self.settings, name, then=weigh, settle_seconds=_SETTLE_SECONDS)
 
     def run_peer(self, peer: KafkaStreamsPeer, name: str, output: str) -> PeerRun:
         topics, settle_ms = Topics(self.prefix, "", output), int(_SETTLE_SECONDS * 1000)
         with self.query.feedback(self.testbed, output):
             return peer.run(
-                self.testbed, self.name, topics, self.records, self.settings, name, twins=self.twins, settle_ms=settle_ms
+                self.testbed,
+                self.twin,
+                topics,
+                self.records,
+                self.settings,
+                name,
+                twins=self.twins,
+                settle_ms=settle_ms,
+                options=self.twin_options,
             )
 
     def read(self, output: str) -> Output:
@@ -127,12 +147,19 @@ def query_case(
     query: Query,
     prefix: str,
     rows: Callable[[str], tuple[int, Iterable[Row]]],
+    *,
+    values: ValueSerdes = json_values,
+    twin_options: Mapping[str, str] | None = None,
+    label: str = "",
 ) -> QueryCase:
     """Write a query's topics unless they exist; return its case.
 
     Args:
         twins: the benchmark, which names the applications and the class of the twins.
         rows: returns the number of records of a topic, and the records; called with the topic's name without the prefix.
+        values: the serdes of the topics' values.
+        twin_options: further options of the twin.
+        label: the name of its lines; empty: the query's.
     """
     inputs = {}
     for kind in (*query.tables, *query.reads):
@@ -141,4 +168,6 @@ def query_case(
         if kind in query.reads:
             inputs[f"{prefix}-{kind}"] = records
     names = f"{twins}-{name}", f"{twins}-peer-{name}"
-    return QueryCase(testbed, settings, name, sum(inputs.values()), *names, query, twins, prefix, inputs)
+    return QueryCase(
+        testbed, settings, label or name, sum(inputs.values()), *names, query, twins, name, prefix, inputs, values, twin_options or {}
+    )

@@ -51,7 +51,8 @@ The target is one for the ratio.""",
     ),
     "nexmark": (
         "Nexmark",
-        """`./kstreams bench nexmark`, exactly once, both systems over the same topics ([the queries](nexmark.md)); ours / Kafka Streams.
+        """`./kstreams bench nexmark` (*avro*, *protobuf*: with `--values`), exactly once, both systems over the same topics
+([the queries](nexmark.md)); ours / Kafka Streams.
 *Records*: on the topics that the query reads. *Peak MB*: driver, Spark's JVM, workers and broker / the peer's JVM alone. *State MB*: what
 the local stores occupy on the disk at the end.""",
     ),
@@ -78,7 +79,9 @@ of our two guarantees to the fastest of all peers.""",
     "engine": (
         "Engine alone",
         """`./kstreams bench engine`: one thread, in-memory stores, serdes, record queues, changelog and commits included; no
-Kafka, no Spark.""",
+Kafka, no Spark. *avro*, *protobuf* (`--case`): values of four fields are read, one field is changed, and they are written. *Serde alone*:
+the same in a plain loop; *JVM* (`--peer kafka-streams`): that loop in Java, after a warm-up, which writes the same bytes
+(`kstreams_repl/bench/peers/SchemaPeer.java`).""",
     ),
     "latency": (
         "Latency",

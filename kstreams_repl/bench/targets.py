@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
+from kstreams_repl.bench.record_schemas import FORMATS
 from kstreams_repl.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = MappingProxyType(
@@ -58,6 +59,7 @@ TARGETS: Mapping[tuple[str, str], tuple[Target, ...]] = MappingProxyType(
         },
         **{("nexmark", f"{query} ratio"): (Target(">=", 1.8), Target("=", True, of="same_output")) for query in ("hopping", "rekeyed")},
         ("nexmark", "* ratio"): (Target(">=", 1.3), Target("=", True, of="same_output")),
+        **{("engine", format): (Target(">=", 150_000),) for format in FORMATS},
         ("async", "1,000 in flight, 50 ms"): (Target(">=", 15_000),),
         ("async", "64 in flight to 1"): (Target(">=", 20),),
         ("async", "table, * keys"): (Target(">=", 0.95, of="of_ideal"),),

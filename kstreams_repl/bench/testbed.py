@@ -36,11 +36,12 @@ _KEPT = {"retention.ms": "-1"}
 
 @dataclass(frozen=True, slots=True)
 class Testbed:
-    """A running broker and a session with it."""
+    """A running broker and a session with it; `registry_pid` is a Schema Registry's, which belongs to neither system."""
 
     session: Session
     scratch: Path
     broker_pid: int | None
+    registry_pid: int | None = None
 
     @property
     def admin(self) -> Admin:
@@ -55,9 +56,10 @@ class Testbed:
         return [] if self.broker_pid is None else tree(self.broker_pid)
 
     def own_processes(self) -> list[psutil.Process]:
-        """Return the processes of driver, Spark's JVM and workers, without the broker."""
-        broker = {process.pid for process in self.broker_processes()}
-        return [process for process in tree(os.getpid()) if process.pid not in broker]
+        """Return the processes of driver, Spark's JVM and workers, without the broker and a Schema Registry."""
+        services = [*self.broker_processes(), *([] if self.registry_pid is None else tree(self.registry_pid))]
+        others = {process.pid for process in services}
+        return [process for process in tree(os.getpid()) if process.pid not in others]
 
     def parts(self) -> dict[str, list[psutil.Process]]:
         """Return the processes by part: driver, Spark's JVM, workers with their daemons, and an embedded broker."""

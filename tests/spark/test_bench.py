@@ -23,13 +23,19 @@ def with_peer(test: Any) -> Any:
     return pytest.mark.skipif(bool(missing_jars(jars=peer_jars())), reason="the peer's jars are not in the cache")(test)
 
 
-def bench(broker: Any, *arguments: str) -> list[dict[str, Any]]:
-    """Run a benchmark as a user does; its lines without the machine's."""
-    command = [sys.executable, "-m", "kstreams_repl.cli", "bench", *arguments, "--bootstrap", broker.bootstrap_servers]
+def lines_of(*arguments: str) -> list[dict[str, Any]]:
+    """Run a benchmark as a user does."""
+    command = [sys.executable, "-m", "kstreams_repl.cli", "bench", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(text) for text in done.stdout.splitlines()]
     assert all({"bench", "case", "value", "unit"} <= line.keys() for line in lines)
+    return lines
+
+
+def bench(broker: Any, *arguments: str) -> list[dict[str, Any]]:
+    """Run a benchmark on a broker; its lines without the machine's."""
+    lines = lines_of(*arguments, "--bootstrap", broker.bootstrap_servers)
     assert lines[0]["bench"] == "machine"
     return lines[1:]
 
@@ -48,6 +54,29 @@ def test_throughput_tells_each_workload_and_leaves_only_its_input(broker: Any) -
 def test_a_query_of_nexmark_has_a_line_after_each_run(broker: Any) -> None:
     lines = bench(broker, "nexmark", "--query", "q1", "--events", "5000", "--runs", "2")
     assert [(line["case"], line["runs"], line["records"]) for line in lines] == [("q1", 1, 4600), ("q1", 2, 4600)]
+
+
+@pytest.mark.slow
+@with_peer
+@pytest.mark.parametrize("format", ["avro", "protobuf"])
+def test_queries_of_nexmark_over_values_with_schemas_put_out_what_kafka_streams_does(broker: Any, format: str) -> None:
+    """Read only, in the store of a join, in a repartition topic; q9 copies a whole value."""
+    chosen = [part for name in ("q1", "q9", "q18") for part in ("--query", name)]
+    lines = bench(broker, "nexmark", "--values", format, *chosen, "--events", "5000", "--peer", "kafka-streams")
+    ratios = {line["case"]: line["same_output"] for line in lines if line["case"].endswith(" ratio")}
+    assert ratios == {f"{name} {format} ratio": True for name in ("q1", "q9", "q18")}
+
+
+@pytest.mark.slow
+@with_peer
+def test_values_with_schemas_are_read_and_written_as_the_jvm_does() -> None:
+    """The command fails if the JVM writes other bytes."""
+    cases = ["--case", "avro", "--case", "protobuf"]
+    lines = lines_of("engine", *cases, "--records", "2000", "--runs", "2", "--peer", "kafka-streams")
+    assert [line["case"] for line in lines] == [
+        f"{format}{which}" for format in ("avro", "protobuf") for which in ("", ", serde alone", ", serde alone, JVM")
+    ]
+    assert all(line["value"] > 0 and line["runs"] == 2 for line in lines)
 
 
 @pytest.mark.slow

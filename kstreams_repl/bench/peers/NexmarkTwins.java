@@ -41,7 +41,11 @@ import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.StoreBuilder;
 import org.apache.kafka.streams.state.Stores;
 
-/** The queries of nexmark_queries.py on Kafka Streams: the same operators in the same order, one method each. */
+/**
+ * The queries of nexmark_queries.py on Kafka Streams: the same operators in the same order, one method each.
+ *
+ * <p>Values of the three topics are what their format has: Jackson's JsonNode, Avro's GenericRecord or Protobuf's DynamicMessage.
+ */
 final class NexmarkTwins {
     private static final ObjectMapper MAPPER = new ObjectMapper();
     private static final Serde<String> TEXT = Serdes.String();
@@ -54,11 +58,16 @@ final class NexmarkTwins {
     private final StreamsBuilder builder;
     private final Map<String, String> options;
     private final Runnable seen;
+    private final Serde<Object> values;
 
     NexmarkTwins(StreamsBuilder builder, Map<String, String> options, Runnable seen) {
         this.builder = builder;
         this.options = options;
         this.seen = seen;
+        String format = options.getOrDefault("values", "json");
+        this.values = format.equals("json")
+            ? Serdes.serdeFrom((topic, node) -> bytes((JsonNode) node), (topic, data) -> tree(data))
+            : new SchemaValues(format, options.get("registry"));
     }
 
     void build(String query) {
@@ -75,15 +84,15 @@ final class NexmarkTwins {
             case "q6" -> q6();
             case "q7" -> q7();
             case "q8" -> q8();
-            case "q9" -> write(auctions().join(bids(), (ValueJoiner<JsonNode, JsonNode, JsonNode>) NexmarkTwins::sale, PAIRS, pairs())
+            case "q9" -> write(auctions().join(bids(), (ValueJoiner<Object, Object, JsonNode>) NexmarkTwins::sale, PAIRS, pairs())
                 .filter((key, sale) -> sale != null)
                 .groupByKey(Grouped.with(LONG, JSON)).reduce(NexmarkTwins::betterSale, Materialized.as("winning")).toStream());
-            case "q11" -> bids().groupBy((key, bid) -> number(bid, "bidder"), Grouped.with(LONG, JSON))
+            case "q11" -> bids().groupBy((key, bid) -> number(bid, "bidder"), Grouped.with(LONG, values))
                 .windowedBy(SessionWindows.ofInactivityGapAndGrace(TEN_SECONDS, Duration.ofMillis(DAY)))
                 .count(Materialized.as("sessions")).toStream()
                 .to(output(), Produced.with(WindowedSerdes.sessionWindowedSerdeFrom(Long.class), LONG));
-            case "q12" -> stream("bid", Consumed.with(LONG, JSON).withTimestampExtractor(new WallclockTimestampExtractor()))
-                .groupBy((key, bid) -> number(bid, "bidder"), Grouped.with(LONG, JSON))
+            case "q12" -> stream("bid", Consumed.with(LONG, values).withTimestampExtractor(new WallclockTimestampExtractor()))
+                .groupBy((key, bid) -> number(bid, "bidder"), Grouped.with(LONG, values))
                 .windowedBy(TimeWindows.ofSizeAndGrace(TEN_SECONDS, Duration.ofMillis(DAY)))
                 .count(Materialized.as("counts")).toStream()
                 .to(output(), Produced.with(WindowedSerdes.timeWindowedSerdeFrom(Long.class, 10_000), LONG));
@@ -93,15 +102,15 @@ final class NexmarkTwins {
                 .mapValues(NexmarkTwins::computed));
             case "q15" -> distinct((bid) -> Long.toString(day(bid)));
             case "q16" -> distinct((bid) -> text(bid, "channel") + "|" + day(bid));
-            case "q17" -> bids().groupByKey(Grouped.with(LONG, JSON)).windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMillis(DAY)))
+            case "q17" -> bids().groupByKey(Grouped.with(LONG, values)).windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMillis(DAY)))
                 .aggregate(NexmarkTwins::noBids, NexmarkTwins::statistics, Materialized.with(LONG, JSON)).toStream()
                 .to(output(), Produced.with(WindowedSerdes.timeWindowedSerdeFrom(Long.class, DAY), JSON));
-            case "q18" -> bids().groupBy((key, bid) -> number(bid, "bidder") + "-" + number(bid, "auction"), Grouped.with(TEXT, JSON))
-                .reduce(NexmarkTwins::later, Materialized.as("last")).toStream().to(output(), Produced.with(TEXT, JSON));
-            case "q19" -> write(bids().groupByKey(Grouped.with(LONG, JSON))
+            case "q18" -> bids().groupBy((key, bid) -> number(bid, "bidder") + "-" + number(bid, "auction"), Grouped.with(TEXT, values))
+                .reduce(NexmarkTwins::later, Materialized.as("last")).toStream().mapValues(NexmarkTwins::json).to(output(), Produced.with(TEXT, JSON));
+            case "q19" -> write(bids().groupByKey(Grouped.with(LONG, values))
                 .aggregate(() -> (JsonNode) MAPPER.createArrayNode(), NexmarkTwins::topTen, Materialized.with(LONG, JSON)).toStream());
             case "q20" -> write(bids().join(auctions().filter((key, auction) -> number(auction, "category") == 10),
-                (ValueJoiner<JsonNode, JsonNode, JsonNode>) NexmarkTwins::both, PAIRS, pairs()));
+                (ValueJoiner<Object, Object, JsonNode>) NexmarkTwins::both, PAIRS, pairs()));
             case "q21" -> write(bids().mapValues(NexmarkTwins::withChannel).filter((key, bid) -> bid != null));
             case "q22" -> write(bids().mapValues(NexmarkTwins::directories));
             case "hopping" -> stream("orders", Consumed.with(TEXT, TEXT)).groupByKey()
@@ -118,18 +127,18 @@ final class NexmarkTwins {
     }
 
     private void q3() {
-        KTable<Long, JsonNode> offered = auctions().filter((key, auction) -> number(auction, "category") == 10)
-            .toTable(Materialized.with(LONG, JSON));
-        KTable<Long, JsonNode> sellers = stream("person", Consumed.with(LONG, JSON))
-            .filter((key, person) -> Set.of("OR", "ID", "CA").contains(text(person, "state"))).toTable(Materialized.with(LONG, JSON));
-        ValueJoiner<JsonNode, JsonNode, JsonNode> joiner = (auction, person) -> object()
+        KTable<Long, Object> offered = auctions().filter((key, auction) -> number(auction, "category") == 10)
+            .toTable(Materialized.with(LONG, values));
+        KTable<Long, Object> sellers = stream("person", Consumed.with(LONG, values))
+            .filter((key, person) -> Set.of("OR", "ID", "CA").contains(text(person, "state"))).toTable(Materialized.with(LONG, values));
+        ValueJoiner<Object, Object, JsonNode> joiner = (auction, person) -> object()
             .put("name", text(person, "name")).put("city", text(person, "city")).put("state", text(person, "state"))
             .put("id", number(auction, "id"));
         write(offered.join(sellers, auction -> number(auction, "seller"), joiner, Materialized.with(LONG, JSON)).toStream());
     }
 
     private KTable<Long, JsonNode> winning() {
-        ValueJoiner<JsonNode, JsonNode, JsonNode> joiner = (auction, bid) -> !inTime(auction, bid) ? null : object()
+        ValueJoiner<Object, Object, JsonNode> joiner = (auction, bid) -> !inTime(auction, bid) ? null : object()
             .put("category", number(auction, "category")).put("seller", number(auction, "seller"))
             .put("price", number(bid, "price")).put("dateTime", number(bid, "dateTime"));
         return auctions().join(bids(), joiner, PAIRS, pairs()).filter((key, bid) -> bid != null)
@@ -147,7 +156,7 @@ final class NexmarkTwins {
     }
 
     private void q5() {
-        write(bids().groupByKey(Grouped.with(LONG, JSON))
+        write(bids().groupByKey(Grouped.with(LONG, values))
             .windowedBy(TimeWindows.ofSizeWithNoGrace(TEN_SECONDS).advanceBy(Duration.ofSeconds(2)))
             .count(Materialized.as("counts")).toStream()
             .map((window, num) ->
@@ -176,7 +185,7 @@ final class NexmarkTwins {
     }
 
     private void q8() {
-        KTable<String, JsonNode> persons = stream("person", Consumed.with(LONG, JSON))
+        KTable<String, JsonNode> persons = stream("person", Consumed.with(LONG, values))
             .map((key, person) -> KeyValue.pair(windowKey(key, number(person, "dateTime")), (JsonNode) object()
                 .put("id", key).put("name", text(person, "name")).put("starttime", window(number(person, "dateTime")))))
             .toTable(Materialized.with(TEXT, JSON));
@@ -193,9 +202,9 @@ final class NexmarkTwins {
             .put("dateTime", number(bid, "dateTime")).put("value", value)));
     }
 
-    private void distinct(Function<JsonNode, String> group) {
+    private void distinct(Function<Object, String> group) {
         bids().selectKey((key, bid) -> group.apply(bid))
-            .repartition(Repartitioned.<String, JsonNode>as("groups").withKeySerde(TEXT).withValueSerde(JSON))
+            .repartition(Repartitioned.<String, Object>as("groups").withKeySerde(TEXT).withValueSerde(values))
             .process(new DistinctCounts.Supplier()).to(output(), Produced.with(TEXT, JSON));
     }
 
@@ -205,12 +214,12 @@ final class NexmarkTwins {
         return builder.stream(options.get("input") + "-" + kind, consumed).peek((key, value) -> seen.run());
     }
 
-    private KStream<Long, JsonNode> bids() {
-        return stream("bid", Consumed.with(LONG, JSON));
+    private KStream<Long, Object> bids() {
+        return stream("bid", Consumed.with(LONG, values));
     }
 
-    private KStream<Long, JsonNode> auctions() {
-        return stream("auction", Consumed.with(LONG, JSON));
+    private KStream<Long, Object> auctions() {
+        return stream("auction", Consumed.with(LONG, values));
     }
 
     private String output() {
@@ -221,13 +230,13 @@ final class NexmarkTwins {
         result.mapValues(value -> (JsonNode) value).to(output(), Produced.with(LONG, JSON));
     }
 
-    private static StreamJoined<Long, JsonNode, JsonNode> pairs() {
-        return StreamJoined.with(LONG, JSON, JSON).withStoreName("pairs");
+    private StreamJoined<Long, Object, Object> pairs() {
+        return StreamJoined.with(LONG, values, values).withStoreName("pairs");
     }
 
     // ---- functions
 
-    private static ObjectNode basic(JsonNode bid) {
+    private static ObjectNode basic(Object bid) {
         return object().put("auction", number(bid, "auction")).put("bidder", number(bid, "bidder")).put("price", number(bid, "price"))
             .put("dateTime", number(bid, "dateTime")).put("extra", text(bid, "extra"));
     }
@@ -238,31 +247,31 @@ final class NexmarkTwins {
         return thousandths / 1000 + "." + rest;
     }
 
-    private static boolean inTime(JsonNode auction, JsonNode bid) {
+    private static boolean inTime(Object auction, Object bid) {
         long at = number(bid, "dateTime");
         return number(auction, "dateTime") <= at && at <= number(auction, "expires");
     }
 
-    private static JsonNode larger(JsonNode one, JsonNode other, Comparator<JsonNode> order) {
+    private static <T> T larger(T one, T other, Comparator<Object> order) {
         return order.compare(other, one) > 0 ? other : one;
     }
 
-    private static Comparator<JsonNode> by(String... names) {
-        Comparator<JsonNode> order = (one, other) -> 0;
+    private static Comparator<Object> by(String... names) {
+        Comparator<Object> order = (one, other) -> 0;
         for (String name : names) {
             boolean descending = name.startsWith("-");
             String field = descending ? name.substring(1) : name;
-            Comparator<JsonNode> next = Comparator.comparingLong(node -> number(node, field));
+            Comparator<Object> next = Comparator.comparingLong(node -> number(node, field));
             order = order.thenComparing(descending ? next.reversed() : next);
         }
         return order;
     }
 
-    private static final Comparator<JsonNode> BETTER = by("price", "-dateTime");
-    private static final Comparator<JsonNode> HIGHEST = by("price", "dateTime", "auction", "bidder");
-    private static final Comparator<JsonNode> BETTER_SALE = by("price", "-bid_dateTime", "bidder");
-    private static final Comparator<JsonNode> LATER = by("dateTime", "price");
-    private static final Comparator<JsonNode> TOP_TEN = by("price", "bidder", "dateTime").reversed();
+    private static final Comparator<Object> BETTER = by("price", "-dateTime");
+    private static final Comparator<Object> HIGHEST = by("price", "dateTime", "auction", "bidder");
+    private static final Comparator<Object> BETTER_SALE = by("price", "-bid_dateTime", "bidder");
+    private static final Comparator<Object> LATER = by("dateTime", "price");
+    private static final Comparator<Object> TOP_TEN = by("price", "bidder", "dateTime").reversed();
 
     private static JsonNode better(JsonNode one, JsonNode other) {
         return larger(one, other, BETTER);
@@ -276,7 +285,7 @@ final class NexmarkTwins {
         return larger(one, other, BETTER_SALE);
     }
 
-    private static JsonNode later(JsonNode one, JsonNode other) {
+    private static Object later(Object one, Object other) {
         return larger(one, other, LATER);
     }
 
@@ -333,16 +342,16 @@ final class NexmarkTwins {
         return person + "@" + window(at);
     }
 
-    private static JsonNode sale(JsonNode auction, JsonNode bid) {
+    private static JsonNode sale(Object auction, Object bid) {
         if (!inTime(auction, bid)) {
             return null;
         }
-        ObjectNode sale = ((ObjectNode) auction).deepCopy();
+        ObjectNode sale = auction instanceof ObjectNode given ? given.deepCopy() : (ObjectNode) json(auction);
         return sale.put("bidder", number(bid, "bidder")).put("price", number(bid, "price"))
             .put("bid_dateTime", number(bid, "dateTime")).put("bid_extra", text(bid, "extra"));
     }
 
-    private static JsonNode computed(JsonNode bid) {
+    private static JsonNode computed(Object bid) {
         long at = number(bid, "dateTime");
         long hour = at / 3_600_000 % 24;
         String extra = text(bid, "extra");
@@ -352,7 +361,7 @@ final class NexmarkTwins {
             .put("dateTime", at).put("extra", extra).put("c_counts", extra.chars().filter(letter -> letter == 'c').count());
     }
 
-    private static long day(JsonNode bid) {
+    private static long day(Object bid) {
         long at = number(bid, "dateTime");
         return at - at % DAY;
     }
@@ -366,7 +375,7 @@ final class NexmarkTwins {
             .putNull("min").putNull("max").putNull("avg").put("sum", 0L);
     }
 
-    private static JsonNode statistics(long key, JsonNode bid, JsonNode before) {
+    private static JsonNode statistics(long key, Object bid, JsonNode before) {
         ObjectNode stats = (ObjectNode) before;
         long price = number(bid, "price");
         String rank = rank(price);
@@ -381,15 +390,15 @@ final class NexmarkTwins {
         return stats.put("avg", number(stats, "sum") / number(stats, "total"));
     }
 
-    private static JsonNode topTen(long key, JsonNode bid, JsonNode before) {
+    private static JsonNode topTen(long key, Object bid, JsonNode before) {
         List<JsonNode> top = new ArrayList<>();
         before.forEach(top::add);
-        top.add(bid);
+        top.add(json(bid));
         top.sort(TOP_TEN);
         return MAPPER.createArrayNode().addAll(top.subList(0, Math.min(top.size(), 10)));
     }
 
-    private static JsonNode both(JsonNode bid, JsonNode auction) {
+    private static JsonNode both(Object bid, Object auction) {
         return object().put("auction", number(bid, "auction")).put("bidder", number(bid, "bidder")).put("price", number(bid, "price"))
             .put("channel", text(bid, "channel")).put("url", text(bid, "url")).put("bid_dateTime", number(bid, "dateTime"))
             .put("bid_extra", text(bid, "extra")).put("itemName", text(auction, "itemName"))
@@ -402,7 +411,7 @@ final class NexmarkTwins {
     private static final Pattern CHANNEL_ID = Pattern.compile("(?:&|^)channel_id=([^&]*)");
     private static final Map<String, String> KNOWN = Map.of("apple", "0", "google", "1", "facebook", "2", "baidu", "3");
 
-    private static JsonNode withChannel(JsonNode bid) {
+    private static JsonNode withChannel(Object bid) {
         String channel = KNOWN.get(text(bid, "channel").toLowerCase(Locale.ROOT));
         if (channel == null) {
             Matcher found = CHANNEL_ID.matcher(text(bid, "url"));
@@ -415,7 +424,7 @@ final class NexmarkTwins {
             .put("channel", text(bid, "channel")).put("channel_id", channel);
     }
 
-    private static JsonNode directories(JsonNode bid) {
+    private static JsonNode directories(Object bid) {
         String[] parts = text(bid, "url").split("/");
         return object().put("auction", number(bid, "auction")).put("bidder", number(bid, "bidder")).put("price", number(bid, "price"))
             .put("channel", text(bid, "channel")).put("dir1", parts[3]).put("dir2", parts[4]).put("dir3", parts[5]);
@@ -429,14 +438,14 @@ final class NexmarkTwins {
     }
 
     /** q15 and q16: bids, bidders and auctions of each group, in total and by rank of the price. */
-    private static final class DistinctCounts implements Processor<String, JsonNode, String, JsonNode> {
+    private static final class DistinctCounts implements Processor<String, Object, String, JsonNode> {
         private ProcessorContext<String, JsonNode> context;
         private KeyValueStore<String, Long> seen;
         private KeyValueStore<String, JsonNode> stats;
 
-        private static final class Supplier implements ProcessorSupplier<String, JsonNode, String, JsonNode> {
+        private static final class Supplier implements ProcessorSupplier<String, Object, String, JsonNode> {
             @Override
-            public Processor<String, JsonNode, String, JsonNode> get() {
+            public Processor<String, Object, String, JsonNode> get() {
                 return new DistinctCounts();
             }
 
@@ -456,8 +465,8 @@ final class NexmarkTwins {
         }
 
         @Override
-        public void process(Record<String, JsonNode> record) {
-            JsonNode bid = record.value();
+        public void process(Record<String, Object> record) {
+            Object bid = record.value();
             ObjectNode counts = (ObjectNode) stats.get(record.key());
             if (counts == null) {
                 counts = object();
@@ -484,18 +493,35 @@ final class NexmarkTwins {
         }
     }
 
-    // ---- JSON
+    // ---- values
 
     static ObjectNode object() {
         return MAPPER.createObjectNode();
     }
 
-    static long number(JsonNode node, String name) {
-        return node.get(name).asLong();
+    /** Return a field of a value of any format. */
+    static long number(Object value, String name) {
+        return value instanceof JsonNode node ? node.get(name).asLong() : (Long) SchemaValues.field(value, name);
     }
 
-    static String text(JsonNode node, String name) {
-        return node.get(name).asText();
+    static String text(Object value, String name) {
+        return value instanceof JsonNode node ? node.get(name).asText() : SchemaValues.field(value, name).toString();
+    }
+
+    /** Return a value of any format as JSON. */
+    private static JsonNode json(Object value) {
+        if (value instanceof JsonNode node) {
+            return node;
+        }
+        ObjectNode object = object();
+        for (String name : SchemaValues.names(value)) {
+            if (SchemaValues.field(value, name) instanceof Long number) {
+                object.put(name, number);
+            } else {
+                object.put(name, text(value, name));
+            }
+        }
+        return object;
     }
 
     private static byte[] bytes(JsonNode node) {

@@ -33,7 +33,7 @@ from kstreams_repl.kafka.embedded.jars import LockedJar, ensure_jars, parse_lock
 
 KAFKA_STREAMS = "kafka-streams"
 """The peer's name in options and lines."""
-SOURCES = ("StreamsPeer.java", "NexmarkTwins.java", "TheodoliteTwins.java")
+SOURCES = ("StreamsPeer.java", "NexmarkTwins.java", "TheodoliteTwins.java", "SchemaValues.java")
 GRACE_SECONDS = 90
 """Additional time for start and close of the peer."""
 LOG = "peer.log"
@@ -201,6 +201,7 @@ class KafkaStreamsPeer(JavaPeer):
         after: int = 0,
         twins: str = "",
         settle_ms: int = 0,
+        options: Mapping[str, str] | None = None,
     ) -> PeerRun:
         """Run one workload to the end of its input, and delete everything it made except its output.
 
@@ -209,13 +210,15 @@ class KafkaStreamsPeer(JavaPeer):
             twins: `workload` is a query of this benchmark, and `topics.input` the prefix of its topics.
             settle_ms: it has finished when it has processed nothing for so long, for topologies with repartition topics; its clock stops
                 with the last record.
+            options: of the twin.
 
         Raises:
             KStreamsError: the peer failed, or did not finish in time.
         """
         more = {"records": records, "after": after, "twins": twins, "settle-ms": settle_ms, "max-seconds": settings.max_seconds}
-        with self._options(testbed, workload, topics, settings, name, more) as (options, state):
-            result, sampler = self._run_java(options, settings.max_seconds, state)
+        more |= options or {}
+        with self._options(testbed, workload, topics, settings, name, more) as (given, state):
+            result, sampler = self._run_java(given, settings.max_seconds, state)
             state_mb = megabytes_in(state)
         complete = result["records"] == records and result["closed"]
         return PeerRun(result["measured"], result["seconds"], result["cpu_seconds"], sampler.peak_rss_mb, complete, state_mb)

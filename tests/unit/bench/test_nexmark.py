@@ -9,10 +9,13 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from kstreams_repl import TopologyTestDriver, serdes
+from kstreams_repl.bench.main import main
 from kstreams_repl.bench.nexmark_events import records_of, rows_of
-from kstreams_repl.bench.nexmark_queries import QUERIES
+from kstreams_repl.bench.nexmark_queries import OWN, QUERIES
+from kstreams_repl.bench.nexmark_values import Values
 from kstreams_repl.bench.outputs import Output
 from kstreams_repl.bench.workloads import Row
 
@@ -30,13 +33,19 @@ def values(kind: str) -> list[Any]:
     return [json.loads(value) for _, value, _ in rows(kind, EVENTS)]
 
 
-def output_of(query: str) -> list[tuple[bytes | None, bytes | None]]:
+def values_in(format: str) -> Values:
+    return Values(format, f"mock://nexmark-{format}")
+
+
+def output_of(query: str, format: str = "json") -> list[tuple[bytes | None, bytes | None]]:
     """Return the output of a query whose input is in order of time."""
-    chosen = QUERIES[query]
+    chosen, form = QUERIES[query], values_in(format)
     kinds = [*(["side"] if query == "q13" else []), *chosen.reads]
     events = EVENTS_OF.get(query, EVENTS)
-    inputs = [(at_ms, kind, key, value) for kind in kinds for key, value, at_ms in rows(kind, events)]
-    with TopologyTestDriver(chosen.topology("nexmark", "out")) as driver:
+    encoded = {kind: form.encoded(kind, f"nexmark-{kind}", rows(kind, events)) for kind in kinds}
+    inputs = [(at_ms, kind, key, value) for kind in kinds for key, value, at_ms in encoded[kind]]
+    topology = chosen.topology("nexmark", "out", form)
+    with TopologyTestDriver(topology, {"application.id": f"nexmark-{query}", "schema.registry.url": form.registry}) as driver:
         topics = {kind: driver.create_input_topic(f"nexmark-{kind}", serdes.bytes, serdes.bytes) for kind in kinds}
         for at_ms, kind, key, value in sorted(inputs, key=lambda row: row[0]):
             topics[kind].pipe_input(key, value, at_ms)
@@ -67,6 +76,30 @@ def test_every_second_bid_is_for_the_hot_auction_and_every_bid_is_close_to_its_a
 def test_query_has_output_and_a_twin(query: str) -> None:
     assert output_of(query)
     assert f'case "{query}" ->' in files("kstreams_repl.bench.peers").joinpath("NexmarkTwins.java").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("format", ["avro", "protobuf"])
+@pytest.mark.parametrize("kind", ["person", "auction", "bid"])
+def test_events_with_a_schema_are_the_json_events(kind: str, format: str) -> None:
+    form = values_in(format)
+    read = form(kind).for_topic(f"nexmark-{kind}").deserialize
+    found = [(key, read(value), at_ms) for key, value, at_ms in form.encoded(kind, f"nexmark-{kind}", rows(kind, EVENTS))]
+    expected = [(key, json.loads(value), at_ms) for key, value, at_ms in rows(kind, EVENTS)]
+    assert found == expected
+    assert [list(value) for _, value, _ in found] == [list(value) for _, value, _ in expected], "fields are in the same order"
+
+
+@pytest.mark.parametrize("format", ["avro", "protobuf"])
+@pytest.mark.parametrize("query", [name for name, query in QUERIES.items() if query.reads != OWN and name != "q12"])
+def test_output_does_not_depend_on_the_format_of_the_values(query: str, format: str) -> None:
+    """q12 counts by the wall clock, so two runs of it differ."""
+    assert output_of(query, format) == output_of(query)
+
+
+def test_a_query_of_our_own_topic_has_json_values_only() -> None:
+    done = CliRunner().invoke(main, ["nexmark", "--values", "avro", "--query", "q1", "--query", "hopping"])
+    assert done.exit_code == 2
+    assert "hopping read a topic of JSON values" in done.output
 
 
 def test_best_bids_are_those_of_a_plain_loop_over_all_pairs() -> None:

@@ -42,6 +42,8 @@ def verdict(bench: str, case: str, value: float, **fields: Any) -> Any:
         ("control", "stop", 0.5, 0.51),
         ("many-applications", "all run, own pool", 30, 30.1),
         ("many-applications", "idle processor, shared pool", 15, 15.1),
+        ("engine", "avro", 150_000, 149_999),
+        ("engine", "protobuf", 150_000, 149_999),
         ("restore", "count, one instance", 500_000, 499_999),
         ("restore", "count, each of 2 instances", 500_000, 499_999),
         ("state-growth", "count, 10,000,000 keys", 5, 5.1),
