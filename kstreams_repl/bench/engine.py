@@ -4,7 +4,6 @@ every 100 ms; no Kafka, no Spark."""
 from __future__ import annotations
 
 import json
-import statistics
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from typing import Any
 import click
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.bench import workloads
+from kstreams_repl.bench import json_output, workloads
 from kstreams_repl.bench.peers.kafka_streams import chosen_jdk, peer_option
 from kstreams_repl.bench.peers.schema_peer import SchemaPeer
 from kstreams_repl.bench.record_schemas import FORMATS, record_serde
@@ -222,14 +221,14 @@ def query_topology(case: str) -> Any:
 @peer_option
 def main(records: int, keys: int, runs: int, cases: tuple[str, ...], peer: str | None) -> None:
     """Print one JSON line per workload, and one for the test driver (which commits after every record)."""
+    json_output.emit_machine()
     rows, table = workloads.input_rows(records, keys), workloads.table_rows(keys)
     jdk = chosen_jdk(peer if set(cases) & set(FORMATS) else None)
     with nullcontext() if jdk is None else SchemaPeer(jdk) as jvm:
         for case in cases or (*CASES, "driver"):
             for name, rates in _cases_of(case, rows, table, runs, jvm):
-                line: dict[str, Any] = {"bench": "engine", "case": name, "value": round(statistics.median(rates)), "unit": "records/s"}
-                line |= {"min": round(min(rates)), "max": round(max(rates)), "runs": runs, "records": records, "keys": keys}
-                click.echo(json.dumps(line))
+                about = json_output.spread(rates) | {"records": records, "keys": keys}
+                json_output.emit("engine", name, json_output.median(rates), "records/s", **about)
 
 
 def _cases_of(
